@@ -1,0 +1,10 @@
+"""Sizes, valuations, and coordinate expressions with their exact simplifier."""
+
+from syno.algebra.expression import Expression, half, iterator
+from syno.algebra.size import ONE, Kind, Size, Trait, Variable, product
+from syno.algebra.variables import SizeValues, Valuation, Valuations, VariableTable
+
+__all__ = [
+    "ONE", "Expression", "Kind", "Size", "SizeValues", "Trait", "Valuation", "Valuations", "Variable", "VariableTable",
+    "half", "iterator", "product",
+]  # fmt: skip

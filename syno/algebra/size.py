@@ -1,0 +1,222 @@
+"""Sizes: monomials over primary and coefficient variables.
+
+A size such as `g^-1*C_in` is one integer inside: its exponents are the digits of a number in balanced base 256, one
+digit per variable. Multiplying two sizes is then one integer addition and one look-up in the table of all sizes,
+which makes equal sizes the same object. Product and quotient are the hottest operations of a search.
+
+Paper: section 5.1 (coordinate sizes).
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from syno.errors import ParseError, SizeError, suggestion
+
+EXPONENT_LIMIT = 63  # the sum of two digits within it stays unique in base 256, so an overflow cannot go unseen
+
+
+class Kind(Enum):
+    """Primary variables are large (channels, height); coefficients are small (kernel size, groups)."""
+
+    PRIMARY = "primary"
+    COEFFICIENT = "coefficient"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A named symbolic size. Its value comes from a valuation."""
+
+    name: str
+    kind: Kind
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name) or keyword.iskeyword(self.name):
+            raise SizeError(
+                f'"{self.name}" cannot name a variable: a name is a letter, then letters, digits or "_", '
+                "and no Python keyword (generated code uses it)"
+            )
+
+    @property
+    def sort_key(self) -> tuple[bool, str]:
+        """Primaries first, each class by name."""
+        return (self.kind is Kind.COEFFICIENT, self.name)
+
+
+class Trait(Enum):
+    """What a size can stand for (section 1.3 of the reference semantics)."""
+
+    ONE = "one"
+    GENERAL = "general"  # holds a primary; coefficients may be in its denominator
+    COEFFICIENT = "coefficient"  # coefficients only, none in the denominator
+    ILLEGAL_COEFFICIENT = "illegal coefficient"  # coefficients only, some in the denominator
+    UNDEFINED = "undefined"  # a primary in the denominator
+
+
+_digit_of: dict[Variable, int] = {}
+_sizes: dict[int, Size] = {}
+
+
+class Size:
+    """A monomial with integer exponents. Hash-consed: equal sizes are one object, so `==` is `is`.
+
+    Build sizes from variables (`Size.of`), from text (`Size.parse`), or with `*`, `/` and `**`.
+    """
+
+    __slots__ = ("__dict__", "code", "exponents")
+
+    code: int
+    exponents: tuple[tuple[Variable, int], ...]  # non-zero ones, in order of `Variable.sort_key`
+
+    def __new__(cls, exponents: Mapping[Variable, int] | None = None) -> Size:
+        entries = tuple(sorted(((v, e) for v, e in (exponents or {}).items() if e), key=lambda entry: entry[0].sort_key))
+        code = 0
+        for variable, exponent in entries:
+            if abs(exponent) > EXPONENT_LIMIT:
+                raise SizeError(f"the exponent {exponent} of {variable.name} is beyond the limit of {EXPONENT_LIMIT}")
+            code += exponent << (8 * _digit_of.setdefault(variable, len(_digit_of)))
+        found = _sizes.get(code)
+        if found is None:
+            found = object.__new__(cls)
+            found.code, found.exponents = code, entries
+            found = _sizes.setdefault(code, found)
+        return found
+
+    @classmethod
+    def of(cls, variable: Variable, exponent: int = 1) -> Size:
+        """The size `variable ** exponent`."""
+        return cls({variable: exponent})
+
+    @classmethod
+    def parse(cls, text: str, variables: Mapping[str, Variable]) -> Size:
+        """Read `g^-1*C_in`, `1`. Raises ParseError on other text and on names not in `variables`."""
+        exponents: dict[Variable, int] = {}
+        for factor in text.replace(" ", "").split("*"):
+            if factor == "1":
+                continue
+            match = re.fullmatch(r"([A-Za-z]\w*)(?:\^(-?\d+))?", factor)
+            if not match:
+                raise ParseError(
+                    f'"{text}" is not a size: "{factor}" is not "name", "name^exponent" or "1" '
+                    '(write k*C or g^-1*C; "+", "/" and other constants do not occur in sizes)'
+                )
+            name, exponent = match[1], int(match[2] or 1)
+            if name not in variables:
+                known = ", ".join(variables) or "none"
+                hint = suggestion(name, variables)
+                raise ParseError(f'unknown variable "{name}" in size "{text}"; declared are: {known}.{hint}')
+            exponents[variables[name]] = exponents.get(variables[name], 0) + exponent
+        return cls(exponents)
+
+    def __mul__(self, other: Size) -> Size:
+        found = _sizes.get(self.code + other.code)
+        return found if found is not None else self._combined(other, 1)
+
+    def __truediv__(self, other: Size) -> Size:
+        found = _sizes.get(self.code - other.code)
+        return found if found is not None else self._combined(other, -1)
+
+    def __pow__(self, exponent: int) -> Size:
+        return Size({variable: e * exponent for variable, e in self.exponents})
+
+    def _combined(self, other: Size, sign: int) -> Size:
+        exponents = dict(self.exponents)
+        for variable, exponent in other.exponents:
+            exponents[variable] = exponents.get(variable, 0) + sign * exponent
+        return Size(exponents)
+
+    @cached_property
+    def trait(self) -> Trait:
+        """What this size can stand for, whatever the values."""
+        primary = [e for v, e in self.exponents if v.kind is Kind.PRIMARY]
+        coefficient = [e for v, e in self.exponents if v.kind is Kind.COEFFICIENT]
+        if any(e < 0 for e in primary):
+            return Trait.UNDEFINED
+        if primary:
+            return Trait.GENERAL
+        if not coefficient:
+            return Trait.ONE
+        return Trait.ILLEGAL_COEFFICIENT if any(e < 0 for e in coefficient) else Trait.COEFFICIENT
+
+    @property
+    def is_legal(self) -> bool:
+        """Whether a coordinate may have this size: no primary, and no lone coefficient, in the denominator."""
+        return self.trait in (Trait.ONE, Trait.GENERAL, Trait.COEFFICIENT)
+
+    def check_legal(self, where: str) -> Size:
+        """This size; SizeError that names `where` if no coordinate may have it."""
+        if self.trait is Trait.UNDEFINED:
+            raise SizeError(f"{where} has size {self}: a primary variable may not be in a denominator")
+        if self.trait is Trait.ILLEGAL_COEFFICIENT:
+            raise SizeError(f"{where} has size {self}: coefficients may be in a denominator only beside a primary variable")
+        return self
+
+    @cached_property
+    def is_polynomial(self) -> bool:
+        """Whether no exponent is negative, so that every valuation gives a positive integer."""
+        return all(e > 0 for _, e in self.exponents)
+
+    @cached_property
+    def variables(self) -> frozenset[Variable]:
+        """The variables that occur."""
+        return frozenset(variable for variable, _ in self.exponents)
+
+    def exponent(self, variable: Variable) -> int:
+        """The exponent of `variable`, 0 where it does not occur."""
+        return next((e for v, e in self.exponents if v == variable), 0)
+
+    def __lt__(self, other: Size) -> bool:
+        """Lexicographic on exponents, primaries first, names in alphabetical order; never by value."""
+        variables = sorted(self.variables | other.variables, key=lambda variable: variable.sort_key)
+        return [self.exponent(v) for v in variables] < [other.exponent(v) for v in variables]
+
+    def __le__(self, other: Size) -> bool:
+        return self is other or self < other
+
+    @cached_property
+    def _text(self) -> str:
+        ordered = sorted(self.exponents, key=lambda entry: (entry[0].kind is Kind.PRIMARY, entry[0].name))
+        return "*".join(v.name if e == 1 else f"{v.name}^{e}" for v, e in ordered) or "1"
+
+    def __str__(self) -> str:
+        """Coefficients first, each class by name: `g^-1*s^-1*C_out`."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Size({self._text})"
+
+    def integer_text(self, divide: str = "//") -> str:
+        """Source of the integer value in Python (`C_out // (g * s)`) or, with `divide="/"`, in C."""
+        above = " * ".join(v.name for v, e in self.exponents for _ in range(e)) or "1"
+        below = [v.name for v, e in self.exponents for _ in range(-e)]
+        if not below:
+            return above
+        over = above if " " not in above else f"({above})" if divide == "/" else above
+        return f"{over} {divide} " + (below[0] if len(below) == 1 else f"({' * '.join(below)})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (tuple((v.name, v.kind.value, e) for v, e in self.exponents),))
+
+
+def _rebuild(exponents: Iterable[tuple[str, str, int]]) -> Size:
+    return Size({Variable(name, Kind(kind)): exponent for name, kind, exponent in exponents})
+
+
+ONE = Size()
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """The product of any number of sizes; ONE for none."""
+    result = ONE
+    for size in sizes:
+        result = result * size
+    return result

@@ -1,0 +1,191 @@
+"""Declarations of variables, and valuations that give them values.
+
+`N, C_in, C_out, H; k=3` declares four primaries and one coefficient with a default value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from math import prod
+from typing import NamedTuple
+
+from syno.algebra.size import Kind, Size, Variable
+from syno.errors import ParseError, SizeError, ValuationError, suggestion
+
+
+class VariableTable(Mapping[str, Variable]):
+    """The variables of an operator by name, primaries first, with default values where declared."""
+
+    def __init__(self, variables: Iterable[Variable], defaults: Mapping[str, int] | None = None) -> None:
+        ordered = sorted(set(variables), key=lambda variable: variable.sort_key)
+        self._by_name = {variable.name: variable for variable in ordered}
+        if len(self._by_name) < len(ordered):
+            names = [variable.name for variable in ordered]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise ParseError(f"declared as primary and as coefficient: {', '.join(twice)}; a variable is one of both")
+        self.defaults: dict[str, int] = {}
+        for name, value in (defaults or {}).items():
+            if name not in self._by_name:
+                raise ParseError(f'a default for "{name}", which is not declared; declared are: {", ".join(self)}')
+            self.defaults[name] = _positive(name, value)
+
+    @classmethod
+    def parse(cls, text: str) -> VariableTable:
+        """Read `primaries; coefficients`, names separated by commas, each with an optional `=value`."""
+        variables: list[Variable] = []
+        defaults: dict[str, int] = {}
+        parts = text.split(";")
+        if len(parts) > 2:
+            raise ParseError(f'"{text}" has more than one ";": write "primaries; coefficients", as in "N, C, H; k=3"')
+        for part, kind in zip(parts, (Kind.PRIMARY, Kind.COEFFICIENT), strict=False):
+            for entry in filter(None, (piece.strip() for piece in part.split(","))):
+                match = re.fullmatch(r"(\w+)(?:\s*=\s*(-?\d+))?", entry)
+                if not match:
+                    raise ParseError(f'"{entry}" does not declare a variable: write "name" or "name=value"')
+                if any(variable.name == match[1] for variable in variables):
+                    raise ParseError(f'variable "{match[1]}" is declared twice in "{text}"')
+                variables.append(Variable(match[1], kind))
+                if match[2]:
+                    defaults[match[1]] = int(match[2])
+        return cls(variables, defaults)
+
+    def size(self, text: str) -> Size:
+        """The size that `text` means with these variables."""
+        return Size.parse(text, self)
+
+    def sizes(self, text: str) -> list[Size]:
+        """The sizes of a shape such as `N, C_in, H, H`."""
+        return [self.size(part) for part in text.split(",") if part.strip()]
+
+    def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
+        """Values for all variables: those given, else the defaults. ValuationError lists what is missing."""
+        given = {**(values or {}), **more}
+        for name in given:
+            if name not in self._by_name:
+                hint = suggestion(name, self)
+                raise ValuationError(f'no variable "{name}"; the operator has: {", ".join(self)}.{hint}')
+        valuation = Valuation({**self.defaults, **given})
+        missing = [name for name in self if name not in valuation]
+        if missing:
+            raise ValuationError(
+                f"no value for {', '.join(missing)}; given: {valuation}. "
+                f"Every variable without a default needs one: {', '.join(self)}"
+            )
+        return valuation
+
+    def __getitem__(self, name: str) -> Variable:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __str__(self) -> str:
+        def declared(kind: Kind) -> str:
+            names = (name for name, variable in self.items() if variable.kind is kind)
+            return ", ".join(f"{name}={self.defaults[name]}" if name in self.defaults else name for name in names)
+
+        coefficients = declared(Kind.COEFFICIENT)
+        return declared(Kind.PRIMARY) + (f"; {coefficients}" if coefficients else "")
+
+    def __repr__(self) -> str:
+        return f'VariableTable.parse("{self}")'
+
+
+class Valuation(Mapping[str, int]):
+    """A positive integer for each variable of one layer."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self._values = {name: _positive(name, value) for name, value in values.items()}
+
+    def fraction(self, size: Size) -> Fraction:
+        """The exact value of `size`, which may be no integer."""
+        above, below = 1, 1
+        for variable, exponent in size.exponents:
+            try:
+                value = self._values[variable.name]
+            except KeyError:
+                raise ValuationError(f'no value for "{variable.name}" (in size {size}); given: {self}') from None
+            if exponent > 0:
+                above *= value**exponent
+            else:
+                below *= value**-exponent
+        return Fraction(above, below)
+
+    def integer(self, size: Size) -> int:
+        """The value of `size`; SizeError if it is no integer."""
+        value = self.fraction(size)
+        if value.denominator != 1:
+            raise SizeError(f"size {size} is {value} for {self}: it must be a whole number; choose values that divide")
+        return value.numerator
+
+    def numel(self, sizes: Iterable[Size]) -> int:
+        """The number of elements of a tensor with these sizes."""
+        return prod(self.integer(size) for size in sizes)
+
+    def __getitem__(self, name: str) -> int:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._values.items()) or "nothing"
+
+    def __repr__(self) -> str:
+        return f"Valuation({self})"
+
+
+class SizeValues(NamedTuple):
+    """The values of one size, one per valuation."""
+
+    values: tuple[Fraction, ...]
+    lowest: Fraction
+    highest: Fraction
+    total: int  # the sum over valuations, each truncated to an integer
+    is_integer: bool  # for every valuation
+    is_one: bool  # for every valuation: such a size is no size at all
+
+
+class Valuations(Sequence[Valuation]):
+    """One valuation per replaced layer (a layer that occurs four times counts four times), with remembered values."""
+
+    def __init__(self, rows: Iterable[Mapping[str, int]], defaults: Mapping[str, int] | None = None) -> None:
+        self._rows = tuple(Valuation({**(defaults or {}), **row}) for row in rows)
+        if not self._rows:
+            raise ValuationError("no valuation given: a spec needs at least one set of values")
+        self._values: dict[Size, SizeValues] = {}
+
+    def values(self, size: Size) -> SizeValues:
+        """The values of `size` under every valuation. Asked for once, remembered after."""
+        found = self._values.get(size)
+        if found is None:
+            values = tuple(row.fraction(size) for row in self._rows)
+            found = self._values[size] = SizeValues(
+                values=values,
+                lowest=min(values),
+                highest=max(values),
+                total=sum(int(value) for value in values),
+                is_integer=all(value.denominator == 1 for value in values),
+                is_one=all(value == 1 for value in values),
+            )
+        return found
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # Sequence's two overloads add nothing here
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _positive(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValuationError(f"{name} = {value!r}: the value of a variable is a positive integer")
+    return value

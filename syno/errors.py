@@ -1,0 +1,50 @@
+"""One family of exceptions.
+
+Every message says what was given, what is allowed, and what to do about it; it quotes the user's own input.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SynoError(Exception):
+    """Base of every error that Syno raises on bad input."""
+
+
+class SizeError(SynoError, ValueError):
+    """A size that is not a legal monomial, or that has no integer value."""
+
+
+class ValuationError(SynoError, ValueError):
+    """A valuation that lacks a variable or gives it a value that is not a positive integer."""
+
+
+class GraphError(SynoError, ValueError):
+    """A pGraph that breaks a rule of the language, or a primitive applied to the wrong coordinates."""
+
+
+class ParseError(SynoError, ValueError):
+    """Text that is not an operator, a size or a graph. The message names the place."""
+
+
+class ShapeError(SynoError, ValueError):
+    """A tensor whose shape is not the one the operator takes."""
+
+
+class LoweringError(SynoError, RuntimeError):
+    """An operator that a generator cannot express."""
+
+
+class UnknownNameError(SynoError, KeyError):
+    """A name that a table does not hold."""
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0])
+
+
+def suggestion(given: str, allowed: Iterable[str]) -> str:
+    """`' Did you mean "x"?'` for the closest allowed name, or an empty string."""
+    close = difflib.get_close_matches(given, list(allowed), n=1)
+    return f' Did you mean "{close[0]}"?' if close else ""

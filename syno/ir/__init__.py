@@ -1,0 +1,1 @@
+"""The operator language: primitives, dims, pGraphs, their text, loops and drawings."""

@@ -1,0 +1,102 @@
+"""Writing operators by hand, from the output up.
+
+>>> build = Builder("N, C_in, C_out, H; k=3", name="conv2d")
+>>> n, o, y, x = build.output("N, C_out, H, H")
+>>> c, i, j = build.reduce("C_in, k, k")
+>>> c, i, j = build.contract(outer=[o], inner=[c, i, j])
+>>> conv2d = build.finish([n, c, build.unfold(y, i), build.unfold(x, j)])
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from syno.algebra import Size, VariableTable
+from syno.errors import GraphError
+from syno.ir import dim as dims
+from syno.ir.dim import Dim
+from syno.ir.graph import PGraph
+
+
+class Builder:
+    """Collects outputs, weights and expansions while an operator is built.
+
+    `variables` declares them as `"primaries; coefficients"`; sizes are given as text.
+    """
+
+    def __init__(self, variables: str, name: str = "operator") -> None:
+        self.table = VariableTable.parse(variables)
+        self.name = name
+        self._output: tuple[Dim, ...] = ()
+        self._weights: list[list[Dim]] = []
+        self._expansions: list[Dim] = []
+        self._reduces: Counter[Size] = Counter()
+
+    def output(self, shape: str) -> tuple[Dim, ...]:
+        """The axes of the output, as in `"N, C_out, H, H"`. Called once."""
+        if self._output:
+            raise GraphError("the output's shape is given once")
+        self._output = tuple(dims.output_axis(index, size) for index, size in enumerate(self.table.sizes(shape)))
+        return self._output
+
+    def reduce(self, domains: str) -> tuple[Dim, ...]:
+        """A reduction loop for each size."""
+        loops = []
+        for size in self.table.sizes(domains):
+            loops.append(dims.reduce(size, self._reduces[size]))
+            self._reduces[size] += 1
+        return tuple(loops)
+
+    def weight(self) -> int:
+        """A new weight, to `share` dims with."""
+        self._weights.append([])
+        return len(self._weights)
+
+    def share(self, dim: Dim, weight: int) -> Dim:
+        """Multiply with `weight`, read at `dim`: its next axis. Returns the data's side."""
+        if not 1 <= weight <= len(self._weights):
+            raise GraphError(f"there is no weight {weight}; make one with weight()")
+        data, axis = dims.share(dim, weight)
+        self._weights[weight - 1].append(axis)
+        return data
+
+    def contract(self, *, outer: Sequence[Dim] = (), inner: Sequence[Dim] = ()) -> tuple[Dim, ...]:
+        """Multiply with a new weight of axes `[*outer, *inner]`.
+
+        The outer dims index the weight only (their data sides are expanded); the data sides of the inner ones are
+        returned. An outer dim is as an output channel of a matmul, an inner one as its summed or batch dimension.
+        """
+        weight = self.weight()
+        for dim in outer:
+            self.expand(self.share(dim, weight))
+        return tuple(self.share(dim, weight) for dim in inner)
+
+    def expand(self, dim: Dim) -> None:
+        """End `dim`: no tensor is indexed by it."""
+        self._expansions.append(dim)
+
+    def split(self, major: Dim, minor: Dim) -> Dim:
+        """The axis read at `B*major + minor`."""
+        return dims.split(major, minor)
+
+    def merge(self, whole: Dim, block: str) -> tuple[Dim, Dim]:
+        """The axes read at `whole // block` and `whole % block`."""
+        return dims.merge(whole, self.table.size(block))
+
+    def shift(self, dim: Dim, amount: int) -> Dim:
+        """The axis read at `(dim + amount) % size`."""
+        return dims.shift(dim, amount)
+
+    def unfold(self, position: Dim, window: Dim) -> Dim:
+        """The axis read at `position + window - K//2`, zero outside."""
+        return dims.unfold(position, window)
+
+    def stride(self, dim: Dim, factor: str) -> Dim:
+        """The axis read at `factor * dim`."""
+        return dims.stride(dim, self.table.size(factor))
+
+    def finish(self, input: Sequence[Dim]) -> PGraph:  # noqa: A002  # the language's own word
+        """The operator whose input tensor has these axes. GraphError says which rule of the language is broken."""
+        weights = tuple(tuple(weight) for weight in self._weights)
+        return PGraph(self._output, tuple(input), weights, tuple(self._expansions), self.name, self.table.defaults)

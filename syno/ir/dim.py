@@ -1,0 +1,223 @@
+"""Dims: the edges of a pGraph, as frozen, hash-consed values.
+
+A dim is a coordinate together with its size. It is an axis of the output, or it lies above an operation; the operation
+knows the dims below it, so a dim carries the whole expression under it. Building the same dim twice gives the same
+object, and its content id is the same in every process and on every machine.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+from syno.algebra import Size
+from syno.errors import GraphError
+from syno.ir.primitives import (
+    EXPAND,
+    MERGE,
+    REDUCE,
+    SHARE,
+    SHIFT,
+    SPLIT,
+    STRIDE,
+    TABLE,
+    UNFOLD,
+    Arithmetic,
+    Parameter,
+    Primitive,
+)
+
+_operations: dict[tuple[Any, ...], Operation] = {}
+_output_axes: dict[tuple[int, Size], Dim] = {}
+
+
+def content_id(*parts: str) -> str:
+    """128 bits of blake2b over the parts, as 32 hexadecimal digits: never Python's `hash()`, never an address."""
+    return blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def _size_content(size: Size) -> str:
+    return "*".join(f"{variable.kind.value}:{variable.name}^{exponent}" for variable, exponent in size.exponents)
+
+
+class Operation:
+    """A primitive applied to the dims below it. Hash-consed."""
+
+    primitive: Primitive
+    parameter: Parameter
+    bottoms: tuple[Dim, ...]
+    tops: tuple[Dim, ...]
+
+    def __new__(cls, primitive: Primitive, parameter: Parameter, bottoms: tuple[Dim, ...]) -> Operation:
+        key = (primitive.name, parameter, bottoms)
+        found = _operations.get(key)
+        if found is None:
+            found = _operations.setdefault(key, cls._checked(primitive, parameter, bottoms))
+        return found
+
+    @classmethod
+    def _checked(cls, primitive: Primitive, parameter: Parameter, bottoms: tuple[Dim, ...]) -> Operation:
+        if len(bottoms) != len(primitive.bottoms):
+            takes = f"{len(primitive.bottoms)} ({', '.join(primitive.bottoms)})" if primitive.bottoms else "none"
+            raise GraphError(f"{primitive.name} takes {takes} dims below it; given: {len(bottoms)}")
+        if len(set(bottoms)) < len(bottoms):
+            raise GraphError(f"{primitive.name} was given the same dim twice: {bottoms[0]!r}")
+        primitive.check_parameter(parameter)
+        for dim in bottoms:
+            if dim.is_weight_side:
+                raise GraphError(f"{primitive.name} above {dim!r}: a weight's axis is final, apply views to the data side")
+        self = object.__new__(cls)
+        self.primitive, self.parameter, self.bottoms = primitive, parameter, bottoms
+        sizes = primitive.top_sizes([dim.size for dim in bottoms], parameter)
+        for name, size in zip(primitive.tops, sizes, strict=True):
+            size.check_legal(f"the {name} above {primitive.name}({', '.join(map(repr, (*bottoms,)))})")
+        self.tops = tuple(Dim(self, position, size) for position, size in enumerate(sizes))
+        return self
+
+    @cached_property
+    def id(self) -> str:
+        """Content id: primitive, parameter and the ids below."""
+        match self.parameter:
+            case Size() as size:
+                parameter = _size_content(size)
+            case (domain, number):
+                parameter = f"{_size_content(domain)}#{number}"
+            case other:
+                parameter = str(other)
+        return content_id(self.primitive.name, parameter, *(dim.id for dim in self.bottoms))
+
+    def index(self, arithmetic: Arithmetic, coordinates: list[Any]) -> tuple[Any, ...]:
+        """The coordinates above from those below: this operation's row of Table 1."""
+        return self.primitive.index(arithmetic, coordinates, [dim.size for dim in self.bottoms], self.parameter)
+
+    def __repr__(self) -> str:
+        return f"{self.primitive.name}({', '.join(map(repr, self.bottoms))})"
+
+    def __reduce__(self) -> tuple[Any, ...]:  # rows of the table hold functions: pickle the row's name
+        return (_rebuild, (self.primitive.name, self.parameter, self.bottoms))
+
+
+class Dim:
+    """A coordinate with its size: an output axis (`operation` is None) or a top of an operation. Hash-consed."""
+
+    operation: Operation | None
+    position: int  # among the operation's tops, or the output's axes
+    size: Size
+
+    def __init__(self, operation: Operation | None, position: int, size: Size) -> None:
+        """Not for callers: `output_axis` and the primitives' functions below make each dim once."""
+        self.operation, self.position, self.size = operation, position, size
+
+    @cached_property
+    def id(self) -> str:
+        """Content id of the expression under this dim."""
+        if self.operation is None:
+            return content_id("Output", str(self.position), _size_content(self.size))
+        return content_id("top", str(self.position), self.operation.id)
+
+    @property
+    def primitive(self) -> Primitive | None:
+        """The primitive this dim lies above; None for an output axis."""
+        return None if self.operation is None else self.operation.primitive
+
+    @property
+    def is_output(self) -> bool:
+        """Whether this is an axis of the output."""
+        return self.operation is None
+
+    @property
+    def is_reduce(self) -> bool:
+        """Whether this is a bare reduction loop."""
+        return self.primitive is REDUCE
+
+    @property
+    def is_weight_side(self) -> bool:
+        """Whether this is an axis of a weight: the right side of a Share."""
+        return self.primitive is SHARE and self.position == 1
+
+    @cached_property
+    def height(self) -> int:
+        """The number of operations on the longest way down."""
+        if self.operation is None or not self.operation.bottoms:
+            return 0
+        return 1 + max(dim.height for dim in self.operation.bottoms)
+
+    @cached_property
+    def discards(self) -> bool:
+        """Whether a Stride below skips elements and no window has taken it up (the pairing rule of Stride)."""
+        if self.operation is None or not self.operation.bottoms:
+            return False
+        if self.primitive is STRIDE:
+            return True
+        below = self.operation.bottoms[:1] if self.primitive is UNFOLD else self.operation.bottoms
+        return any(dim.discards for dim in below)
+
+    def __repr__(self) -> str:
+        """Short, for messages: what lies below, and the size."""
+        if self.operation is None:
+            return f"output axis {self.position}:{self.size}"
+        if self.is_reduce:
+            return f"Reduce:{self.size}"
+        return f"{self.operation.primitive.tops[self.position]} of {self.operation.primitive.name}:{self.size}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_dim, (self.operation, self.position, self.size))
+
+
+def _rebuild_dim(operation: Operation | None, position: int, size: Size) -> Dim:
+    return output_axis(position, size) if operation is None else operation.tops[position]
+
+
+def _rebuild(name: str, parameter: Parameter, bottoms: tuple[Dim, ...]) -> Operation:
+    return Operation(TABLE[name], parameter, bottoms)
+
+
+def output_axis(index: int, size: Size) -> Dim:
+    """Axis `index` of the output."""
+    found = _output_axes.get((index, size))
+    if found is None:
+        found = _output_axes.setdefault((index, size), Dim(None, index, size.check_legal(f"output axis {index}")))
+    return found
+
+
+def reduce(domain: Size, number: int = 0) -> Dim:
+    """A reduction loop; `number` tells loops of the same domain apart."""
+    return Operation(REDUCE, (domain, number), ()).tops[0]
+
+
+def split(major: Dim, minor: Dim) -> Dim:
+    """The axis that is read at `B*major + minor`, B being the size of `minor`."""
+    return Operation(SPLIT, None, (major, minor)).tops[0]
+
+
+def merge(whole: Dim, block: Size) -> tuple[Dim, Dim]:
+    """The two axes that are read at `whole // block` and `whole % block`."""
+    quotient, remainder = Operation(MERGE, block, (whole,)).tops
+    return quotient, remainder
+
+
+def shift(dim: Dim, amount: int) -> Dim:
+    """The axis that is read at `(dim + amount) % size`."""
+    return Operation(SHIFT, amount, (dim,)).tops[0]
+
+
+def unfold(position: Dim, window: Dim) -> Dim:
+    """The axis that is read at `position + window - K//2`, K being the size of `window`; zero outside."""
+    return Operation(UNFOLD, None, (position, window)).tops[0]
+
+
+def stride(dim: Dim, factor: Size) -> Dim:
+    """The axis, `factor` times as long, that is read at `factor * dim`."""
+    return Operation(STRIDE, factor, (dim,)).tops[0]
+
+
+def share(dim: Dim, weight: int) -> tuple[Dim, Dim]:
+    """The data's axis and the weight's axis, both read at `dim`."""
+    data, axis = Operation(SHARE, weight, (dim,)).tops
+    return data, axis
+
+
+def expand(dim: Dim) -> Operation:
+    """The operation that ends `dim`: no tensor above is indexed by it."""
+    return Operation(EXPAND, None, (dim,))

@@ -1,0 +1,260 @@
+"""The pGraph: one operator, as a value.
+
+A pGraph says which dims index the input tensor, which index each weight, and which are expanded. The dims know
+everything below them, so these tuples are the whole operator. Its content id depends on nothing else.
+
+Paper: section 4.1 (pGraphs).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from syno.algebra import Size, Variable, VariableTable, product
+from syno.errors import GraphError
+from syno.ir.dim import Dim, Operation, content_id, expand
+from syno.ir.primitives import SHARE
+
+Weight = tuple[Dim, ...]  # the weight sides of its Shares, in the order of the weight tensor's axes
+
+
+@dataclass(frozen=True)
+class PGraph:
+    """A complete operator. Equal pGraphs have equal ids; name and defaults are labels and play no part in it.
+
+    Attributes:
+        output: the output's axes, in order.
+        input: the dims that index the input tensor, in order of its axes.
+        weights: for each weight, the dims that index it; weight `w1` is `weights[0]`.
+        expansions: the dims that index no tensor.
+        name: a label.
+        defaults: values of variables where no valuation gives them.
+    """
+
+    output: tuple[Dim, ...]
+    input: tuple[Dim, ...]
+    weights: tuple[Weight, ...] = ()
+    expansions: tuple[Dim, ...] = ()
+    name: str = field(default="operator", compare=False)
+    defaults: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "expansions", tuple(sorted(self.expansions, key=lambda dim: dim.id)))
+        _check(self)
+
+    # ---- what it is made of -------------------------------------------------------------------------------------
+
+    @cached_property
+    def id(self) -> str:
+        """Content id, 32 hexadecimal digits."""
+        parts = ["pgraph"]
+        for title, dims in (("output", self.output), ("input", self.input), ("expand", self.expansions)):
+            parts += [title, *(dim.id for dim in dims)]
+        for weight in self.weights:
+            parts += ["weight", *(dim.id for dim in weight)]
+        return content_id(*parts)
+
+    @property
+    def tops(self) -> tuple[Dim, ...]:
+        """Every dim at the top: input axes, weight axes, expansions."""
+        return (*self.input, *(dim for weight in self.weights for dim in weight), *self.expansions)
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """Every operation but the Reduces, each after those below it; the order depends on content only."""
+        return self._order[0]
+
+    @cached_property
+    def labels(self) -> Mapping[Dim, str]:
+        """A name for each dim: `i0` output axes, `r0` reductions, `d0` others, `w1[0]` axes of weights."""
+        return self._order[1]
+
+    @cached_property
+    def _order(self) -> tuple[tuple[Operation, ...], dict[Dim, str]]:
+        return _ordered(self)
+
+    @cached_property
+    def reduces(self) -> tuple[Dim, ...]:
+        """The reduction loops, by size, then by number."""
+        below = (dim for top in self.tops for dim in _bare_below(top) if dim.is_reduce)
+        return tuple(sorted(set(below), key=_reduce_order))
+
+    @cached_property
+    def expand_operations(self) -> tuple[Operation, ...]:
+        """The Expand above each expansion."""
+        return tuple(expand(dim) for dim in self.expansions)
+
+    @cached_property
+    def variables(self) -> VariableTable:
+        """The variables that occur, with the defaults given."""
+        sizes = [dim.size for dim in (*self.output, *self.labels)]
+        used: set[Variable] = {variable for size in sizes for variable in size.variables}
+        names = {variable.name for variable in used}
+        return VariableTable(used, {name: value for name, value in self.defaults.items() if name in names})
+
+    def weight_sizes(self, weight: int) -> tuple[Size, ...]:
+        """The sizes of weight number `weight`, counted from 1."""
+        return tuple(dim.size for dim in self.weights[weight - 1])
+
+    @cached_property
+    def iteration_space(self) -> Size:
+        """The product of the sizes of all output axes and reductions."""
+        return product(dim.size for dim in (*self.output, *self.reduces))
+
+    @property
+    def runtime_variables(self) -> frozenset[str]:
+        """Variables no computation needs: every axis that has them goes straight from the input to the output.
+
+        A generated module takes any value for them, as for a batch size.
+        """
+        passing = set(self.input) & set(self.output)
+        needed = {v for dim in self.labels if dim not in passing for v in dim.size.variables}
+        bare = [dim for dim in passing if len(dim.size.exponents) == 1 and dim.size.exponents[0][1] == 1]
+        return frozenset(v.name for dim in bare for v in dim.size.variables if v not in needed) - {
+            v.name for dim in passing if dim not in bare for v in dim.size.variables
+        }
+
+    # ---- how it reads -------------------------------------------------------------------------------------------
+
+    def renamed(self, name: str, **defaults: int) -> PGraph:
+        """The same operator under another name, with more defaults."""
+        return PGraph(
+            self.output, self.input, self.weights, self.expansions, name=name, defaults={**self.defaults, **defaults}
+        )
+
+    def __str__(self) -> str:
+        from syno.ir.text import to_text  # text builds on graph
+
+        return to_text(self)
+
+    def __repr__(self) -> str:
+        def shape(dims: Sequence[Dim]) -> str:
+            return f"[{', '.join(str(dim.size) for dim in dims)}]"
+
+        weights = "".join(f", {shape(weight)}" for weight in self.weights)
+        return f"<pGraph {self.name} {self.id[:8]}: {shape(self.input)}{weights} -> {shape(self.output)}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        from syno.ir.text import parse
+
+        return (parse, (str(self),))
+
+
+def _bare_below(dim: Dim) -> list[Dim]:
+    """The output axes and reductions that `dim` stands on."""
+    if dim.operation is None or dim.is_reduce:
+        return [dim]
+    return [bare for below in dim.operation.bottoms for bare in _bare_below(below)]
+
+
+def _reduce_order(dim: Dim) -> tuple[str, int]:
+    assert dim.operation is not None and isinstance(dim.operation.parameter, tuple)
+    return (str(dim.size), dim.operation.parameter[1])
+
+
+def _ordered(graph: PGraph) -> tuple[tuple[Operation, ...], dict[Dim, str]]:
+    """Operations bottom-up, each as soon as the dims below it are there, earliest dims first; and labels."""
+    labels = {dim: f"i{index}" for index, dim in enumerate(graph.output)}
+    labels |= {dim: f"r{index}" for index, dim in enumerate(graph.reduces)}
+    weight_axis = {dim: f"w{number}[{axis}]" for number, weight in enumerate(graph.weights, 1) for axis, dim in enumerate(weight)}
+    consumer = _consumers(graph)
+    rank = {dim: position for position, dim in enumerate(labels)}
+    waiting = {operation: len(operation.bottoms) for operation in consumer.values()}
+    ready: list[tuple[tuple[int, ...], str, Operation]] = []
+
+    def arrive(dim: Dim) -> None:
+        operation = consumer.get(dim)
+        if operation is None:
+            return
+        waiting[operation] -= 1
+        if not waiting[operation]:
+            heapq.heappush(ready, (tuple(rank[below] for below in operation.bottoms), operation.primitive.name, operation))
+
+    for dim in tuple(labels):
+        arrive(dim)
+    done: list[Operation] = []
+    while ready:
+        operation = heapq.heappop(ready)[2]
+        done.append(operation)
+        for dim in operation.tops:
+            if dim in weight_axis:
+                labels[dim] = weight_axis[dim]
+                continue
+            rank[dim] = len(rank)
+            labels[dim] = f"d{len(rank) - 1 - len(graph.output) - len(graph.reduces)}"
+            arrive(dim)
+    return tuple(done), labels
+
+
+def _consumers(graph: PGraph) -> dict[Dim, Operation]:
+    """The operation above each dim that has one, Expands included."""
+    consumer: dict[Dim, Operation] = {operation.bottoms[0]: operation for operation in graph.expand_operations}
+    pending = list(graph.tops)
+    while pending:
+        operation = pending.pop().operation
+        for below in operation.bottoms if operation is not None else ():
+            if below not in consumer:
+                assert operation is not None
+                consumer[below] = operation
+                pending.append(below)
+    return consumer
+
+
+def _check(graph: PGraph) -> None:
+    """The rules of the language: each dim is used exactly once, and each tensor by the dims it may have."""
+    for position, dim in enumerate(graph.output):
+        if not dim.is_output or dim.position != position:
+            raise GraphError(f"output axis {position} is {dim!r}; it must be output_axis({position}, size)")
+    used = Counter(graph.tops)
+    reached = {dim for dim in graph.tops}
+    operations: set[Operation] = set()
+    pending = [dim for dim in graph.tops]
+    while pending:
+        operation = pending.pop().operation
+        if operation is None or operation in operations:
+            continue
+        operations.add(operation)
+        for below in operation.bottoms:
+            used[below] += 1
+            if below not in reached:
+                reached.add(below)
+                pending.append(below)
+    for operation in operations:
+        for dim in operation.tops:
+            if dim not in reached:
+                raise GraphError(
+                    f"{dim!r} is used by nothing: make it an axis of the input or of a weight, expand it, or put a primitive above it"
+                )
+    for dim, times in used.items():
+        if times > 1:
+            raise GraphError(f"{dim!r} is used {times} times; a dim is used exactly once (Share it to read it twice)")
+    for dim in reached:
+        if dim.is_output and (dim.position >= len(graph.output) or graph.output[dim.position] is not dim):
+            raise GraphError(f"{dim!r} is used, but it is no axis of this operator's output")
+    for dim in graph.output:
+        if dim not in reached:
+            raise GraphError(f"{dim!r} is used by nothing: lead it to the input, to a weight, or expand it")
+    for dim in graph.input:
+        if dim.is_weight_side:
+            raise GraphError(f"{dim!r} is a weight's axis; it cannot index the input")
+        if dim.discards:
+            raise GraphError(
+                f"{dim!r} indexes the input through a Stride, which would skip elements: "
+                "a Stride must lead to the window of an Unfold (or be expanded), as in a dilated convolution"
+            )
+    for number, weight in enumerate(graph.weights, 1):
+        if not weight:
+            raise GraphError(f"weight {number} has no axes; number weights from 1 without a gap")
+        for dim in weight:
+            operation_below = dim.operation
+            if operation_below is None or not dim.is_weight_side or operation_below.parameter != number:
+                raise GraphError(f"{dim!r} cannot be an axis of weight {number}: its axes are the weight sides of its own Shares")
+            if dim.discards:
+                raise GraphError(f"{dim!r}: share below the Stride, not above it, so that the weight is not skipped over")
+    for operation in operations:
+        if operation.primitive is SHARE and operation.parameter not in range(1, len(graph.weights) + 1):
+            raise GraphError(f"{operation} belongs to weight {operation.parameter}; the graph has {len(graph.weights)} weights")

@@ -1,0 +1,115 @@
+"""The meaning of an operator: NumPy evaluates its index map literally.
+
+For every output position and every combination of the reduction loops it computes, by Table 1, which element of the
+input and of each weight is read, multiplies them, and adds up. Summands for which an Unfold reads beyond a border are
+zero. Nothing is simplified, reordered or fused here; every generator must agree with this.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syno.algebra import Size, Valuation
+from syno.errors import ShapeError
+from syno.ir.coordinates import coordinates
+from syno.ir.dim import Dim
+from syno.ir.graph import PGraph
+
+Array = NDArray[Any]
+CHUNK_ELEMENTS = 4_000_000  # loops are taken one by one, outermost first, until what remains is this small
+
+
+class _Indices:
+    """Arithmetic on arrays of integers, under one valuation; `inside` says where no guard fails."""
+
+    def __init__(self, valuation: Valuation) -> None:
+        self.valuation = valuation
+        self.inside: Array = np.array(True)
+
+    def size(self, size: Size) -> int:
+        return self.valuation.integer(size)
+
+    def half(self, size: Size) -> int:
+        return self.valuation.integer(size) // 2
+
+    def guard(self, index: Array, extent: Size) -> Array:
+        n = self.valuation.integer(extent)
+        self.inside = self.inside & (index >= 0) & (index < n)
+        return np.clip(index, 0, n - 1)  # a legal address; what it reads is multiplied by zero
+
+
+def shapes(graph: PGraph, valuation: Valuation) -> tuple[tuple[int, ...], list[tuple[int, ...]], tuple[int, ...]]:
+    """The shapes of the input, of each weight, and of the output."""
+
+    def shape(dims: Sequence[Dim]) -> tuple[int, ...]:
+        return tuple(valuation.integer(dim.size) for dim in dims)
+
+    return shape(graph.input), [shape(weight) for weight in graph.weights], shape(graph.output)
+
+
+def check_sizes(graph: PGraph, valuation: Valuation) -> None:
+    """SizeError unless every coordinate of the operator has a whole number of values."""
+    for dim in graph.labels:
+        valuation.integer(dim.size)
+
+
+def interpret(graph: PGraph, values: Mapping[str, int], input: Array, *weights: Array) -> Array:  # noqa: A002
+    """The operator's output.
+
+    Args:
+        graph: the operator.
+        values: a value for each of its variables that has no default.
+        input: the input tensor, of `shapes(...)[0]`.
+        weights: the weight tensors, of `shapes(...)[1]`.
+
+    Returns:
+        The output, of `shapes(...)[2]`, in the common dtype of input and weights.
+
+    Raises:
+        ShapeError: a tensor is missing, left over, or of another shape.
+        SizeError: a size that does not divide. ValuationError: a variable without a value.
+    """
+    valuation = graph.variables.valuation(values)
+    check_sizes(graph, valuation)
+    input_shape, weight_shapes, output_shape = shapes(graph, valuation)
+    _check_shapes(graph, [input, *weights], [input_shape, *weight_shapes])
+    loops = (*graph.output, *graph.reduces)
+    extents = [valuation.integer(dim.size) for dim in loops]
+    single = _loops_taken_singly(extents)
+    output = np.zeros(output_shape, dtype=np.result_type(input, *weights))
+    for position in itertools.product(*(range(extent) for extent in extents[:single])):
+        given: dict[Dim, Array] = {}
+        for axis, dim in enumerate(loops):
+            values_of_loop = np.array([position[axis]]) if axis < single else np.arange(extents[axis])
+            given[dim] = values_of_loop.reshape([-1 if other == axis else 1 for other in range(len(loops))])
+        indices = _Indices(valuation)
+        at = coordinates(graph.tops, given, indices)
+        term = input[tuple(at[dim] for dim in graph.input)] * indices.inside
+        for weight, dims in zip(weights, graph.weights, strict=True):
+            term = term * weight[tuple(at[dim] for dim in dims)]
+        rank = len(graph.output)
+        full = (*(1 if axis < single else extent for axis, extent in enumerate(extents)),)
+        summed = np.broadcast_to(term, full).sum(axis=tuple(range(rank, len(loops))))
+        output[tuple(slice(p, p + 1) for p in position[:rank])] += summed
+    return output
+
+
+def _loops_taken_singly(extents: Sequence[int]) -> int:
+    single = 0
+    while single < len(extents) and np.prod(extents[single:], dtype=np.int64) > CHUNK_ELEMENTS:
+        single += 1
+    return single
+
+
+def _check_shapes(graph: PGraph, tensors: Sequence[Array], expected: Sequence[tuple[int, ...]]) -> None:
+    if len(tensors) != len(expected):
+        raise ShapeError(f"{graph!r} takes an input and {len(expected) - 1} weights; given: {len(tensors)} tensors")
+    names = ["the input", *(f"weight w{number}" for number in range(1, len(expected)))]
+    for name, tensor, shape in zip(names, tensors, expected, strict=True):
+        if tensor.shape != shape:
+            raise ShapeError(f"{name} has shape {list(tensor.shape)}; {graph!r} with these sizes takes {list(shape)}")
