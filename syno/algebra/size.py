@@ -195,13 +195,17 @@ class Size:
         return f"Size({self._text})"
 
     def integer_text(self, divide: str = "//") -> str:
-        """Source of the integer value in Python (`C_out // (g * s)`) or, with `divide="/"`, in C."""
+        """Source of the integer value: `C_out // (g * s)` in Python; `divide="/"` for C."""
         above = " * ".join(v.name for v, e in self.exponents for _ in range(e)) or "1"
         below = [v.name for v, e in self.exponents for _ in range(-e)]
         if not below:
             return above
-        over = above if " " not in above else f"({above})" if divide == "/" else above
-        return f"{over} {divide} " + (below[0] if len(below) == 1 else f"({' * '.join(below)})")
+        return f"{above} {divide} " + (below[0] if len(below) == 1 else f"({' * '.join(below)})")
+
+    @property
+    def fraction_text(self) -> str:
+        """Short, for comments and labels: `C_out/(g*s)`."""
+        return self.integer_text("/").replace(" ", "")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (tuple((v.name, v.kind.value, e) for v, e in self.exponents),))

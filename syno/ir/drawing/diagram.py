@@ -1,0 +1,172 @@
+"""What a drawing of a pGraph shows: nodes, edges and groups, whatever the format.
+
+Data flows down: the axes of the input and of the weights are at the top, those of the output and the Reduces at the
+bottom. Every dim is exactly one edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from syno.ir.dim import Dim, Operation
+from syno.ir.graph import PGraph
+from syno.ir.primitives import EXPAND, REDUCE, SHARE, UNFOLD, Primitive
+
+
+class Family(Enum):
+    """What a node stands for; each has a shape and a colour of its own."""
+
+    INPUT = "input"
+    WEIGHT = "weight"
+    OUTPUT = "output"
+    VIEW = "view"
+    UNFOLD = "unfold"
+    SHARE = "share"
+    REDUCE = "reduce"
+    EXPAND = "expand"
+
+    @property
+    def is_axis(self) -> bool:
+        """Whether such nodes are axes of a tensor."""
+        return self in (Family.INPUT, Family.WEIGHT, Family.OUTPUT)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether such nodes end the only edge they have, and name its size: axes and Reduces."""
+        return self.is_axis or self is Family.REDUCE
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation, or an axis of a tensor.
+
+    `roles_above` and `roles_below` name the edges that leave and enter it at either side, from left to right, where
+    there are several. `name` is unique and depends on the operator's content only.
+    """
+
+    name: str
+    family: Family
+    text: str
+    note: str = ""
+    tooltip: str = ""
+    roles_above: tuple[str, ...] = ()
+    roles_below: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A dim: from the node above it (`upper`, at `upper_port` of its lower side) down to the node below it."""
+
+    label: str
+    size: str
+    upper: Node
+    upper_port: int
+    lower: Node
+    lower_port: int
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What the dim is to the operations at its ends, where they have several, data flow's order."""
+        above = self.upper.roles_below[self.upper_port : self.upper_port + 1]
+        below = self.lower.roles_above[self.lower_port : self.lower_port + 1]
+        return above + below
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether the dim is an axis of a weight."""
+        return self.upper.family is Family.WEIGHT
+
+
+@dataclass(frozen=True)
+class Group:
+    """The axes of one tensor."""
+
+    name: str
+    title: str
+    family: Family
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """Everything to be drawn. `operations` are bottom-up; groups without axes are left out."""
+
+    title: str
+    id: str
+    sources: tuple[Group, ...]
+    operations: tuple[Node, ...]
+    output: tuple[Group, ...]
+    reduces: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, from top to bottom."""
+        axes = [node for group in self.sources for node in group.nodes]
+        ends = [node for group in self.output for node in group.nodes]
+        return (*axes, *reversed(self.operations), *ends, *self.reduces)
+
+
+def diagram(graph: PGraph) -> Diagram:
+    """The nodes, edges and groups of `graph`, in an order that depends on its content only."""
+    label = graph.labels
+    above: dict[Dim, tuple[Node, int]] = {}
+    below: dict[Dim, tuple[Node, int]] = {}
+
+    def axes(name: str, title: str, family: Family, dims: tuple[Dim, ...]) -> tuple[Group, ...]:
+        nodes = []
+        ends = below if family is Family.OUTPUT else above
+        for index, dim in enumerate(dims):
+            note = label[dim] if family is Family.OUTPUT else ""
+            tooltip = f"axis {index} of {title}: {label[dim]}:{dim.size}"
+            nodes.append(Node(f"{name}_{index}", family, dim.size.fraction_text, note, tooltip))
+            ends[dim] = (nodes[-1], 0)
+        return (Group(name, title, family, tuple(nodes)),) if nodes else ()
+
+    output = axes("output", "output y", Family.OUTPUT, graph.output)
+    reduces = []
+    for dim in graph.reduces:
+        tooltip = f"{label[dim]}:{dim.size}, {REDUCE.rule}: {REDUCE.meaning}"
+        reduces.append(
+            Node(f"Reduce_{label[dim]}", Family.REDUCE, f"Reduce {dim.size.fraction_text}", label[dim], tooltip)
+        )
+        below[dim] = (reduces[-1], 0)
+    operations = []
+    for operation in graph.operations:
+        node = _operation_node(operation, label[operation.bottoms[0]])
+        operations.append(node)
+        above |= {dim: (node, port) for port, dim in enumerate(operation.bottoms)}
+        below |= {dim: (node, port) for port, dim in enumerate(operation.tops)}
+    sources = axes("input", "input x", Family.INPUT, graph.input)
+    for number, weight in enumerate(graph.weights, 1):
+        sources += axes(f"w{number}", f"w{number}", Family.WEIGHT, weight)
+    edges = tuple(Edge(label[dim], dim.size.fraction_text, *above[dim], *below[dim]) for dim in label)
+    return Diagram(graph.name, graph.id[:8], sources, tuple(operations), output, tuple(reduces), edges)
+
+
+def _operation_node(operation: Operation, below: str) -> Node:
+    primitive = operation.primitive
+    return Node(
+        name=f"{primitive.name}_{below}",
+        family=_family(primitive),
+        text=_operation_text(operation),
+        tooltip=f"{primitive.rule}: {primitive.meaning}",
+        roles_above=primitive.tops if len(primitive.tops) > 1 else (),
+        roles_below=primitive.bottoms if len(primitive.bottoms) > 1 else (),
+    )
+
+
+def _family(primitive: Primitive) -> Family:
+    special = {"Unfold": Family.UNFOLD, "Share": Family.SHARE, "Expand": Family.EXPAND, "Reduce": Family.REDUCE}
+    return special.get(primitive.name, Family.VIEW)
+
+
+def _operation_text(operation: Operation) -> str:
+    """`Merge g`, `Shift +1`, `Share w1`, `Unfold`: the primitive and what it carries."""
+    name, parameter = operation.primitive.name, operation.parameter
+    if operation.primitive is SHARE:
+        return f"{name} w{parameter}"
+    if isinstance(parameter, int):
+        return f"{name} {parameter:+d}"
+    return name if parameter is None else f"{name} {parameter.fraction_text}"  # type: ignore[union-attr]

@@ -1,0 +1,116 @@
+"""Operators that pool, repeat, shift or rearrange positions; most have no weight. Notation as in `standard`."""
+
+from __future__ import annotations
+
+from syno.ir.builder import Builder
+from syno.ir.graph import PGraph
+from syno.ir.library.table import known_operator
+
+
+@known_operator
+def sum_pool2d() -> PGraph:
+    """y[n, c, h, v] = sum over i < s, j < s of x[n, c, s*h + i, s*v + j].
+
+    Average pooling but for the scale: reductions are plain sums, so this is s*s times torch's `avg_pool2d`.
+
+    Source: appendix B of the reference semantics (average pool); torch `avg_pool2d(s)`.
+    """
+    build = Builder("N, C, H; s=2", name="sum_pool2d")
+    n, c, y, x = build.output("N, C, s^-1*H, s^-1*H")
+    i, j = build.reduce("s, s")
+    return build.finish([n, c, build.split(y, i), build.split(x, j)])
+
+
+@known_operator
+def pixel_shuffle() -> PGraph:
+    """y[n, c, s*h + i, s*v + j] = x[n, s*s*c + s*i + j, h, v]: channels become positions, to s times the resolution.
+
+    Source: Shi 2016, sub-pixel convolution; paper, section 4 (pixel shuffle); torch `pixel_shuffle(s)`.
+    """
+    build = Builder("N, C, H; s=2", name="pixel_shuffle")
+    n, c, y, x = build.output("N, C, s*H, s*H")
+    h, i = build.merge(y, "s")
+    v, j = build.merge(x, "s")
+    return build.finish([n, build.split(build.split(c, i), j), h, v])
+
+
+@known_operator
+def upsample_nearest() -> PGraph:
+    """y[n, c, s*h + i, s*v + j] = x[n, c, h, v]: each position s x s times.
+
+    Source: appendix B of the reference semantics (up-sampling); torch `interpolate(mode="nearest")`.
+    """
+    build = Builder("N, C, H; s=2", name="upsample_nearest")
+    n, c, y, x = build.output("N, C, s*H, s*H")
+    h, i = build.merge(y, "s")
+    v, j = build.merge(x, "s")
+    build.expand(i)
+    build.expand(j)
+    return build.finish([n, c, h, v])
+
+
+@known_operator
+def tile2d() -> PGraph:
+    """y[n, c, H*i + h, H*j + v] = x[n, c, h, v]: the whole picture s x s times.
+
+    Source: section 2.7 of the reference semantics (tile); torch `tile`.
+    """
+    build = Builder("N, C, H; s=2", name="tile2d")
+    n, c, y, x = build.output("N, C, s*H, s*H")
+    i, h = build.merge(y, "H")
+    j, v = build.merge(x, "H")
+    build.expand(i)
+    build.expand(j)
+    return build.finish([n, c, h, v])
+
+
+@known_operator
+def shift_conv1x1() -> PGraph:
+    """y[n, o, h, v] = sum over q < s, c of x[n, (q, c), (h + [q = 1]) % H, (v + [q = 0]) % H] * w1[o, q, c].
+
+    A 1x1 convolution of channels in s groups q, of which group 0 is shifted by a column and group 1 by a row; the others
+    stay. How: a coordinate h*s + r is shifted by one and split again, so that only r = s - 1 carries over into h. The
+    original shifts in all nine directions and fills with zeros; here what leaves at one end enters at the other. s >= 2.
+
+    Source: Wu 2018, Shift; appendix B of the reference semantics (ShiftNet-like).
+    """
+    build = Builder("N, C_in, C_out, H; s=2", name="shift_conv1x1")
+    n, o, y, x = build.output("N, C_out, H, H")
+    q, c = build.reduce("s, s^-1*C_in")
+    h, q = build.merge(build.shift(build.split(y, q), 1), "s")
+    v, q = build.merge(build.shift(build.split(x, q), 1), "s")
+    q, c = build.contract(outer=[o], inner=[q, c])
+    return build.finish([n, build.split(q, c), h, v])
+
+
+@known_operator
+def shift_rows_conv1x1() -> PGraph:
+    """y[n, o, h, v] = sum over q < s, c of x[n, c, (h + [q = 0]) % H, v] * w1[o, q, c].
+
+    As in `shift_conv1x1`, but the group q goes to the weight: s 1x1 convolutions are added up, the first one of the
+    picture shifted by a row.
+
+    Source: appendix B of the reference semantics (ShiftNet-like; common in published operators).
+    """
+    build = Builder("N, C_in, C_out, H; s=2", name="shift_rows_conv1x1")
+    n, o, y, x = build.output("N, C_out, H, H")
+    q, c = build.reduce("s, C_in")
+    h, q = build.merge(build.shift(build.split(y, q), 1), "s")
+    (c,) = build.contract(outer=[o, q], inner=[c])
+    return build.finish([n, c, h, x])
+
+
+@known_operator
+def mqa_projection() -> PGraph:
+    """y[n, l, H_in*i + o] = sum over c of x[n, l, c] * w1[o, c], the same for every i < t.
+
+    One projection is computed and repeated t times, as multi-query attention repeats its keys and values over the heads.
+
+    Source: Shazeer 2019, multi-query attention; appendix B of the reference semantics (MQA-style projection).
+    """
+    build = Builder("N, seq_len, H_in; t=3", name="mqa_projection")
+    n, position, feature = build.output("N, seq_len, t*H_in")
+    repeated, o = build.merge(feature, "H_in")
+    build.expand(repeated)
+    (c,) = build.contract(outer=[o], inner=build.reduce("H_in"))
+    return build.finish([n, position, c])

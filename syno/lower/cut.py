@@ -1,0 +1,83 @@
+"""The cut: which dims the data tensor has while an operator is carried out from the inputs down.
+
+Lowering goes from top to bottom. The cut starts as the input's axes; each primitive that is carried out takes the dims
+above it out of the cut and puts the dims below it in. Only what a wanted dim requires is carried out.
+
+Paper: section 6.1 (lowering). Reference semantics: section 7.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from syno.ir.dim import Dim, Operation
+from syno.ir.graph import PGraph
+from syno.ir.primitives import EXPAND, SHARE
+
+
+class Structure:
+    """What lowering asks of a pGraph again and again: what lies above each dim, and which weights it needs."""
+
+    def __init__(self, graph: PGraph) -> None:
+        self.graph = graph
+        self.above: dict[Dim, Operation] = {dim: op for op in graph.operations for dim in op.bottoms}
+        self._weights: dict[Dim, frozenset[int]] = {}
+
+    @cached_property
+    def shares(self) -> dict[int, tuple[Operation, ...]]:
+        """The Shares of each weight, in order of the weight's axes."""
+        return {
+            number: tuple(dim.operation for dim in weight if dim.operation is not None)
+            for number, weight in enumerate(self.graph.weights, 1)
+        }
+
+    def weights_above(self, dim: Dim) -> frozenset[int]:
+        """The numbers of the weights that what is read at `dim` has been multiplied with."""
+        found = self._weights.get(dim)
+        if found is None:
+            operation = self.above.get(dim)
+            if operation is None:
+                found = frozenset((dim.operation.parameter,)) if dim.is_weight_side and dim.operation else frozenset()  # type: ignore[arg-type]
+            else:
+                found = frozenset[int]().union(*(self.weights_above(top) for top in operation.tops))
+            self._weights[dim] = found
+        return found
+
+    def is_expanded(self, dim: Dim) -> bool:
+        """Whether no tensor is indexed by `dim`."""
+        operation = self.above.get(dim)
+        return operation is not None and operation.primitive is EXPAND
+
+    def reads_share_of(self, dim: Dim, weight: int) -> bool:
+        """Whether a Share of `weight` lies above `dim`."""
+        operation = self.above.get(dim)
+        if operation is None:
+            return False
+        if operation.primitive is SHARE and operation.parameter == weight:
+            return True
+        return any(self.reads_share_of(top, weight) for top in operation.tops)
+
+
+class Cut:
+    """A set of dims, and the carrying out of operations on it. Copies are cheap: plans are compared by trying."""
+
+    def __init__(self, structure: Structure, dims: Iterable[Dim]) -> None:
+        self.structure = structure
+        self.dims = set(dims)
+
+    def copy(self) -> Cut:
+        """A cut that can be changed without changing this one."""
+        return Cut(self.structure, self.dims)
+
+    def include(self, dim: Dim, carry_out: Callable[[Operation], None] | None = None) -> None:
+        """Carry out what is needed until `dim` is in the cut, telling `carry_out` each operation in order."""
+        if dim in self.dims:
+            return
+        operation = self.structure.above[dim]
+        for top in operation.tops:
+            self.include(top, carry_out)
+            self.dims.remove(top)
+        self.dims.update(operation.bottoms)
+        if carry_out is not None:
+            carry_out(operation)

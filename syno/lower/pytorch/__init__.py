@@ -1,0 +1,1 @@
+"""The PyTorch generator: an operator becomes the source of a self-contained `nn.Module`."""

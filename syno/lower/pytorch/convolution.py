@@ -1,0 +1,210 @@
+"""Writing a contraction as a torch convolution, or as a plain product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from syno.algebra import ONE, product
+from syno.ir.dim import Dim
+from syno.ir.primitives import SHIFT, SPLIT
+from syno.lower.pytorch.lowering import Meeting
+from syno.lower.pytorch.tensor_code import TensorCode
+from syno.lower.pytorch.windows import Window
+
+
+@dataclass
+class Contraction:
+    """The axes of the data and of one weight, sorted by the part they play.
+
+    Attributes:
+        meetings: the weight's axes, but those that are taps of a window.
+        windows: the windows that are summed with the weight.
+        taps: the weight's axes that are taps, each with the leaf of a window it is read at.
+        spread: the weight's axes that stay, while each output channel along them reads one tap of a window.
+    """
+
+    data: TensorCode
+    weight: TensorCode
+    meetings: Sequence[Meeting]
+    windows: Sequence[Window]
+    taps: Mapping[Dim, Dim]
+    spread: Mapping[Dim, Window]
+
+    def __post_init__(self) -> None:
+        order = {dim: number for number, dim in enumerate(self.data.axes)}
+        met = [(order[meeting.data], meeting) for meeting in self.meetings if meeting.data is not None]
+        met.sort(key=lambda entry: entry[0])
+        self.groups = [meeting for _, meeting in met if not meeting.result.is_reduce]  # both have it, and it stays
+        self.channels = [meeting for _, meeting in met if meeting.result.is_reduce]  # both have it, and it is summed
+        alone = [meeting for meeting in self.meetings if meeting.data is None]
+        self.outer = [meeting for meeting in alone if not meeting.result.is_reduce]
+        self.weight_only = [meeting for meeting in alone if meeting.result.is_reduce]
+        touched = {meeting.data for _, meeting in met} | {window.axis for window in self.moving}
+        self.passing = [dim for dim in self.data.axes if dim not in touched]
+
+    @property
+    def moving(self) -> list[Window]:
+        """Every window that the convolution moves along its axis."""
+        return [*self.windows, *self.spread.values()]
+
+    @property
+    def met(self) -> list[Dim]:
+        """The data's axes that the weight has too: groups, then channels."""
+        return [meeting.data for meeting in (*self.groups, *self.channels) if meeting.data is not None]
+
+    @property
+    def summed(self) -> list[Dim]:
+        """The reductions that are done after it."""
+        results = [meeting.result for meeting in (*self.channels, *self.weight_only)]
+        leaves = [leaf for window in self.windows for leaf in window.leaves]
+        return results + [bare for leaf in leaves for bare in _reduce_under(leaf)]
+
+    @property
+    def is_scaling(self) -> bool:
+        """Whether each element of the data is only multiplied with one of the weight."""
+        others = self.channels or self.outer or self.moving or self.weight_only
+        return not others and not any(dim.is_reduce for dim in self.passing)
+
+    @property
+    def is_convolution(self) -> bool:
+        """Whether a convolution does it: windows are summed, or channels lie before axes that the weight passes by."""
+        if any(dim.is_reduce for dim in self.passing):
+            return False  # an einsum sums it on the way
+        if self.moving:
+            return True
+        last_passing = max((self.data.position(dim) for dim in self.passing), default=-1)
+        return bool(self.channels) and max(map(self.data.position, self.met)) < last_passing
+
+
+def _reduce_under(leaf: Dim) -> list[Dim]:
+    if leaf.is_reduce:
+        return [leaf]
+    return [dim for dim in leaf.operation.bottoms if dim.is_reduce] if leaf.operation else []
+
+
+def scale(contraction: Contraction) -> None:
+    """`x * w`, the weight brought to the data's axes."""
+    data, weight = contraction.data, contraction.weight
+    axis_of = {meeting.data: meeting.weight for meeting in contraction.groups}
+    result_of = {meeting.data: meeting.result for meeting in contraction.groups}
+    weight.order([axis_of[dim] for dim in data.axes if dim in axis_of])
+    first = min(data.position(dim) for dim in contraction.met)
+    if set(data.axes[first:]) != set(contraction.met):
+        weight.reshape([dim.size if dim in axis_of else ONE for dim in data.axes[first:]])
+    data.lines += weight.lines
+    data.assign(f"{data.value} * {weight.value}", [result_of.get(dim, dim) for dim in data.axes])
+
+
+def convolve(contraction: Contraction) -> None:
+    """A convolution over 1 to 3 axes; axes the weight passes by are batch axes or axes with a kernel of size 1."""
+    data = contraction.data
+    batch, spatial = _layout(contraction)
+    data.order([*batch, *contraction.met, *(dim for part in spatial for dim in part)])
+    parts = [batch, contraction.met, *spatial]
+    if any(len(part) != 1 for part in parts):
+        data.reshape([product(dim.size for dim in part) for part in parts])
+    moving = {window.axis: window for window in contraction.moving}
+    windows = [moving.get(part[0]) for part in spatial]
+    weight = kernel(contraction, windows)
+    data.lines += weight.lines
+
+    arguments = [data.value, weight.value]
+    padding = [_padding(window) for window in windows]
+    if any(text != "0" for text in padding):
+        arguments.append(f"padding={_tuple(padding)}")
+    dilation = [window.dilation.integer_text() if window else "1" for window in windows]
+    if any(text != "1" for text in dilation):
+        arguments.append(f"dilation={_tuple(dilation)}")
+    groups = product(meeting.result.size for meeting in contraction.groups)
+    if groups is not ONE:
+        arguments.append(f"groups={groups.integer_text()}")
+    after = [[window.position] if window else part for part, window in zip(spatial, windows, strict=True)]
+    results = [meeting.result for meeting in (*contraction.groups, *contraction.outer)]
+    axes = [*batch, *results, *(dim for part in after for dim in part)]
+    call = f"functional.conv{len(spatial)}d({', '.join(arguments)})" + _crop(windows)
+    shape = [product(dim.size for dim in part) for part in (batch, results, *after)]
+    data.assign(call, axes, shape)
+    data.reshape([dim.size for dim in axes], axes)
+
+
+def _layout(contraction: Contraction) -> tuple[list[Dim], list[list[Dim]]]:
+    """Batch axes, and the axes the convolution moves along; runs of passing axes are merged where there are many."""
+    data = contraction.data
+    moving = {window.axis for window in contraction.moving}
+    met = set(contraction.met)
+    first = min((data.position(dim) for dim in met | moving), default=0)
+    trailing = [dim for dim in data.axes[first:] if dim not in met]
+    parts = [[dim] for dim in trailing]
+    if len(parts) > 2:
+        parts = []
+        for moves, run in groupby(trailing, key=lambda dim: dim in moving):
+            parts += [[dim] for dim in run] if moves else [list(run)]
+    batch = data.axes[:first]
+    limit = max(2, len(moving))
+    while len(parts) > limit:
+        passing = next(part for part in parts if part[0] not in moving)
+        parts.remove(passing)
+        batch = [*batch, *passing]
+    return [dim for dim in batch if dim not in met], parts
+
+
+def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> TensorCode:
+    """The weight as a convolution's: [groups * outer, channels, a kernel size per axis]."""
+    weight = contraction.weight
+    if contraction.weight_only:
+        weight.sum([meeting.weight for meeting in contraction.weight_only])
+    for axis, leaf in contraction.taps.items():
+        weight.relabel(axis, leaf)
+    for window in contraction.windows:
+        _gather(weight, window.kernel)
+    for axis, window in contraction.spread.items():
+        weight.spread(axis, window.kernel)
+    taps = [[window.kernel] if window else [] for window in windows]
+    results = [meeting.weight for meeting in (*contraction.groups, *contraction.outer)]
+    channels = [meeting.weight for meeting in contraction.channels]
+    weight.order([*results, *channels, *(dim for part in taps for dim in part)])
+    parts = [results, channels, *taps]
+    if any(len(part) != 1 for part in parts):
+        weight.reshape([product(dim.size for dim in part) for part in parts])
+    return weight
+
+
+def _gather(weight: TensorCode, dim: Dim) -> None:
+    """Make `dim` one axis of the weight: the views between a window and its leaves are undone on the weight."""
+    operation = dim.operation
+    if dim in weight.axes or operation is None:
+        return
+    if dim.is_reduce:  # summed without the weight: every tap along it is the same
+        weight.insert(dim, len(weight.axes))
+        return
+    for below in operation.bottoms:
+        _gather(weight, below)
+    if operation.primitive is SPLIT:
+        weight.adjacent(operation.bottoms)
+        weight.replace(operation.bottoms, [dim])
+    else:
+        assert operation.primitive is SHIFT and isinstance(operation.parameter, int)
+        weight.roll(operation.bottoms[0], dim, operation.parameter)
+
+
+def _padding(window: Window | None) -> str:
+    if window is None:
+        return "0"
+    reach = window.kernel.size * window.dilation
+    text = reach.integer_text()
+    return f"{text} // 2" if " " not in text else f"({text}) // 2"
+
+
+def _crop(windows: Sequence[Window | None]) -> str:
+    """With an even window, padding both ends alike gives some positions too many at the end."""
+    if not any(windows):
+        return ""
+    slices = [f":{window.position.size.integer_text()}" if window else ":" for window in windows]
+    return f"[..., {', '.join(slices)}]"
+
+
+def _tuple(texts: Sequence[str]) -> str:
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+

@@ -1,0 +1,201 @@
+"""The fused way: windows are never stored when they need not be.
+
+- A window that a weight is summed over becomes a convolution (grouped where the operator is grouped).
+- A window that a weight is multiplied with, but that is summed later, is put off: the weight's axis stays an axis of
+  the data, which is not windowed yet; when the Unfold's turn comes, each slice along that axis is moved into place
+  ("shear"). Multiplying and windowing commute, so nothing of window size exists before the result of the product.
+- A window that is summed without a weight is a sum of moved slices.
+- Only a window that is itself an axis of the result, or that some view takes apart, is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from syno.algebra import ONE, product
+from syno.ir.dim import Dim, Operation
+from syno.ir.graph import PGraph
+from syno.ir.primitives import SHARE, UNFOLD
+from syno.lower.plan import Plan
+from syno.lower.pytorch.convolution import Contraction, convolve, scale
+from syno.lower.pytorch.lowering import Lowering, Meeting
+from syno.lower.pytorch.tensor_code import TensorCode
+from syno.lower.pytorch.windows import Window, carried_out_for, share_at, split_leaves, unfold_above, window_of
+
+AXES_OF_A_CONVOLUTION = 3  # torch has conv1d, conv2d and conv3d
+FEW_CHANNELS = 16  # up to here a convolution with a zero for every tap but one beats moving slices (measured on CPU)
+
+
+class FusedLowering(Lowering):
+    """`finished` holds the Unfolds that are carried out, and the Strides and Shares that a shear has done with them."""
+
+    def __init__(self, graph: PGraph, plan: Plan) -> None:
+        super().__init__(graph, plan)
+        self.finished: set[Operation] = set()
+
+    # ---- views --------------------------------------------------------------------------------------------------
+
+    def carry_out(self, operation: Operation) -> None:
+        """As in the literal way, but an Unfold whose window is multiplied with a weight already is a shear."""
+        if operation in self.finished:
+            return
+        share = self._multiplied_before(operation)
+        if share is not None:
+            self._shear(window_of(operation), share, "shear")
+        else:
+            super().carry_out(operation)
+
+    def unfold(self, operation: Operation) -> None:
+        """The window as an axis of its own, but a view: it is copied only if what reads it must."""
+        position, window = operation.bottoms
+        axis = self.data.position(operation.tops[0])
+        axes = [position if dim is operation.tops[0] else dim for dim in self.data.axes]
+        self.finished.add(operation)
+        self.data.call("windows", f"{axis}, {window.size.integer_text()}", [*axes, window])
+
+    def _multiplied_before(self, unfold: Operation) -> Operation | None:
+        """The Share of the window of `unfold`, if its weight's axis is an axis of the data."""
+        if unfold.primitive is not UNFOLD:
+            return None
+        (leaf, *more) = window_of(unfold).leaves
+        share = leaf.operation if leaf.primitive is SHARE and leaf.position == 0 else None
+        if more or share is None or leaf is not window_of(unfold).kernel or share.tops[1] not in self.data.axes:
+            return None
+        return share
+
+    def _shear(self, window: Window, share: Operation, function: str) -> None:
+        data, axis = self.data, share.tops[1]
+        after = {window.axis: window.position, axis: share.bottoms[0]}
+        axes = [after.get(dim, dim) for dim in data.axes if function == "shear" or dim is not axis]
+        arguments = f"{data.position(window.axis)}, {data.position(axis)}{_dilation(window)}"
+        data.call(function, arguments, axes)
+        self.finished.update((window.unfold, share))
+        if (stride := window.unfold.bottoms[1].operation) is not None:
+            self.finished.add(stride)
+
+    def sum_over(self, dim: Dim) -> None:
+        """A window that is summed as a whole is a sum of moved slices."""
+        if dim in self.summed:
+            return
+        share = self.structure.above.get(dim)
+        if share is not None and share.primitive is SHARE and share.tops[1] in self.data.axes:
+            unfold = unfold_above(self.structure, share.tops[0])
+            if unfold is not None and self._multiplied_before(unfold) is share:
+                self.need(unfold.tops[0])
+                self._shear(window_of(unfold), share, "shear_sum")
+                self.summed.add(dim)
+                return
+        unfold = unfold_above(self.structure, dim)
+        if unfold is not None and unfold not in self.finished and all(leaf.is_reduce for leaf in window_of(unfold).leaves):
+            self._sum_window(window_of(unfold))
+            return
+        super().sum_over(dim)
+
+    def _sum_window(self, window: Window) -> None:
+        self.need(window.axis)
+        arguments = f"{self.data.position(window.axis)}, {window.kernel.size.integer_text()}{_dilation(window)}"
+        self.data.call("window_sum", arguments, [window.position if dim is window.axis else dim for dim in self.data.axes])
+        self.finished.add(window.unfold)
+        self.summed.update(window.leaves)
+
+    # ---- contractions -------------------------------------------------------------------------------------------
+
+    def contract(self, number: int) -> None:
+        """Multiply with a weight: as a convolution where windows are summed with it, else as the cheapest product."""
+        ready = self.ready_shares(number)
+        summed, put_off = self._windows(number, ready)
+        shares = [share for share in ready if share not in put_off]
+        in_windows = {leaf for window in summed for leaf in window.leaves}
+        for share in shares:
+            if share.tops[0] not in in_windows and not self.structure.is_expanded(share.tops[0]):
+                self.need(share.tops[0])
+        for window in summed:
+            self.need(window.axis)
+        spread = self._spread(put_off, shares, AXES_OF_A_CONVOLUTION - len(summed))
+        shares += spread
+        weight = self.weight(number)
+        taps = {share.tops[1]: share.tops[0] for share in shares if share.tops[0] in in_windows}
+        meetings = [meeting for meeting in self.meetings(number, shares) if meeting.weight not in taps]
+        meetings = [part for meeting in meetings for part in self._split_up(meeting, weight)]
+        contraction = Contraction(self.data, weight, meetings, summed, taps, {share.tops[1]: put_off[share] for share in spread})
+        if contraction.is_scaling:
+            scale(contraction)
+        elif contraction.is_convolution:
+            convolve(contraction)
+            self.summed.update(contraction.summed)
+            self.finished.update(window.unfold for window in contraction.moving)
+        else:
+            self.einsum(weight, meetings)
+
+    def _spread(self, put_off: Mapping[Operation, Window], shares: Sequence[Operation], most: int) -> list[Operation]:
+        """The Shares put off whose window the convolution can do at once, each output channel with one tap only.
+
+        The other taps are zeros, so the work grows with the window; where few channels are summed, that is cheaper than
+        moving slices of the result.
+        """
+        data = self.data
+        met = [share.tops[0] for share in shares if share.tops[0] in data.axes]
+        summed = [dim for share in shares if share.tops[0] in met for dim in split_leaves(share.bottoms[0]) if dim.is_reduce]
+        if not met or self.plan.valuations.values(product(dim.size for dim in summed)).highest > FEW_CHANNELS:
+            return []
+        last = max(map(data.position, met))
+        movable = [
+            share
+            for share, window in put_off.items()
+            if window.axis in data.axes and window.axis not in met and data.position(window.axis) > last
+            and not share.bottoms[0].is_reduce
+        ]  # fmt: skip
+        return movable[: max(most, 0)]
+
+    def _split_up(self, meeting: Meeting, weight: TensorCode) -> list[Meeting]:
+        """Where a Split with a reduction in it lies below the Share, split data and weight first: sums come earlier."""
+        parts = split_leaves(meeting.result)
+        if meeting.data is None or len(parts) == 1 or not any(dim.is_reduce for dim in parts):
+            return [meeting]
+        self.data.replace([meeting.data], parts)
+        weight.replace([meeting.weight], parts)
+        return [Meeting(part, part, part) for part in parts]
+
+    def _windows(self, weight: int, shares: Sequence[Operation]) -> tuple[list[Window], dict[Operation, Window]]:
+        """The windows to sum with this weight by convolution, and the Shares to put off; other windows are stored."""
+        unfolds = [unfold_above(self.structure, share.tops[0]) for share in shares]
+        candidates = {unfold: window_of(unfold) for unfold in unfolds if unfold is not None and unfold not in self.finished}
+        while True:
+            summed = [window for window in candidates.values() if self._is_summed(window, weight, shares)]
+            del summed[AXES_OF_A_CONVOLUTION:]
+            put_off = self._put_off([window for window in candidates.values() if window not in summed], weight, shares)
+            kept = {window.unfold for window in summed} | {window.unfold for window in put_off.values()}
+            handled = {leaf for window in summed for leaf in window.leaves} | {share.tops[0] for share in put_off}
+            wanted = [share.tops[0] for share in shares if share.tops[0] not in handled]
+            wanted += [window.axis for window in summed]
+            available = set(self.data.axes)
+            carried_out = {operation for dim in wanted for operation in carried_out_for(self.structure, available, dim)}
+            if kept == set(candidates) and not kept & carried_out:
+                return summed, put_off
+            candidates = {unfold: window for unfold, window in candidates.items() if unfold in kept - carried_out}
+
+    def _is_summed(self, window: Window, weight: int, shares: Sequence[Operation]) -> bool:
+        """Whether a convolution with the weight sums all of the window, on an axis that no other window moves along."""
+        owners = [share_at(leaf, weight) for leaf in window.leaves]
+        if not any(owner in shares for owner in owners):
+            return False
+        above = self.structure.above.get(window.axis)
+        if above is not None and above.primitive is UNFOLD and above.bottoms[0] is window.axis and above not in self.finished:
+            return False
+        return all(
+            leaf.is_reduce if owner is None else owner in shares and owner.bottoms[0].is_reduce
+            for leaf, owner in zip(window.leaves, owners, strict=True)
+        )
+
+    def _put_off(self, windows: Sequence[Window], weight: int, shares: Sequence[Operation]) -> dict[Operation, Window]:
+        """The Shares that can wait for their window, with it."""
+        found = {}
+        for window in windows:
+            share = share_at(window.kernel, weight)
+            if share is not None and share in shares and window.leaves == (window.kernel,):
+                found[share] = window
+        return found
+
+
+def _dilation(window: Window) -> str:
+    return "" if window.dilation is ONE else f", {window.dilation.integer_text()}"

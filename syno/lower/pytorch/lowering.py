@@ -1,0 +1,170 @@
+"""Carrying out a plan as PyTorch statements.
+
+`Lowering` is the literal way: every primitive becomes its torch view, every Share an einsum. `fused.py` keeps its
+structure and changes what happens to windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import ascii_letters
+
+from syno.algebra import Size
+from syno.errors import LoweringError
+from syno.ir.dim import Dim, Operation
+from syno.ir.graph import PGraph
+from syno.ir.primitives import EXPAND, MERGE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
+from syno.lower.cut import Cut, Structure
+from syno.lower.plan import Plan
+from syno.lower.pytorch.tensor_code import TensorCode
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """An axis of a weight, the axis of the data that is read at the same coordinate (if any), and that of the result."""
+
+    data: Dim | None
+    weight: Dim
+    result: Dim
+
+
+class Lowering:
+    """Writes the statements of `forward` for one plan; `data` holds them."""
+
+    def __init__(self, graph: PGraph, plan: Plan) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.structure = Structure(graph)
+        self.data = TensorCode("x", graph.input)
+        self.done: set[int] = set()  # weights multiplied in
+        self.summed: set[Dim] = set()
+
+    def run(self) -> TensorCode:
+        """All stages, then what is left until the axes are the output's."""
+        for stage in self.plan.stages:
+            for weight in stage.weights:
+                self.contract(weight)
+                self.done.add(weight)
+            for dim in stage.reduces:
+                self.sum_over(dim)
+        for dim in self.graph.output:
+            self.need(dim)
+        self.data.order(self.graph.output)
+        return self.data
+
+    # ---- views --------------------------------------------------------------------------------------------------
+
+    def need(self, dim: Dim) -> None:
+        """Carry out what is above `dim` until it is an axis of the data."""
+        Cut(self.structure, self.data.axes).include(dim, self.carry_out)
+
+    def carry_out(self, operation: Operation) -> None:
+        """One operation: the axes above it become the axes below it."""
+        data, tops, bottoms = self.data, operation.tops, operation.bottoms
+        match operation.primitive.name:
+            case SPLIT.name:
+                data.replace(tops, bottoms)
+            case MERGE.name:
+                data.adjacent(tops)
+                data.replace(tops, bottoms)
+            case SHIFT.name:
+                assert isinstance(operation.parameter, int)
+                data.roll(tops[0], bottoms[0], -operation.parameter)
+            case STRIDE.name:
+                self.stride(operation)
+            case EXPAND.name:
+                data.insert(bottoms[0], len(data.axes))
+            case UNFOLD.name:
+                self.unfold(operation)
+            case SHARE.name:  # of a weight multiplied in before, when this axis could not be met yet
+                first, second = (data.position(top) for top in tops)
+                rest = [dim for dim in data.axes if dim not in tops]
+                data.assign(f"{data.value}.diagonal(0, {first}, {second})", [*rest, bottoms[0]])
+
+    def stride(self, operation: Operation) -> None:
+        """Every S-th element of an axis."""
+        axis = self.data.position(operation.tops[0])
+        assert isinstance(operation.parameter, Size)
+        slices = ", ".join([":"] * axis + [f"::{operation.parameter.integer_text()}"])
+        axes = [operation.bottoms[0] if dim is operation.tops[0] else dim for dim in self.data.axes]
+        self.data.assign(f"{self.data.value}[{slices}]", axes)
+
+    def unfold(self, operation: Operation) -> None:
+        """The whole window, as an axis of its own, copied."""
+        position, window = operation.bottoms
+        axis = self.data.position(operation.tops[0])
+        axes = [*self.data.axes[:axis], window, position, *self.data.axes[axis + 1 :]]
+        self.data.call("stored_windows", f"{axis}, {window.size.integer_text()}", axes)
+
+    def sum_over(self, dim: Dim) -> None:
+        """Sum over a reduction, unless an earlier statement did."""
+        if dim not in self.summed:
+            self.need(dim)
+            self.data.sum([dim])
+            self.summed.add(dim)
+
+    # ---- contractions -------------------------------------------------------------------------------------------
+
+    def contract(self, number: int) -> None:
+        """Multiply with a weight, and sum over the reductions it is read at."""
+        shares = self.ready_shares(number)
+        for share in shares:
+            if not self.structure.is_expanded(share.tops[0]):
+                self.need(share.tops[0])
+        self.einsum(self.weight(number), self.meetings(number, shares))
+
+    def weight(self, number: int) -> TensorCode:
+        """The weight tensor, with the weight sides of its Shares as axes."""
+        return TensorCode("w", self.graph.weights[number - 1], f"self.w{number}")
+
+    def meetings(self, number: int, shares: Sequence[Operation]) -> list[Meeting]:
+        """One for each axis of the weight: through its Share, or on its own."""
+        by_axis = {share.tops[1]: share for share in shares}
+        found = []
+        for axis in self.graph.weights[number - 1]:
+            share = by_axis.get(axis)
+            if share is None:
+                found.append(Meeting(None, axis, axis))
+            else:
+                above = share.tops[0]
+                found.append(Meeting(above if above in self.data.axes else None, axis, share.bottoms[0]))
+        return found
+
+    def ready_shares(self, weight: int) -> list[Operation]:
+        """The Shares of `weight` whose data side needs no weight that is still to come.
+
+        The weight's other axes stay axes of the data until their Share can be carried out.
+        """
+        ready = []
+        for share in self.structure.shares[weight]:
+            data = share.tops[0]
+            waits = self.structure.weights_above(data) - self.done
+            if not waits and not self.structure.reads_share_of(data, weight):
+                ready.append(share)
+        return ready
+
+    def einsum(self, weight: TensorCode, meetings: Sequence[Meeting]) -> None:
+        """Multiply with the weight, and sum over every reduction that is an axis of the data after that."""
+        data = self.data
+        if len(data.axes) + len(weight.axes) > len(ascii_letters):
+            raise LoweringError(f"{self.graph!r} has tensors of more than {len(ascii_letters)} axes; einsum has no more letters")
+        letter = dict(zip(data.axes, ascii_letters, strict=False))
+        unused = iter(ascii_letters[len(data.axes) :])
+        result = {dim: dim for dim in data.axes}
+        alone = []
+        for meeting in meetings:
+            if meeting.data is None:
+                letter[meeting.weight] = next(unused)
+                alone.append(meeting)
+            else:
+                letter[meeting.weight] = letter[meeting.data]
+                result[meeting.data] = meeting.result
+        after = [(dim, letter[above]) for above, dim in result.items()]
+        after += [(meeting.result, letter[meeting.weight]) for meeting in alone]
+        self.summed.update(dim for dim, _ in after if dim.is_reduce)
+        left, right = ("".join(letter[dim] for dim in tensor.axes) for tensor in (data, weight))
+        kept = [(dim, name) for dim, name in after if not dim.is_reduce]
+        equation = f"{left},{right}->{''.join(name for _, name in kept)}"
+        data.lines += weight.lines
+        data.assign(f'torch.einsum("{equation}", {data.value}, {weight.value})', [dim for dim, _ in kept])
