@@ -111,7 +111,7 @@ class Expression:
         return value
 
     def text(self, size_text: SizeText = str, divide: str = "//") -> str:
-        """Source text. `size_text` writes a size, `divide` is the operator that divides and rounds down."""
+        """Source text. `size_text` writes a size; `divide` is "//" for Python, "/" for C."""
         if not self.terms:
             return "0"
         if isinstance(only := _only_atom(self), Guard):
@@ -293,6 +293,8 @@ def _atom_text(atom: Atom, size_text: SizeText, divide: str) -> str:
             left = _parenthesized(numerator.text(size_text, divide))
             return f"({left}{divide}{_parenthesized(size_text(divisor))})"
         case Remainder(numerator, divisor):
+            if divide == "/" and any(count < 0 for count, _, _ in numerator.terms):  # C rounds towards zero
+                return f"floor_mod({numerator.text(size_text, divide)}, {size_text(divisor)})"
             left = _parenthesized(numerator.text(size_text, divide))
             return f"({left}%{_parenthesized(size_text(divisor))})"
         case Guard(index, _):

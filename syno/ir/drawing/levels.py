@@ -125,13 +125,9 @@ def _crossings(upper: Sequence[Unit], lower: Sequence[Unit], links: Sequence[Lin
     above, below = _places(upper), _places(lower)
     seen: list[int] = []
     count = 0
-    ends = sorted((above[link.upper], below[link.lower]) for link in links)
-    for index, (start, end) in enumerate(ends):
+    for _, end in sorted((above[link.upper], below[link.lower]) for link in links):
         count += len(seen) - bisect_right(seen, end)
-        if index + 1 == len(ends) or ends[index + 1][0] != start:
-            for same_start, same_end in ends[len(seen) : index + 1]:
-                assert same_start == start
-                insort(seen, same_end)
+        insort(seen, end)
     return count
 
 
@@ -147,7 +143,8 @@ def _improved(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arran
         for order in (range(1, len(current)), range(len(current) - 2, -1, -1)):
             previous = -1 if order.step == 1 else 1
             for level in order:
-                current[level] = _by_barycenter(current[level], current[level + previous], gaps)
+                fixed = level + previous
+                current[level] = _by_barycenter(current[level], current[fixed], gaps[min(level, fixed)])
         current = _swapped(current, gaps)
         count = sum(_all_crossings(current, gaps))
         if fewest < 0 or count < fewest:
@@ -155,16 +152,15 @@ def _improved(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arran
     return best
 
 
-def _by_barycenter(units: list[Unit], fixed: list[Unit], gaps: Sequence[Sequence[Link]]) -> list[Unit]:
+def _by_barycenter(units: list[Unit], fixed: list[Unit], links: Sequence[Link]) -> list[Unit]:
     """`units` sorted by the mean place of their neighbours in the level `fixed`; those without any keep their place."""
     places, own = _places(fixed), _places(units)
     pulls: dict[Item, list[float]] = {item: [] for item in own}
-    for gap in gaps:
-        for link in gap:
-            if link.upper in places and link.lower in own:
-                pulls[link.lower].append(places[link.upper] + _NATURAL * link.upper_port)
-            if link.lower in places and link.upper in own:
-                pulls[link.upper].append(places[link.lower] + _NATURAL * link.lower_port)
+    for link in links:
+        if link.upper in places:
+            pulls[link.lower].append(places[link.upper] + _NATURAL * link.upper_port)
+        else:
+            pulls[link.upper].append(places[link.lower] + _NATURAL * link.lower_port)
 
     def barycenter(unit: Unit) -> float:
         found = [pull for item in unit for pull in pulls[item]]

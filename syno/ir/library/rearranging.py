@@ -13,7 +13,7 @@ def sum_pool2d() -> PGraph:
 
     Average pooling but for the scale: reductions are plain sums, so this is s*s times torch's `avg_pool2d`.
 
-    Source: appendix B of the reference semantics (average pool); torch `avg_pool2d(s)`.
+    Source: LeCun 1998, gradient-based learning applied to document recognition; torch `avg_pool2d(s)`.
     """
     build = Builder("N, C, H; s=2", name="sum_pool2d")
     n, c, y, x = build.output("N, C, s^-1*H, s^-1*H")
@@ -25,7 +25,7 @@ def sum_pool2d() -> PGraph:
 def pixel_shuffle() -> PGraph:
     """y[n, c, s*h + i, s*v + j] = x[n, s*s*c + s*i + j, h, v]: channels become positions, to s times the resolution.
 
-    Source: Shi 2016, sub-pixel convolution; paper, section 4 (pixel shuffle); torch `pixel_shuffle(s)`.
+    Source: Shi 2016, sub-pixel convolution; an example in the paper; torch `pixel_shuffle(s)`.
     """
     build = Builder("N, C, H; s=2", name="pixel_shuffle")
     n, c, y, x = build.output("N, C, s*H, s*H")
@@ -38,7 +38,7 @@ def pixel_shuffle() -> PGraph:
 def upsample_nearest() -> PGraph:
     """y[n, c, s*h + i, s*v + j] = x[n, c, h, v]: each position s x s times.
 
-    Source: appendix B of the reference semantics (up-sampling); torch `interpolate(mode="nearest")`.
+    Source: paper, Table 1 (Expand above a Merge's remainder); torch `interpolate(mode="nearest")`.
     """
     build = Builder("N, C, H; s=2", name="upsample_nearest")
     n, c, y, x = build.output("N, C, s*H, s*H")
@@ -53,7 +53,7 @@ def upsample_nearest() -> PGraph:
 def tile2d() -> PGraph:
     """y[n, c, H*i + h, H*j + v] = x[n, c, h, v]: the whole picture s x s times.
 
-    Source: section 2.7 of the reference semantics (tile); torch `tile`.
+    Source: paper, Table 1 (Expand above a Merge's quotient); torch `tile`.
     """
     build = Builder("N, C, H; s=2", name="tile2d")
     n, c, y, x = build.output("N, C, s*H, s*H")
@@ -72,7 +72,7 @@ def shift_conv1x1() -> PGraph:
     stay. How: a coordinate h*s + r is shifted by one and split again, so that only r = s - 1 carries over into h. The
     original shifts in all nine directions and fills with zeros; here what leaves at one end enters at the other. s >= 2.
 
-    Source: Wu 2018, Shift; appendix B of the reference semantics (ShiftNet-like).
+    Source: Wu 2018, Shift: a zero FLOP, zero parameter alternative to spatial convolutions.
     """
     build = Builder("N, C_in, C_out, H; s=2", name="shift_conv1x1")
     n, o, y, x = build.output("N, C_out, H, H")
@@ -90,7 +90,7 @@ def shift_rows_conv1x1() -> PGraph:
     As in `shift_conv1x1`, but the group q goes to the weight: s 1x1 convolutions are added up, the first one of the
     picture shifted by a row.
 
-    Source: appendix B of the reference semantics (ShiftNet-like; common in published operators).
+    Source: operators that the paper's authors published; resnet18/06906_7346917085106034487 has it beside a window.
     """
     build = Builder("N, C_in, C_out, H; s=2", name="shift_rows_conv1x1")
     n, o, y, x = build.output("N, C_out, H, H")
@@ -106,7 +106,7 @@ def mqa_projection() -> PGraph:
 
     One projection is computed and repeated t times, as multi-query attention repeats its keys and values over the heads.
 
-    Source: Shazeer 2019, multi-query attention; appendix B of the reference semantics (MQA-style projection).
+    Source: Shazeer 2019, fast transformer decoding: one write-head is all you need.
     """
     build = Builder("N, seq_len, H_in; t=3", name="mqa_projection")
     n, position, feature = build.output("N, seq_len, t*H_in")

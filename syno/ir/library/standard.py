@@ -16,7 +16,7 @@ from syno.ir.library.table import known_operator
 def matmul() -> PGraph:
     """y[m, n] = sum over k of x[m, k] * w1[k, n].
 
-    Source: linear algebra; appendix B of the reference semantics.
+    Source: linear algebra; torch `matmul`.
     """
     build = Builder("M, K, N", name="matmul")
     m, n = build.output("M, N")
@@ -31,7 +31,7 @@ def matmul() -> PGraph:
 def conv2d() -> PGraph:
     """y[n, o, h, v] = sum over c, i, j of x[n, c, h + i - k//2, v + j - k//2] * w1[o, c, i, j].
 
-    Source: paper, section 4 (the running example); torch `conv2d`.
+    Source: LeCun 1998, gradient-based learning applied to document recognition; torch `conv2d`.
     """
     build = Builder("N, C_in, C_out, H; k=3", name="conv2d")
     n, o, y, x = build.output("N, C_out, H, H")
@@ -77,7 +77,7 @@ def grouped_conv2d_shared() -> PGraph:
 
     As `grouped_conv2d`, but the g groups q share one weight, of shape [C_out/g, C_in/g, k, k].
 
-    Source: appendix B of the reference semantics (frequent among published operators).
+    Source: operators that the paper's authors published; many group channels this way.
     """
     build = Builder("N, C_in, C_out, H; g=2, k=3", name="grouped_conv2d_shared")
     n, channel, y, x = build.output("N, C_out, H, H")
@@ -94,7 +94,7 @@ def dilated_conv2d() -> PGraph:
     s//2 positions before that of a torch convolution with padding s*(k//2): pad (s*k)//2 in front and
     s*(k - 1) - (s*k)//2 behind, and they agree.
 
-    Source: Yu 2016, dilated convolutions; torch `conv2d(dilation=s)`.
+    Source: Yu 2016, multi-scale context aggregation by dilated convolutions; torch `conv2d(dilation=s)`.
     """
     build = Builder("N, C_in, C_out, H; k=3, s=2", name="dilated_conv2d")
     n, o, y, x = build.output("N, C_out, H, H")
@@ -147,7 +147,7 @@ def low_rank_conv1x1() -> PGraph:
 
     Two 1x1 convolutions in a row, with r channels q in between.
 
-    Source: appendix B of the reference semantics (low rank); Denton 2014, linear structure within convolutions.
+    Source: Denton 2014, exploiting linear structure within convolutional networks.
     """
     build = Builder("N, C_in, C_out, H; r=8", name="low_rank_conv1x1")
     n, o, y, x = build.output("N, C_out, H, H")
@@ -162,7 +162,7 @@ def low_rank_conv2d() -> PGraph:
 
     A k x k convolution to r channels q (w2), then a 1x1 convolution to the output's (w1).
 
-    Source: appendix B of the reference semantics (low rank); Zhang 2015, accelerating very deep networks.
+    Source: Zhang 2015, accelerating very deep convolutional networks.
     """
     build = Builder("N, C_in, C_out, H; k=3, r=8", name="low_rank_conv2d")
     n, o, y, x = build.output("N, C_out, H, H")

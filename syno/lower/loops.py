@@ -1,0 +1,114 @@
+"""The loops generator: a plan as one C function, stage by stage.
+
+The text is C99 and compiles as it is; sizes are arguments, tensors are dense arrays of float.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from syno.algebra import Expression, iterator
+from syno.ir.coordinates import Symbolic, coordinates
+from syno.ir.dim import Dim
+from syno.lower.cut import Structure
+from syno.lower.plan import Plan, Stage
+
+FLOOR_MOD = "static inline int floor_mod(int a, int b) { return (a % b + b) % b; }\n"
+
+
+def to_c(plan: Plan) -> str:
+    """The plan as the C function `void name(int sizes ..., const float x[...], const float w1[...], ..., float y[...])`.
+
+    Sizes come in the order of the operator's variables. Intermediate results are allocated and freed inside.
+    """
+    graph = plan.graph
+    structure = Structure(graph)
+    name = re.sub(r"\W", "_", graph.name)
+    parameters = [f"int {variable}" for variable in graph.variables]
+    parameters.append(f"const float x{_extents(graph.input)}")
+    parameters += [f"const float w{number}{_extents(weight)}" for number, weight in enumerate(graph.weights, 1)]
+    parameters.append(f"float y{_extents(graph.output)}")
+    body: list[str] = []
+    source: tuple[str, tuple[Dim, ...]] = ("x", graph.input)
+    held: list[str] = []
+    for number, stage in enumerate(plan.stages, 1):
+        last = number == len(plan.stages)
+        target = ("y", graph.output) if last else (f"t{number}", stage.output)
+        sums = f" and sum over {', '.join(graph.labels[dim] for dim in stage.reduces)}" if stage.reduces else ""
+        work = f"multiply with {', '.join(f'w{weight}' for weight in stage.weights)}" if stage.weights else "views"
+        body.append(f"  // stage {number}: {work}{sums}")
+        if not last and not target[1]:
+            body.append(f"  float {target[0]}[1];")
+        elif not last:
+            body.append(f"  float (*{target[0]}){_sizes(target[1][1:])} = malloc(sizeof(float{_sizes(target[1])}));")
+            held.append(target[0])
+        body += _stage(structure, stage, source, target)
+        source = target
+    body += [f"  free({tensor});" for tensor in held]
+    text = f"void {name}({', '.join(parameters)}) {{\n" + "\n".join(body) + "\n}\n"
+    return "#include <stdlib.h>\n\n" + (f"{FLOOR_MOD}\n" if "floor_mod" in text else "") + text
+
+
+def _stage(
+    structure: Structure, stage: Stage, source: tuple[str, tuple[Dim, ...]], target: tuple[str, tuple[Dim, ...]]
+) -> list[str]:
+    graph = structure.graph
+    loops = (*target[1], *stage.reduces)
+    given = {dim: iterator(graph.labels[dim], dim.size) for dim in loops}
+    weights = [graph.weights[number - 1] for number in stage.weights]
+    known = dict.fromkeys([*source[1], *(dim for weight in weights for dim in weight)])  # a set in a stable order
+    arithmetic = Symbolic()
+    at = coordinates([*known, *_expanded_above(structure, loops, known)], given, arithmetic)
+    reads = [_access(source[0], [at[dim] for dim in source[1]])]
+    reads += [
+        _access(f"w{number}", [at[dim] for dim in weight]) for number, weight in zip(stage.weights, weights, strict=True)
+    ]
+    conditions = [f"0 <= {_text(index)} && {_text(index)} < {extent.integer_text('/')}" for index, extent in arithmetic.conditions]
+    lines, depth = [], 1
+
+    def loop(dims: Sequence[Dim]) -> None:
+        nonlocal depth
+        for dim in dims:
+            label, extent = graph.labels[dim], dim.size.integer_text("/")
+            lines.append(f"{'  ' * depth}for (int {label} = 0; {label} < {extent}; ++{label}) {{")
+            depth += 1
+
+    loop(target[1])
+    if not target[1]:
+        lines.append("  {")
+        depth += 1
+    lines.append(f"{'  ' * depth}float sum = 0;")
+    outside = depth
+    loop(stage.reduces)
+    guard = f"if ({' && '.join(dict.fromkeys(conditions))}) " if conditions else ""
+    lines.append(f"{'  ' * depth}{guard}sum += {' * '.join(reads)};")
+    lines += [f"{'  ' * level}}}" for level in range(depth - 1, outside - 1, -1)]
+    lines.append(f"{'  ' * outside}{_access(target[0], [given[dim] for dim in target[1]])} = sum;")
+    return lines + [f"{'  ' * level}}}" for level in range(outside - 1, 0, -1)]
+
+
+def _expanded_above(structure: Structure, dims: Sequence[Dim], known: Mapping[Dim, None]) -> list[Dim]:
+    """The expanded dims between `dims` and the tensors: an Unfold below one has a condition too."""
+    found: list[Dim] = []
+    for dim in dims:
+        if dim not in known:
+            tops = structure.above[dim].tops
+            found += _expanded_above(structure, tops, known) if tops else [dim]
+    return list(dict.fromkeys(found))
+
+
+def _text(expression: Expression) -> str:
+    return expression.text(lambda size: size.integer_text("/"), "/")
+
+
+def _access(tensor: str, indices: Sequence[Expression]) -> str:
+    return tensor + "".join(f"[{_text(index)}]" for index in indices) if indices else f"{tensor}[0]"
+
+
+def _sizes(dims: Sequence[Dim]) -> str:
+    return "".join(f"[{dim.size.integer_text('/')}]" for dim in dims)
+
+
+def _extents(dims: Sequence[Dim]) -> str:
+    return _sizes(dims) or "[1]"  # a tensor without axes is one number

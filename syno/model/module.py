@@ -1,0 +1,108 @@
+"""An operator as a live `nn.Module`: the generated source, executed, that remembers which operator it is.
+
+What a module is printed as, pickled as and checked against when weights are loaded is the operator's text.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from syno.errors import ShapeError
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
+from syno.lower.plan import Plan
+from syno.lower.pytorch.source import class_name, to_source
+
+
+class OperatorModule(nn.Module):
+    """Base of all modules that `build` makes.
+
+    Attributes:
+        graph: the operator.
+        source: the Python source of the module, which works without Syno.
+        sizes: the values it was constructed with.
+    """
+
+    graph: PGraph
+    source: str
+    mode: str
+    sizes: dict[str, int]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (str(self.graph), self.source, self.mode, self.sizes), self.__getstate__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def extra_repr(self) -> str:
+        """Sizes, mode, and the operator's text."""
+        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        return f"{sizes}, mode={self.mode}\n{str(self.graph).rstrip()}"
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata = getattr(destination, "_metadata", None)
+        if metadata is not None:  # rides beside the tensors, so a state_dict holds nothing but tensors
+            metadata.setdefault(prefix[:-1], {})["operator"] = str(self.graph)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Mapping[str, Any], *args: Any) -> None:
+        saved = local_metadata.get("operator")
+        if saved is not None and parse(saved).id != self.graph.id:
+            raise ShapeError(
+                f'the weights{f" for {prefix[:-1]}" if prefix else ""} are those of another operator: '
+                f"saved is {parse(saved)!r}, this module is {self.graph!r}"
+            )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
+
+
+def build(
+    graph: PGraph,
+    values: Mapping[str, int] | None = None,
+    *,
+    mode: str = "fused",
+    plan: Plan | None = None,
+    seed: int | None = None,
+    init: str = "fan_in",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> OperatorModule:
+    """The operator as a module.
+
+    Args:
+        graph: the operator.
+        values: a value for each variable that has no default. Variables that only size axes which go straight from the
+            input to the output, as a batch size does, may be left out: the module takes any value for them.
+        mode: "fused" or "literal".
+        plan: an order of work to use instead of the one with the fewest FLOPs.
+        seed: makes the weights reproducible.
+        init: "fan_in" keeps the variance of the input; "paper" is the published system's truncated normal of 0.1.
+        device, dtype: of the weights.
+
+    Raises:
+        ValuationError, SizeError: a value is missing or does not divide.
+        LoweringError: the operator cannot be lowered.
+    """
+    given = dict(values or {})
+    missing = graph.runtime_variables - given.keys() - graph.variables.defaults.keys()
+    valuation = graph.variables.valuation({**given, **dict.fromkeys(missing, 1)})
+    source = to_source(graph, valuation, mode=mode, plan=plan)
+    sizes = {name: value for name, value in valuation.items() if name not in graph.runtime_variables}
+    return _class(graph, source, mode, sizes)(**sizes, seed=seed, init=init, device=device, dtype=dtype)
+
+
+def _class(graph: PGraph, source: str, mode: str, sizes: dict[str, int]) -> type[OperatorModule]:
+    """The generated class, with `OperatorModule` among its bases."""
+    namespace: dict[str, Any] = {"__name__": f"syno.generated.{graph.id}"}
+    exec(compile(source, f"<operator {graph.name} {graph.id[:8]}, {mode}>", "exec"), namespace)
+    generated = namespace[class_name(graph)]
+    return type(generated.__name__, (OperatorModule, generated), {"graph": graph, "source": source, "mode": mode, "sizes": sizes})
+
+
+def _rebuild(text: str, source: str, mode: str, sizes: dict[str, int]) -> OperatorModule:
+    kind = _class(parse(text), source, mode, sizes)
+    return kind.__new__(kind)
