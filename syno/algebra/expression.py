@@ -114,8 +114,9 @@ class Expression:
         """Source text. `size_text` writes a size; `divide` is "//" for Python, "/" for C."""
         if not self.terms:
             return "0"
-        if isinstance(only := _only_atom(self), Guard):
-            return only.index.text(size_text, divide)
+        if (only := _only_atom(self)) is not None:
+            text = _atom_text(only, size_text, divide)
+            return text[1:-1] if text.startswith("(") else text
         pieces: list[str] = []
         for count, size, atom in self.terms:
             piece = _term_text(abs(count), size, atom, size_text, divide)
@@ -279,7 +280,7 @@ def _term_text(count: int, size: Size, atom: Atom | None, size_text: SizeText, d
         factors.append(_parenthesized(size_text(size)))
     if atom is not None:
         inner = _atom_text(atom, size_text, divide)
-        factors.append(f"({inner})" if factors and " " in inner and not inner.endswith("]") else inner)
+        factors.append(f"({inner})" if factors and " " in inner and not inner.startswith("(") else inner)
     return "*".join(factors) or "1"
 
 
@@ -290,15 +291,19 @@ def _atom_text(atom: Atom, size_text: SizeText, divide: str) -> str:
         case Half(size):
             return f"{_parenthesized(size_text(size))}{divide}2"
         case Quotient(numerator, divisor):
-            left = _parenthesized(numerator.text(size_text, divide))
+            left = _operand(numerator, size_text, divide)
             return f"({left}{divide}{_parenthesized(size_text(divisor))})"
         case Remainder(numerator, divisor):
             if divide == "/" and any(count < 0 for count, _, _ in numerator.terms):  # C rounds towards zero
                 return f"floor_mod({numerator.text(size_text, divide)}, {size_text(divisor)})"
-            left = _parenthesized(numerator.text(size_text, divide))
+            left = _operand(numerator, size_text, divide)
             return f"({left}%{_parenthesized(size_text(divisor))})"
         case Guard(index, _):
             return f"({index.text(size_text, divide)})"
+
+
+def _operand(expression: Expression, size_text: SizeText, divide: str) -> str:
+    return _parenthesized(expression.text(size_text, divide))
 
 
 def _parenthesized(text: str) -> str:

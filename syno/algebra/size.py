@@ -185,7 +185,7 @@ class Size:
     @cached_property
     def _text(self) -> str:
         ordered = sorted(self.exponents, key=lambda entry: (entry[0].kind is Kind.PRIMARY, entry[0].name))
-        return "*".join(v.name if e == 1 else f"{v.name}^{e}" for v, e in ordered) or "1"
+        return "*".join(_power(v, e) for v, e in ordered) or "1"
 
     def __str__(self) -> str:
         """Coefficients first, each class by name: `g^-1*s^-1*C_out`."""
@@ -205,10 +205,17 @@ class Size:
     @property
     def fraction_text(self) -> str:
         """Short, for comments and labels: `C_out/(g*s)`."""
-        return self.integer_text("/").replace(" ", "")
+        ordered = sorted(self.exponents, key=lambda entry: (entry[0].kind is Kind.PRIMARY, entry[0].name))
+        above = "*".join(_power(v, e) for v, e in ordered if e > 0) or "1"
+        below = [_power(v, -e) for v, e in ordered if e < 0]
+        return above if not below else f"{above}/{below[0] if len(below) == 1 else '(' + '*'.join(below) + ')'}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (tuple((v.name, v.kind.value, e) for v, e in self.exponents),))
+
+
+def _power(variable: Variable, exponent: int) -> str:
+    return variable.name if exponent == 1 else f"{variable.name}^{exponent}"
 
 
 def _rebuild(exponents: Iterable[tuple[str, str, int]]) -> Size:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from syno.algebra import Size, Variable, VariableTable, product
 from syno.errors import GraphError
 from syno.ir.dim import Dim, Operation, content_id, expand
-from syno.ir.primitives import SHARE
+from syno.ir.primitives import REDUCE, SHARE
 
 Weight = tuple[Dim, ...]  # the weight sides of its Shares, in the order of the weight tensor's axes
 
@@ -210,19 +210,20 @@ def _check(graph: PGraph) -> None:
         if not dim.is_output or dim.position != position:
             raise GraphError(f"output axis {position} is {dim!r}; it must be output_axis({position}, size)")
     used = Counter(graph.tops)
-    reached = {dim for dim in graph.tops}
-    operations: set[Operation] = set()
-    pending = [dim for dim in graph.tops]
+    reached = dict.fromkeys(graph.tops)  # sets in order of arrival, so that the same graph always gives the same error
+    operations: dict[Operation, None] = {}
+    pending = list(graph.tops)
     while pending:
         operation = pending.pop().operation
         if operation is None or operation in operations:
             continue
-        operations.add(operation)
+        operations[operation] = None
         for below in operation.bottoms:
             used[below] += 1
             if below not in reached:
-                reached.add(below)
+                reached[below] = None
                 pending.append(below)
+    _check_numbers(operations)
     for operation in operations:
         for dim in operation.tops:
             if dim not in reached:
@@ -258,3 +259,14 @@ def _check(graph: PGraph) -> None:
     for operation in operations:
         if operation.primitive is SHARE and operation.parameter not in range(1, len(graph.weights) + 1):
             raise GraphError(f"{operation} belongs to weight {operation.parameter}; the graph has {len(graph.weights)} weights")
+
+
+def _check_numbers(operations: Iterable[Operation]) -> None:
+    """Reductions of one size are numbered 0, 1, 2 ...: else the text, which shows no numbers, would not give them back."""
+    numbers: dict[Size, list[int]] = {}
+    for operation in operations:
+        if operation.primitive is REDUCE and isinstance(operation.parameter, tuple):
+            numbers.setdefault(operation.parameter[0], []).append(operation.parameter[1])
+    for size, given in numbers.items():
+        if sorted(given) != list(range(len(given))):
+            raise GraphError(f"the reductions of size {size} are numbered {sorted(given)}; number them from 0 without a gap")

@@ -10,7 +10,11 @@ from syno.ir.graph import PGraph
 
 
 def _access(tensor: str, indices: Sequence[Expression]) -> str:
-    return f"{tensor}[{', '.join(map(str, indices))}]"
+    return f"{tensor}[{', '.join(map(_text, indices))}]"
+
+
+def _text(index: Expression) -> str:
+    return index.text(lambda size: size.integer_text().replace(" ", ""))
 
 
 def expression(graph: PGraph) -> str:
@@ -28,12 +32,12 @@ def loop_nest(graph: PGraph) -> str:
     lines: list[str] = []
     depth = 0
     for dim in graph.output:
-        lines.append(f"{'  ' * depth}for {graph.labels[dim]} in range({dim.size}):")
+        lines.append(f"{'  ' * depth}for {graph.labels[dim]} in range({dim.size.integer_text()}):")
         depth += 1
     written = f"y[{', '.join(graph.labels[dim] for dim in graph.output)}]"
     lines.append(f"{'  ' * depth}{written} = 0")
     for dim in graph.reduces:
-        lines.append(f"{'  ' * depth}for {graph.labels[dim]} in range({dim.size}):")
+        lines.append(f"{'  ' * depth}for {graph.labels[dim]} in range({dim.size.integer_text()}):")
         depth += 1
     if conditions:
         lines.append(f"{'  ' * depth}if {' and '.join(conditions)}:")
@@ -45,4 +49,4 @@ def loop_nest(graph: PGraph) -> str:
 def _reads_and_conditions(graph: PGraph) -> tuple[list[str], list[str]]:
     at = index_map(graph)
     reads = [_access("x", at.input)] + [_access(f"w{number}", axes) for number, axes in enumerate(at.weights, 1)]
-    return reads, [f"0 <= {index} < {extent}" for index, extent in at.conditions]
+    return reads, [f"0 <= {_text(index)} < {extent.integer_text()}" for index, extent in at.conditions]

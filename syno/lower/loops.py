@@ -20,9 +20,10 @@ FLOOR_MOD = "static inline int floor_mod(int a, int b) { return (a % b + b) % b;
 def to_c(plan: Plan) -> str:
     """The plan as the C function `void name(int sizes ..., const float x[...], const float w1[...], ..., float y[...])`.
 
-    Sizes come in the order of the operator's variables. Intermediate results are allocated and freed inside.
+    Sizes come in the order of the operator's variables. Intermediate results are allocated and freed inside. For a plan
+    that composes weights, the function takes the composed weight.
     """
-    graph = plan.graph
+    graph = plan.staged
     structure = Structure(graph)
     name = re.sub(r"\W", "_", graph.name)
     parameters = [f"int {variable}" for variable in graph.variables]

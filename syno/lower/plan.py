@@ -19,6 +19,7 @@ from syno.algebra import Size, Valuation, Valuations, product
 from syno.errors import LoweringError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+from syno.lower.compose import Composition, compositions
 from syno.lower.cut import Cut, Structure
 
 FLOAT_BYTES = 4  # float32, which the figures for memory assume
@@ -65,11 +66,21 @@ class StageCost:
 
 @dataclass(frozen=True)
 class Plan:
-    """Stages from the input to the output. Its `repr` is a table."""
+    """Stages from the input to the output. Its `repr` is a table.
+
+    With a `composition` two weights are contracted with each other once, ahead of the stages, which then work on
+    `staged`; the FLOPs and the memory of that are not counted.
+    """
 
     graph: PGraph
     stages: tuple[Stage, ...]
     valuations: Valuations
+    composition: Composition | None = None
+
+    @property
+    def staged(self) -> PGraph:
+        """What the stages carry out: the operator, or the operator with two weights composed."""
+        return self.graph if self.composition is None else self.composition.graph
 
     def flops(self, valuation: Valuation | None = None) -> int:
         """Multiply-adds for one valuation; without one, the sum over those the plan was made for."""
@@ -95,12 +106,12 @@ class Plan:
         """What each stage computes and holds. Memory is that of its data, weights and result, at float32."""
         rows = []
         for stage in self.stages:
-            held = [stage.data, stage.output, *(self.graph.weights[number - 1] for number in stage.weights)]
+            held = [stage.data, stage.output, *(self.staged.weights[number - 1] for number in stage.weights)]
             elements = sum(valuation.numel(dim.size for dim in dims) for dims in held)
             rows.append(
                 StageCost(
                     weights=stage.weights,
-                    sums=tuple(self.graph.labels[dim] for dim in stage.reduces),
+                    sums=tuple(self.staged.labels[dim] for dim in stage.reduces),
                     result=tuple(valuation.integer(dim.size) for dim in stage.output),
                     flops=stage.flops(valuation),
                     memory_bytes=FLOAT_BYTES * elements,
@@ -128,21 +139,28 @@ class Plan:
         return self.table(self.valuations[0])
 
 
-def make_plan(graph: PGraph, values: Mapping[str, int] | Valuations) -> Plan:
-    """The plan with the fewest FLOPs, summed over the valuations; of equal ones that with most stages.
+def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inference: bool = False) -> list[Plan]:
+    """A plan for each order of multiplying weights in, and for inference also for each pair of weights composed.
 
     Args:
         graph: the operator.
         values: values of its variables (those with defaults may be left out), or several valuations.
+        inference: whether weights are constants, so that contracting them with each other costs nothing.
 
     Raises:
         ValuationError, SizeError: a value is missing, or a size does not divide.
-        LoweringError: no order of contractions exists, or a stage has more than 6 reductions.
+        LoweringError: a stage has more than 6 reductions.
     """
     valuations = _valuations(graph, values)
     plans = [Plan(graph, stages, valuations) for stages in _all_stages(graph, valuations)]
-    if not plans:
-        raise LoweringError(f"{graph!r} cannot be carried out: its weights wait for each other in a circle")
+    if inference:
+        for composition in compositions(graph):
+            plans += [Plan(graph, stages, valuations, composition) for stages in _all_stages(composition.graph, valuations)]
+    return plans
+
+
+def fewest_flops(plans: Sequence[Plan]) -> Plan:
+    """The plan with the fewest FLOPs, summed over its valuations; of equal ones that with most stages."""
     return min(plans, key=lambda plan: (plan.flops(), -len(plan.stages)))
 
 
@@ -206,7 +224,8 @@ def _stages(structure: Structure, scheme: Scheme, valuations: Valuations) -> tup
         done.update(group)
         for number in group:
             for share in structure.shares[number]:
-                if structure.weights_above(share.bottoms[0]) <= done:
+                met_before = share.tops[1] not in cut.dims  # on the way to another of the weight's Shares, below it
+                if not met_before and structure.weights_above(share.bottoms[0]) <= done:
                     cut.include(share.bottoms[0])
         ready = [dim for dim in graph.reduces if dim not in summed and structure.weights_above(dim) <= done]
         summed.update(ready)
@@ -243,7 +262,7 @@ def _materialized(
         raise LoweringError(f"{graph!r} sums {len(others)} reductions in one stage; up to {REDUCTION_LIMIT} can be planned")
     if not group and not ready:
         return []
-    start = _Order(0, (((frozenset(), cut)),))
+    start = _Order(0, ((frozenset(), cut),))
     best: dict[frozenset[Dim], _Order] = {}
     for count in range(len(others) + 1):
         for chosen in combinations(others, count):
@@ -253,7 +272,8 @@ def _materialized(
             possible = [order for order in orders if order is not None]
             if possible:
                 best[taken] = min(possible, key=lambda order: order.work)
-    data, stages = before, []
+    data = before
+    stages: list[Stage] = []
     for take, after in best[frozenset(ready)].steps[1:]:  # taking all at once is always possible
         output = _ordered(graph, after.dims)
         stages.append(Stage(() if stages else group, data, tuple(dim for dim in graph.reduces if dim in take), output))

@@ -5,7 +5,6 @@ What a module is printed as, pickled as and checked against when weights are loa
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +15,10 @@ from syno.errors import ShapeError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.lower.plan import Plan
-from syno.lower.pytorch.source import class_name, to_source
+from syno.lower.pytorch.source import load_class, to_source
 
 
-class OperatorModule(nn.Module):
+class OperatorModule(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
     """Base of all modules that `build` makes.
 
     Attributes:
@@ -34,10 +33,7 @@ class OperatorModule(nn.Module):
     sizes: dict[str, int]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (str(self.graph), self.source, self.mode, self.sizes), self.__getstate__()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        return _rebuild, (str(self.graph), self.source, self.mode, self.sizes), self.__dict__
 
     def extra_repr(self) -> str:
         """Sizes, mode, and the operator's text."""
@@ -97,10 +93,9 @@ def build(
 
 def _class(graph: PGraph, source: str, mode: str, sizes: dict[str, int]) -> type[OperatorModule]:
     """The generated class, with `OperatorModule` among its bases."""
-    namespace: dict[str, Any] = {"__name__": f"syno.generated.{graph.id}"}
-    exec(compile(source, f"<operator {graph.name} {graph.id[:8]}, {mode}>", "exec"), namespace)
-    generated = namespace[class_name(graph)]
-    return type(generated.__name__, (OperatorModule, generated), {"graph": graph, "source": source, "mode": mode, "sizes": sizes})
+    generated = load_class(source, graph)
+    attributes = {"graph": graph, "source": source, "mode": mode, "sizes": sizes}
+    return type(generated.__name__, (OperatorModule, generated), attributes)
 
 
 def _rebuild(text: str, source: str, mode: str, sizes: dict[str, int]) -> OperatorModule:

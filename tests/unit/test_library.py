@@ -225,7 +225,7 @@ def test_it_computes_what_the_reference_does(case: Case) -> None:
     expected = case.reference(values, *(torch.from_numpy(tensor) for tensor in tensors)).numpy()
     computed = interpret(graph, case.values, *tensors)
     assert computed.shape == expected.shape
-    assert np.abs(computed - expected).max() <= 1e-10 * np.abs(expected).max()
+    np.testing.assert_allclose(computed, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
 def test_every_operator_has_a_reference() -> None:

@@ -1,104 +1,141 @@
-"""Horizontal positions in a layered layout: short edges first, then straight ones.
+"""Horizontal positions in a layered layout: balanced first, then the straightest.
 
-Source: Gansner, Koutsofios, North, Vo, "A Technique for Drawing Directed Graphs", 1993 (the objective, its weights).
+Sources: Gansner, Koutsofios, North, Vo, "A Technique for Drawing Directed Graphs", 1993 (the objective and its weights);
+Murota, "Discrete Convex Analysis", 2003, chapter 10 (steepest descent finds its minimum).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import floor
 
-from syno.ir.drawing.levels import Item, Levels, Link
+from syno.ir.drawing.levels import Item, Levels
 
-_SWEEPS, _ROUNDS = 80, 6
-_BEND, _LEAVE = 8.0, 2.0  # weights of a link between two points of an edge, and of one that leaves a node
-Separation = Callable[[Item, Item], float]
-Offset = Callable[[Item, int, bool], float]
+_SWEEPS = 60  # of the balancing
+_STEPS = (32, 16, 8, 4, 2, 1)  # of the descent; the last one makes it exact
+# Weights: of a link within an edge (long edges are straight first), at the only edge of a node's side, at one of several.
+_ALONG, _ALONE, _BESIDE = 8, 4, 2
+_FUZZ = 1e-6  # so that the last digits of a sum, which differ between versions of Python, decide nothing
+_SOURCE, _SINK, _ENDLESS = -1, -2, 1 << 40
 
 
-class Columns:
-    """Finds `x`, the middle of every item, in whole pixels.
+def columns(
+    levels: Levels, separation: Callable[[Item, Item], int], offset: Callable[[Item, int, bool], int]
+) -> dict[Item, int]:
+    """The middle of every item, such that the sum of |horizontal run| * weight over all links is least.
 
     `separation(left, right)` is the least distance of neighbours in a level; `offset(item, port, above)` is where a
-    link meets an item, from its middle.
+    link meets an item, from its middle. Of equally good positions these are near balanced ones (the sum of squares).
     """
+    return _Columns(levels, separation, offset).solve()
 
-    def __init__(self, levels: Levels, separation: Separation, offset: Offset) -> None:
-        self.levels = levels
-        self.x: dict[Item, float] = {}
-        self.before: dict[Item, tuple[Item, float]] = {}
-        self.after: dict[Item, tuple[Item, float]] = {}
+
+class _Columns:
+    """Items by number: what lies left of each and how far at least, and what pulls them together."""
+
+    def __init__(
+        self, levels: Levels, separation: Callable[[Item, Item], int], offset: Callable[[Item, int, bool], int]
+    ) -> None:
+        self.items = [item for items in levels.levels for item in items]
+        number = {item: index for index, item in enumerate(self.items)}
+        self.levels = [[number[item] for item in items] for items in levels.levels]
+        self.apart: dict[int, tuple[int, int]] = {}  # right -> (left, distance)
         for items in levels.levels:
-            position = 0.0
-            for index, item in enumerate(items):
-                if index:
-                    apart = separation(items[index - 1], item)
-                    self.before[item], self.after[items[index - 1]] = (items[index - 1], apart), (item, apart)
-                    position += apart
-                self.x[item] = position
-        self.pulls: dict[Item, list[tuple[Item, float, float]]] = {item: [] for item in self.x}
-        for chain in levels.chains:
-            for link in chain:
-                shift = offset(link.upper, link.upper_port, False) - offset(link.lower, link.lower_port, True)
-                weight = _BEND if link.upper.node is None and link.lower.node is None else _LEAVE
-                self.pulls[link.upper].append((link.lower, -shift, weight))
-                self.pulls[link.lower].append((link.upper, shift, weight))
-        for _ in range(_SWEEPS):
-            for items in (*levels.levels, *levels.levels[::-1]):
-                self._settle(items)
-        for item, position in self.x.items():
-            self.x[item] = float(round(position))
-        for _ in range(_ROUNDS):
-            self._straighten()
+            for left, right in pairwise(items):
+                self.apart[number[right]] = (number[left], separation(left, right))
+        self.links: list[tuple[int, int, int, int]] = []  # upper, lower, wanted x[upper] - x[lower], weight
+        for link in (link for chain in levels.chains for link in chain):
+            shift = offset(link.lower, link.lower_port, True) - offset(link.upper, link.upper_port, False)
+            ends = (link.upper.node, link.lower.node)
+            several = (ends[0] and ends[0].roles_below) or (ends[1] and ends[1].roles_above)
+            weight = _ALONG if ends == (None, None) else _BESIDE if several else _ALONE
+            self.links.append((number[link.upper], number[link.lower], shift, weight))
 
-    def _settle(self, items: Sequence[Item]) -> None:
-        """The least sum of squares for one level, given the others: a monotone regression on x less all separations."""
-        blocks: list[tuple[float, float, int]] = []  # mean, weight, number of items that stand tight
-        total = 0.0
-        start: list[float] = []
-        for item in items:
-            total += self.before[item][1] if item in self.before else 0.0
-            start.append(total)
-            weight = sum(pull[2] for pull in self.pulls[item])
-            wanted = sum((self.x[other] + shift) * pull for other, shift, pull in self.pulls[item])
-            blocks.append((wanted / weight - total, weight, 1))
+    def solve(self) -> dict[Item, int]:
+        x = [floor(position + 0.5 + _FUZZ) for position in self._balanced()]
+        for right, (left, distance) in self.apart.items():
+            x[right] = max(x[right], x[left] + distance)
+        for step in _STEPS:
+            moving = True
+            while moving:
+                moving = self._descend(x, step)
+                moving = self._descend(x, -step) or moving
+        return dict(zip(self.items, x, strict=True))
+
+    def _balanced(self) -> list[float]:
+        """Positions near the least sum of squared horizontal runs: level after level, the others being fixed."""
+        pulls: list[list[tuple[int, int, int]]] = [[] for _ in self.items]
+        for upper, lower, shift, weight in self.links:
+            pulls[upper].append((lower, shift, weight))
+            pulls[lower].append((upper, -shift, weight))
+        x = [0.0] * len(self.items)
+        for level in _SWEEPS * (*self.levels, *self.levels[::-1]):
+            self._settle(level, x, pulls)
+        return x
+
+    def _settle(self, level: Sequence[int], x: list[float], pulls: Sequence[Sequence[tuple[int, int, int]]]) -> None:
+        """The best positions in one level: a monotone regression of those wanted, less the distances from the left."""
+        blocks: list[tuple[float, int, int]] = []  # items that stand tight: their mean, weight and number
+        starts = []
+        start = 0
+        for item in level:
+            start += self.apart[item][1] if item in self.apart else 0
+            starts.append(start)
+            weight = sum(pull for _, _, pull in pulls[item])
+            wanted = sum((x[other] + shift) * pull for other, shift, pull in pulls[item]) / weight
+            blocks.append((wanted - start, weight, 1))
             while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
-                (mean, mass, many), (last, weight, few) = blocks[-2], blocks[-1]
-                blocks[-2:] = [((mean * mass + last * weight) / (mass + weight), mass + weight, many + few)]
+                (one, heavy, many), (other_mean, light, few) = blocks[-2:]
+                blocks[-2:] = [((one * heavy + other_mean * light) / (heavy + light), heavy + light, many + few)]
         means = [mean for mean, _, many in blocks for _ in range(many)]
-        self.x.update((item, mean + begin) for item, mean, begin in zip(items, means, start, strict=True))
+        for item, mean, start in zip(level, means, starts, strict=True):
+            x[item] = mean + start
 
-    def _straighten(self) -> None:
-        """Move nodes, and the points of an edge together, to where edges are straight, if there is room and it pays."""
-        for item in self.x:
-            self._move([item], [round(self.x[other] + shift) for other, shift, _ in self.pulls[item]])
-        for chain in self.levels.chains:
-            points = [link.lower for link in chain[:-1]]
-            if points:
-                ends = [round(self.x[end] + shift) for end, shift in (self._end(chain[0], points[0]), self._end(chain[-1], points[-1]))]
-                self._move(points, [*ends, *(round(self.x[point]) for point in points)])
+    def _descend(self, x: list[int], step: int) -> bool:
+        """Move by `step` the set of items for which the sum falls most: a minimum cut. Whether there is such a set."""
+        alone: dict[int, int] = defaultdict(int)
+        arcs: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for upper, lower, shift, weight in self.links:
+            run = x[upper] - x[lower] - shift
+            one = weight * (abs(run + step) - abs(run))  # what it costs to move only the upper item
+            other = weight * (abs(run - step) - abs(run))  # ... only the lower item; to move both costs nothing
+            credit = min(one, 0) - min(other, 0)  # a negative cost becomes the items' own, so that no arc has one
+            alone[upper] += credit
+            alone[lower] -= credit
+            arcs[upper][lower] += one - credit
+            arcs[lower][upper] += other + credit
+        for right, (left, distance) in self.apart.items():
+            if x[right] - x[left] - distance < abs(step):
+                pusher, pushed = (left, right) if step > 0 else (right, left)
+                arcs[pusher][pushed] += _ENDLESS
+        for item, cost in alone.items():
+            arcs[_SOURCE][item], arcs[item][_SINK] = max(0, -cost), max(0, cost)
+        moved = _cut(arcs)
+        for item in moved:
+            x[item] += step
+        return bool(moved)
 
-    def _end(self, link: Link, point: Item) -> tuple[Item, float]:
-        node = link.upper if link.lower is point else link.lower
-        return next((other, shift) for other, shift, _ in self.pulls[point] if other is node)
 
-    def _move(self, items: Sequence[Item], wanted: Sequence[float]) -> None:
-        """Put all `items` at the one of the `wanted` positions that costs least, unless staying costs less."""
-        low = max((self.x[self.before[item][0]] + self.before[item][1] for item in items if item in self.before), default=-1e9)
-        high = min((self.x[self.after[item][0]] - self.after[item][1] for item in items if item in self.after), default=1e9)
-        stay = {item: self.x[item] for item in items}
-        best, cheapest = stay, self._cost(items)
-        for position in wanted:
-            if low <= position <= high:
-                self.x.update((item, float(position)) for item in items)
-                cost = self._cost(items)
-                if cost < cheapest:
-                    best, cheapest = {item: self.x[item] for item in items}, cost
-        self.x.update(stay)
-        self.x.update(best)
-
-    def _cost(self, items: Sequence[Item]) -> float:
-        """How far the links at these items are from straight, each counted by its weight; any bend costs a bit more."""
-        bends = [
-            (abs(self.x[item] - self.x[other] - shift), weight) for item in items for other, shift, weight in self.pulls[item]
-        ]
-        return sum((bend + 6.0 * (bend > 0)) * weight for bend, weight in bends)
+def _cut(arcs: dict[int, dict[int, int]]) -> list[int]:
+    """Saturate all ways from source to sink; what the source then still reaches. `arcs` become the residual ones."""
+    while True:
+        came = {_SOURCE: _SOURCE}
+        queue = deque([_SOURCE])
+        while queue and _SINK not in came:
+            here = queue.popleft()
+            for there, capacity in arcs[here].items():
+                if capacity > 0 and there not in came:
+                    came[there] = here
+                    queue.append(there)
+        if _SINK not in came:
+            return [item for item in came if item != _SOURCE]
+        way = [_SINK]
+        while way[-1] != _SOURCE:
+            way.append(came[way[-1]])
+        pairs = list(zip(way[1:], way, strict=False))
+        flow = min(arcs[here][there] for here, there in pairs)
+        for here, there in pairs:
+            arcs[here][there] -= flow
+            arcs[there][here] += flow

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from syno.algebra import Size
 from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, REDUCE, SHARE, UNFOLD, Primitive
@@ -67,7 +68,7 @@ class Edge:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What the dim is to the operations at its ends, where they have several, data flow's order."""
+        """What the dim is to the operations at its ends, where these have several dims; downwards."""
         above = self.upper.roles_below[self.upper_port : self.upper_port + 1]
         below = self.lower.roles_above[self.lower_port : self.lower_port + 1]
         return above + below
@@ -128,9 +129,7 @@ def diagram(graph: PGraph) -> Diagram:
     reduces = []
     for dim in graph.reduces:
         tooltip = f"{label[dim]}:{dim.size}, {REDUCE.rule}: {REDUCE.meaning}"
-        reduces.append(
-            Node(f"Reduce_{label[dim]}", Family.REDUCE, f"Reduce {dim.size.fraction_text}", label[dim], tooltip)
-        )
+        reduces.append(Node(f"Reduce_{label[dim]}", Family.REDUCE, f"Reduce {dim.size.fraction_text}", label[dim], tooltip))
         below[dim] = (reduces[-1], 0)
     operations = []
     for operation in graph.operations:
@@ -158,15 +157,22 @@ def _operation_node(operation: Operation, below: str) -> Node:
 
 
 def _family(primitive: Primitive) -> Family:
-    special = {"Unfold": Family.UNFOLD, "Share": Family.SHARE, "Expand": Family.EXPAND, "Reduce": Family.REDUCE}
-    return special.get(primitive.name, Family.VIEW)
+    if primitive is SHARE:
+        return Family.SHARE
+    if primitive is UNFOLD:
+        return Family.UNFOLD
+    return Family.EXPAND if primitive is EXPAND else Family.VIEW
 
 
 def _operation_text(operation: Operation) -> str:
-    """`Merge g`, `Shift +1`, `Share w1`, `Unfold`: the primitive and what it carries."""
-    name, parameter = operation.primitive.name, operation.parameter
-    if operation.primitive is SHARE:
-        return f"{name} w{parameter}"
-    if isinstance(parameter, int):
-        return f"{name} {parameter:+d}"
-    return name if parameter is None else f"{name} {parameter.fraction_text}"  # type: ignore[union-attr]
+    """The primitive and what it carries: `Merge g`, `Shift +1`, `Share w1`, `Unfold`."""
+    name = operation.primitive.name
+    match operation.parameter:
+        case int(weight) if operation.primitive is SHARE:
+            return f"{name} w{weight}"
+        case int(amount):
+            return f"{name} {amount:+d}"
+        case Size() as size:
+            return f"{name} {size.fraction_text}"
+        case _:
+            return name

@@ -1,7 +1,7 @@
 """Levels of a drawing, and the order within each: the first two steps of a layered layout.
 
-Nodes stand on even levels, counted from the top; the odd ones between them are for the labels of edges. An edge has
-an item on every level it passes, so that nothing else is drawn where it runs.
+Levels are counted from the top. Nodes stand on some, labels of edges on others between them. An edge has an item on
+every level it passes, so that nothing else is drawn where it runs.
 
 Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures", 1981.
 """
@@ -11,13 +11,14 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import permutations
 
 from syno.ir.drawing.diagram import Diagram, Edge, Group, Node
 
 _SWEEPS = 6  # down and up, from each start
 _PERMUTED = 4  # up to so many tensors at the top, every order of them is a start
-_NATURAL = 0.1  # how far the edges of one node pull their other ends into the order of its roles
+_PLACE = 8  # a place counts so much more than a port, which only pulls the edges of a node into the order of its roles
 
 
 @dataclass(eq=False)
@@ -35,6 +36,7 @@ class Item:
 class Link:
     """A piece of an edge between neighbouring levels; the ports are 0 where an end is no node."""
 
+    edge: Edge
     upper: Item
     upper_port: int
     lower: Item
@@ -79,11 +81,15 @@ def _rows(picture: Diagram) -> dict[str, int]:
 def _levels(picture: Diagram) -> tuple[Arrangement, list[tuple[Link, ...]]]:
     rows = _rows(picture)
     last = 2 * max(rows.values(), default=0)
-    units: Arrangement = [[] for _ in range(last + 1)]
+    even = {name: last - 2 * row for name, row in rows.items()}
+    label = {edge.label: _label_level(edge, even[edge.upper.name], even[edge.lower.name]) for edge in picture.edges}
+    used = sorted({*range(0, last + 1, 2), *(level for level in label.values() if level is not None)})
+    number = {level: index for index, level in enumerate(used)}  # levels for labels only where there are any
+    units: Arrangement = [[] for _ in used]
     standing: dict[str, Item] = {}
 
     def stand(nodes: Sequence[Node], group: Group | None = None) -> None:
-        unit = tuple(Item(last - 2 * rows[node.name], node=node, group=group) for node in nodes)
+        unit = tuple(Item(number[even[node.name]], node=node, group=group) for node in nodes)
         standing.update(zip((node.name for node in nodes), unit, strict=True))
         units[unit[0].level].append(unit)
 
@@ -94,12 +100,14 @@ def _levels(picture: Diagram) -> tuple[Arrangement, list[tuple[Link, ...]]]:
     chains = []
     for edge in picture.edges:
         upper, lower = standing[edge.upper.name], standing[edge.lower.name]
-        label = _label_level(edge, upper.level, lower.level)
-        points = [Item(level, edge=edge, labelled=level == label) for level in range(upper.level + 1, lower.level)]
+        passed = range(upper.level + 1, lower.level)
+        points = [Item(level, edge=edge, labelled=used[level] == label[edge.label]) for level in passed]
         for point in points:
             units[point.level].append((point,))
         ports = [edge.upper_port, *(0 for _ in points)], [*(0 for _ in points), edge.lower_port]
-        chains.append(tuple(map(Link, [upper, *points], ports[0], [*points, lower], ports[1])))
+        chains.append(
+            tuple(Link(edge, *ends) for ends in zip([upper, *points], ports[0], [*points, lower], ports[1], strict=True))
+        )
     return units, chains
 
 
@@ -155,16 +163,16 @@ def _improved(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arran
 def _by_barycenter(units: list[Unit], fixed: list[Unit], links: Sequence[Link]) -> list[Unit]:
     """`units` sorted by the mean place of their neighbours in the level `fixed`; those without any keep their place."""
     places, own = _places(fixed), _places(units)
-    pulls: dict[Item, list[float]] = {item: [] for item in own}
+    pulls: dict[Item, list[int]] = {item: [] for item in own}
     for link in links:
         if link.upper in places:
-            pulls[link.lower].append(places[link.upper] + _NATURAL * link.upper_port)
+            pulls[link.lower].append(_PLACE * places[link.upper] + link.upper_port)
         else:
-            pulls[link.upper].append(places[link.lower] + _NATURAL * link.lower_port)
+            pulls[link.upper].append(_PLACE * places[link.lower] + link.lower_port)
 
-    def barycenter(unit: Unit) -> float:
+    def barycenter(unit: Unit) -> Fraction:
         found = [pull for item in unit for pull in pulls[item]]
-        return sum(found) / len(found) if found else own[unit[0]]
+        return Fraction(sum(found), len(found)) if found else Fraction(_PLACE * own[unit[0]])
 
     return sorted(units, key=barycenter)
 

@@ -65,13 +65,11 @@ class Contraction:
     def is_scaling(self) -> bool:
         """Whether each element of the data is only multiplied with one of the weight."""
         others = self.channels or self.outer or self.moving or self.weight_only
-        return not others and not any(dim.is_reduce for dim in self.passing)
+        return not others
 
     @property
     def is_convolution(self) -> bool:
         """Whether a convolution does it: windows are summed, or channels lie before axes that the weight passes by."""
-        if any(dim.is_reduce for dim in self.passing):
-            return False  # an einsum sums it on the way
         if self.moving:
             return True
         last_passing = max((self.data.position(dim) for dim in self.passing), default=-1)

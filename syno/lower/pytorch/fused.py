@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 
 from syno.algebra import ONE, product
 from syno.ir.dim import Dim, Operation
-from syno.ir.graph import PGraph
 from syno.ir.primitives import SHARE, UNFOLD
 from syno.lower.plan import Plan
 from syno.lower.pytorch.convolution import Contraction, convolve, scale
@@ -29,8 +28,8 @@ FEW_CHANNELS = 16  # up to here a convolution with a zero for every tap but one 
 class FusedLowering(Lowering):
     """`finished` holds the Unfolds that are carried out, and the Strides and Shares that a shear has done with them."""
 
-    def __init__(self, graph: PGraph, plan: Plan) -> None:
-        super().__init__(graph, plan)
+    def __init__(self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None) -> None:
+        super().__init__(plan, weights, data, source)
         self.finished: set[Operation] = set()
 
     # ---- views --------------------------------------------------------------------------------------------------
@@ -111,6 +110,8 @@ class FusedLowering(Lowering):
                 self.need(share.tops[0])
         for window in summed:
             self.need(window.axis)
+        for dim in [dim for dim in self.data.axes if dim.is_reduce]:  # uncovered on the way; nothing reads it any more
+            self.sum_over(dim)
         spread = self._spread(put_off, shares, AXES_OF_A_CONVOLUTION - len(summed))
         shares += spread
         weight = self.weight(number)

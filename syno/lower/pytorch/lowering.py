@@ -13,7 +13,6 @@ from string import ascii_letters
 from syno.algebra import Size
 from syno.errors import LoweringError
 from syno.ir.dim import Dim, Operation
-from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, MERGE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno.lower.cut import Cut, Structure
 from syno.lower.plan import Plan
@@ -30,13 +29,21 @@ class Meeting:
 
 
 class Lowering:
-    """Writes the statements of `forward` for one plan; `data` holds them."""
+    """Writes the statements for one plan; `data` holds them.
 
-    def __init__(self, graph: PGraph, plan: Plan) -> None:
-        self.graph = graph
+    Args:
+        plan: what to carry out.
+        weights: the expression for each weight, first to last.
+        data: the variable that holds the data.
+        source: the expression for the input; the variable, if not given.
+    """
+
+    def __init__(self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None) -> None:
         self.plan = plan
+        self.graph = graph = plan.staged
+        self.weights = weights
         self.structure = Structure(graph)
-        self.data = TensorCode("x", graph.input)
+        self.data = TensorCode(data, graph.input, source)
         self.done: set[int] = set()  # weights multiplied in
         self.summed: set[Dim] = set()
 
@@ -116,7 +123,7 @@ class Lowering:
 
     def weight(self, number: int) -> TensorCode:
         """The weight tensor, with the weight sides of its Shares as axes."""
-        return TensorCode("w", self.graph.weights[number - 1], f"self.w{number}")
+        return TensorCode("w", self.graph.weights[number - 1], self.weights[number - 1])
 
     def meetings(self, number: int, shares: Sequence[Operation]) -> list[Meeting]:
         """One for each axis of the weight: through its Share, or on its own."""

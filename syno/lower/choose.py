@@ -1,0 +1,81 @@
+"""Choosing a plan: by counting FLOPs, or by running every candidate on the machine at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from syno.algebra import Valuation
+from syno.ir.graph import PGraph
+from syno.lower.plan import Plan, candidates, fewest_flops
+from syno.registry import Registry
+
+CHOICES: Registry[Callable[[list[Plan], str, float], Plan]] = Registry("way to choose a plan")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A plan and how long its fused module took, forward only, for the first of its valuations."""
+
+    plan: Plan
+    latency_ms: float
+
+
+def plan(
+    graph: PGraph,
+    values: Mapping[str, int],
+    *,
+    inference: bool = False,
+    choose: str = "flops",
+    device: str = "cpu",
+    seconds: float = 0.5,
+) -> Plan:
+    """The best order of work for an operator.
+
+    Args:
+        graph: the operator.
+        values: values of its variables; those with defaults may be left out.
+        inference: whether weights are constants: plans that contract weights with each other first are candidates too.
+        choose: "flops" takes the plan with the fewest FLOPs, "measure" the one that runs fastest on `device`.
+        device: where to measure.
+        seconds: how long to measure each candidate.
+
+    Raises:
+        UnknownNameError: no such way to choose. Otherwise as `candidates`.
+    """
+    return CHOICES[choose](candidates(graph, values, inference=inference), device, seconds)
+
+
+@CHOICES.register("flops")
+def _by_flops(plans: list[Plan], device: str, seconds: float) -> Plan:
+    return fewest_flops(plans)
+
+
+@CHOICES.register("measure")
+def _by_measuring(plans: list[Plan], device: str, seconds: float) -> Plan:
+    return measure(plans, device=device, seconds=seconds)[0].plan
+
+
+def measure(plans: list[Plan], *, device: str = "cpu", seconds: float = 0.5) -> list[Measured]:
+    """Run each plan's fused module on random data, without gradients; fastest first.
+
+    Every plan is timed for `seconds` after a warm-up, with the number of threads torch is set to; the figure is the median.
+    """
+    return sorted((Measured(plan, _latency_ms(plan, device, seconds)) for plan in plans), key=lambda row: row.latency_ms)
+
+
+def _latency_ms(plan: Plan, device: str, seconds: float) -> float:
+    import torch  # here, so that planning by FLOPs needs no torch
+    from torch.utils.benchmark import Timer
+
+    from syno.lower.pytorch.source import load_class, to_source
+
+    valuation: Valuation = plan.valuations[0]
+    sizes = {name: value for name, value in valuation.items() if name not in plan.graph.runtime_variables}
+    module = load_class(to_source(plan.graph, valuation, plan=plan), plan.graph)(**sizes, seed=0, device=device)
+    if plan.composition is not None:
+        module.freeze()
+    x = torch.randn([valuation.integer(dim.size) for dim in plan.graph.input], device=device)
+    with torch.no_grad():
+        timer = Timer("module(x)", globals={"module": module, "x": x}, num_threads=torch.get_num_threads())
+        return 1e3 * float(timer.blocked_autorange(min_run_time=seconds).median)

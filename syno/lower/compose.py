@@ -1,0 +1,193 @@
+"""Contracting two weights with each other, ahead of the data.
+
+For inference weights are constants. An operator that multiplies with two weights in turn can then multiply with one that
+is computed once; whether that is faster depends on sizes and machine. What computes the one from the two is again a
+linear operator, so it is written in the same language: its input is one weight, its weight the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from syno.algebra import Size
+from syno.errors import GraphError
+from syno.ir.dim import Dim, Operation, output_axis, reduce, share
+from syno.ir.graph import PGraph
+from syno.ir.primitives import EXPAND, SHARE, SHIFT, SPLIT
+from syno.lower.cut import Structure
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Two weights as one.
+
+    Attributes:
+        graph: the operator with one weight less; the composed weight is its last one, the others keep their order.
+        recipe: computes the composed weight; its input is weight `above`, its only weight is weight `below`.
+        above, below: numbers of the weights composed, in the operator before.
+    """
+
+    graph: PGraph
+    recipe: PGraph
+    above: int
+    below: int
+
+    def kept(self, weights: int) -> list[int]:
+        """The numbers, in the operator before, of the weights that are not composed."""
+        return [number for number in range(1, weights + 1) if number not in (self.above, self.below)]
+
+
+def compositions(graph: PGraph) -> Iterator[Composition]:
+    """Every way to compose two weights of the operator."""
+    numbers = range(1, len(graph.weights) + 1)
+    for below in numbers:
+        for above in numbers:
+            if above != below:
+                found = compose(graph, above, below)
+                if found is not None:
+                    yield found
+
+
+def compose(graph: PGraph, above: int, below: int) -> Composition | None:
+    """Weights `above` and `below` as one, or None where what lies between them is more than a reshape or a rotation."""
+    return _Composer(graph, above, below).composition()
+
+
+class _Composer:
+    """A root is a dim on which Shares stand: the composed weight has one axis for each root that either weight needs."""
+
+    def __init__(self, graph: PGraph, above: int, below: int) -> None:
+        self.graph, self.above, self.below = graph, above, below
+        self.structure = Structure(graph)
+        self.pair = (above, below)
+
+    def composition(self) -> Composition | None:
+        if self._lies_under(self.above, self.below):
+            return None
+        if self.above < self.below and not self._lies_under(self.below, self.above):
+            return None  # independent of each other: the other way round will do
+        below_roots = [self._root(self._bottom(axis)) for axis in self.graph.weights[self.below - 1]]
+        above_roots: list[Dim] = []
+        for axis in self.graph.weights[self.above - 1]:
+            for root in self._roots_under(self._bottom(axis)):
+                if root not in below_roots and root.operation is not None and not root.is_reduce:
+                    return None
+                above_roots.append(root)
+        if len(set(below_roots)) < len(below_roots) or len(set(above_roots)) < len(above_roots):
+            return None
+        roots = [*below_roots, *(root for root in above_roots if root not in below_roots)]
+        only_weights = [root for root in roots if root.is_reduce and self._is_weight_only(root)]
+        axes = [root for root in roots if root not in only_weights]
+        if not axes:
+            return None
+        try:
+            recipe = self._recipe(below_roots, axes, only_weights)
+            return Composition(self._with_one_weight(axes, only_weights), recipe, self.above, self.below)
+        except GraphError:  # a Stride or another rule of the language stands in the way
+            return None
+
+    def _lies_under(self, lower: int, upper: int) -> bool:
+        """Whether some Share of weight `lower` lies below one of weight `upper`."""
+        return any(upper in self.structure.weights_above(share.tops[0]) for share in self.structure.shares[lower])
+
+    @staticmethod
+    def _bottom(axis: Dim) -> Dim:
+        assert axis.operation is not None
+        return axis.operation.bottoms[0]
+
+    @staticmethod
+    def _root(dim: Dim) -> Dim:
+        while dim.primitive is SHARE and dim.operation is not None:
+            dim = dim.operation.bottoms[0]
+        return dim
+
+    def _roots_under(self, dim: Dim) -> Iterator[Dim]:
+        root = self._root(dim)
+        if root.primitive in (SPLIT, SHIFT) and root.operation is not None:
+            for below in root.operation.bottoms:
+                yield from self._roots_under(below)
+        else:
+            yield root
+
+    def _is_weight_only(self, root: Dim) -> bool:
+        """Whether only the two weights are read at `root`, not the data and no third weight."""
+        operation: Operation | None = self.structure.above[root]
+        while operation is not None and operation.primitive is SHARE and operation.parameter in self.pair:
+            operation = self.structure.above.get(operation.tops[0])
+        return operation is not None and operation.primitive is EXPAND
+
+    def _recipe(self, below_roots: Sequence[Dim], axes: Sequence[Dim], only_weights: Sequence[Dim]) -> PGraph:
+        """[weight above] -> [composed weight], with the weight below."""
+        start = {root: output_axis(index, root.size) for index, root in enumerate(axes)}
+        start |= _numbered(only_weights)
+        at: dict[Dim, Dim] = {}
+        sides: list[Dim] = []
+        for root in (*axes, *only_weights):
+            if root in below_roots:
+                at[root], _ = share(start[root], 1)
+            else:
+                at[root] = start[root]
+        for root in below_roots:
+            sides.append(share(start[root], 1)[1])
+        used: set[Dim] = set()
+
+        def rebuilt(dim: Dim) -> Dim:
+            root = self._root(dim)
+            if root in at:
+                used.add(root)
+                return at[root]
+            assert root.operation is not None
+            operation = root.operation
+            return Operation(operation.primitive, operation.parameter, tuple(map(rebuilt, operation.bottoms))).tops[root.position]
+
+        axes_of_input = tuple(rebuilt(self._bottom(axis)) for axis in self.graph.weights[self.above - 1])
+        expansions = tuple(at[root] for root in at if root not in used)
+        output = tuple(start[root] for root in axes)
+        return PGraph(output, axes_of_input, (tuple(sides),), expansions, f"{self.graph.name}_weight", self.graph.defaults)
+
+    def _with_one_weight(self, axes: Sequence[Dim], only_weights: Sequence[Dim]) -> PGraph:
+        """The operator with the two weights' Shares replaced by those of the composed weight."""
+        others = [number for number in range(1, len(self.graph.weights) + 1) if number not in self.pair]
+        renumbered = {number: position for position, number in enumerate(others, 1)}
+        composed = len(others) + 1
+        loops = _numbered([dim for dim in self.graph.reduces if dim not in only_weights])
+        known = {dim: loop for dim, loop in loops.items() if dim not in axes}
+        sides: dict[Dim, Dim] = {}
+
+        def moved(dim: Dim) -> Dim:
+            if dim not in known:
+                known[dim] = _fresh(dim)
+                if dim in axes:
+                    known[dim], sides[dim] = share(known[dim], composed)
+            return known[dim]
+
+        def _fresh(dim: Dim) -> Dim:
+            operation = dim.operation
+            if operation is None or dim.is_reduce:
+                return loops.get(dim, dim)
+            if operation.primitive is SHARE and operation.parameter in self.pair:
+                return moved(operation.bottoms[0])  # the composed weight is read at the root, once for both
+            parameter = operation.parameter
+            if operation.primitive is SHARE:
+                assert isinstance(parameter, int)
+                parameter = renumbered[parameter]
+            return Operation(operation.primitive, parameter, tuple(map(moved, operation.bottoms))).tops[dim.position]
+
+        gone = set(only_weights)
+        expansions = tuple(moved(dim) for dim in self.graph.expansions if self._root(dim) not in gone)
+        inputs = tuple(moved(dim) for dim in self.graph.input)
+        weights = [tuple(moved(dim) for dim in self.graph.weights[number - 1]) for number in others]
+        weights.append(tuple(sides[root] for root in axes))
+        return PGraph(self.graph.output, inputs, tuple(weights), expansions, self.graph.name, self.graph.defaults)
+
+
+def _numbered(loops: Sequence[Dim]) -> dict[Dim, Dim]:
+    """The reductions with those of equal size counted anew from 0, since some of them may be gone."""
+    count: Counter[Size] = Counter()
+    found = {}
+    for loop in loops:
+        found[loop] = reduce(loop.size, count[loop.size])
+        count[loop.size] += 1
+    return found
