@@ -89,7 +89,9 @@ class _Drawn:
             return
         self.weights -= 1
         parts = [
-            self.draw(st.sampled_from(["no", "outer", "inner"] if dim.is_output else ["inner", "no", "inner", "outer"]), label="part")
+            self.draw(
+                st.sampled_from(["no", "outer", "inner"] if dim.is_output else ["inner", "no", "inner", "outer"]), label="part"
+            )
             for dim in self.live
         ]
         if set(parts) == {"no"}:
@@ -106,7 +108,20 @@ class _Drawn:
         return self.build.finish(order)
 
 
-ACTIONS = ["contract", "unfold", "split", "merge", "shift", "stride", "expand", "contract", "unfold", "contract", "unfold", "unfold"]
+ACTIONS = [
+    "contract",
+    "unfold",
+    "split",
+    "merge",
+    "shift",
+    "stride",
+    "expand",
+    "contract",
+    "unfold",
+    "contract",
+    "unfold",
+    "unfold",
+]
 
 
 @st.composite

@@ -78,6 +78,7 @@ class Size:
     exponents: tuple[tuple[Variable, int], ...]  # non-zero ones, in order of `Variable.sort_key`
 
     def __new__(cls, exponents: Mapping[Variable, int] | None = None) -> Size:
+        """The one size with these exponents; SizeError beyond EXPONENT_LIMIT."""
         entries = tuple(sorted(((v, e) for v, e in (exponents or {}).items() if e), key=lambda entry: entry[0].sort_key))
         code = 0
         for variable, exponent in entries:
@@ -196,8 +197,14 @@ class Size:
 
     def integer_text(self, divide: str = "//") -> str:
         """Source of the integer value: `C_out // (g * s)` in Python; `divide="/"` for C."""
-        above = " * ".join(v.name for v, e in self.exponents for _ in range(e)) or "1"
-        below = [v.name for v, e in self.exponents for _ in range(-e)]
+
+        def factors(sign: int) -> list[str]:
+            powers = [(v.name, sign * e) for v, e in self.exponents if sign * e > 0]
+            if divide == "/":  # C has no power operator
+                return [name for name, exponent in powers for _ in range(exponent)]
+            return [name if exponent == 1 else f"{name}**{exponent}" for name, exponent in powers]
+
+        above, below = " * ".join(factors(1)) or "1", factors(-1)
         if not below:
             return above
         return f"{above} {divide} " + (below[0] if len(below) == 1 else f"({' * '.join(below)})")

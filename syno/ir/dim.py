@@ -50,6 +50,7 @@ class Operation:
     tops: tuple[Dim, ...]
 
     def __new__(cls, primitive: Primitive, parameter: Parameter, bottoms: tuple[Dim, ...]) -> Operation:
+        """The one operation of these arguments; GraphError or SizeError if they break a rule of the language."""
         key = (primitive.name, parameter, bottoms)
         found = _operations.get(key)
         if found is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,7 +26,8 @@ from syno.errors import ParseError, SynoError, suggestion
 from syno.ir.primitives import REDUCE, TABLE
 
 SIDES = {0: (), 1: ("",), 2: ("L", "R")}  # how an edge's label tells so many dims apart
-_NAME = re.compile(r"op_\w+|reduce_\w+|out_(?P<output>\d+)|in_(?P<tensor>\d+)_(?P<axis>\d+)")
+_NUMBER = r"0|[1-9]\d*"
+_NAME = re.compile(rf"op_\w+|reduce_\w+|out_(?P<output>{_NUMBER})|in_(?P<tensor>{_NUMBER})_(?P<axis>{_NUMBER})")
 _EDGE_LABEL = re.compile(r"(\S+)(?: \(([LR]?)->([LR]?)\))?")
 _AXIS_LABEL = re.compile(r"(\S+)\((\d+)\)")
 _PRIMITIVES = [name for name in TABLE if name != REDUCE.name]
@@ -103,7 +105,11 @@ def _statements(text: str) -> tuple[list[tuple[str, str]], list[tuple[str, str, 
     """Nodes (name, label) and edges (source, target, label), subgraphs included. An absent label is empty."""
     said = io.StringIO()  # pydot prints what is wrong and returns None
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with (
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+            warnings.catch_warnings(action="ignore", category=DeprecationWarning),  # pydot's own, about its parser
+        ):
             graphs = pydot.graph_from_dot_data(text)
     except Exception as error:
         raise ParseError(f"not in the DOT language: {type(error).__name__}: {error}") from error
@@ -190,7 +196,9 @@ def _attach(edge: Edge, others: dict[str, Edge], node: Node, side: str, dims: Se
     if side not in SIDES[len(dims)]:
         allowed = f"L ({dims[0]}) or R ({dims[1]})" if len(dims) == 2 else "nothing"
         arrow = "before" if way == "out of" else "after"
-        raise ParseError(f'{edge}: "{side}" is {arrow} the arrow of its label; it leads {way} {node}, so write {allowed}')
+        raise ParseError(
+            f"{edge}: {side or 'nothing'} is {arrow} the arrow of its label; it leads {way} {node}, so write {allowed}"
+        )
     if others.setdefault(side, edge) is not edge:
         raise ParseError(f"{edge}: it leads {way} {node} where {others[side]} already does")
 

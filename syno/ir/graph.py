@@ -122,9 +122,7 @@ class PGraph:
 
     def renamed(self, name: str, **defaults: int) -> PGraph:
         """The same operator under another name, with more defaults."""
-        return PGraph(
-            self.output, self.input, self.weights, self.expansions, name=name, defaults={**self.defaults, **defaults}
-        )
+        return PGraph(self.output, self.input, self.weights, self.expansions, name=name, defaults={**self.defaults, **defaults})
 
     def __str__(self) -> str:
         from syno.ir.text import to_text  # text builds on graph
@@ -160,7 +158,9 @@ def _ordered(graph: PGraph) -> tuple[tuple[Operation, ...], dict[Dim, str]]:
     """Operations bottom-up, each as soon as the dims below it are there, earliest dims first; and labels."""
     labels = {dim: f"i{index}" for index, dim in enumerate(graph.output)}
     labels |= {dim: f"r{index}" for index, dim in enumerate(graph.reduces)}
-    weight_axis = {dim: f"w{number}[{axis}]" for number, weight in enumerate(graph.weights, 1) for axis, dim in enumerate(weight)}
+    weight_axis = {
+        dim: f"w{number}[{axis}]" for number, weight in enumerate(graph.weights, 1) for axis, dim in enumerate(weight)
+    }
     consumer = _consumers(graph)
     rank = {dim: position for position, dim in enumerate(labels)}
     waiting = {operation: len(operation.bottoms) for operation in consumer.values()}
@@ -228,7 +228,8 @@ def _check(graph: PGraph) -> None:
         for dim in operation.tops:
             if dim not in reached:
                 raise GraphError(
-                    f"{dim!r} is used by nothing: make it an axis of the input or of a weight, expand it, or put a primitive above it"
+                    f"{dim!r} is used by nothing: make it an axis of the input or of a weight, expand it, "
+                    "or put a primitive above it"
                 )
     for dim, times in used.items():
         if times > 1:
@@ -253,7 +254,9 @@ def _check(graph: PGraph) -> None:
         for dim in weight:
             operation_below = dim.operation
             if operation_below is None or not dim.is_weight_side or operation_below.parameter != number:
-                raise GraphError(f"{dim!r} cannot be an axis of weight {number}: its axes are the weight sides of its own Shares")
+                raise GraphError(
+                    f"{dim!r} cannot be an axis of weight {number}: its axes are the weight sides of its own Shares"
+                )
             if dim.discards:
                 raise GraphError(f"{dim!r}: share below the Stride, not above it, so that the weight is not skipped over")
     for operation in operations:

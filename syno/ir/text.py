@@ -219,7 +219,11 @@ class _Parser:
         if self.table is None or not self.output or self.input is None:
             missing = [
                 line
-                for line, absent in (("variables", self.table is None), ("output", not self.output), ("input", self.input is None))
+                for line, absent in (
+                    ("variables", self.table is None),
+                    ("output", not self.output),
+                    ("input", self.input is None),
+                )
                 if absent
             ]
             raise ParseError(f"{self.source}: no line that starts with {' or '.join(missing)}")
@@ -232,7 +236,9 @@ class _Parser:
         except SynoError as error:
             raise ParseError(f"{self.source}: {error}") from error
         if self.id is not None and self.id != graph.id:
-            raise ParseError(f'{self.source}: the id line says {self.id}, the text has {graph.id}; if you edited it, remove the "id" line')
+            raise ParseError(
+                f'{self.source}: the id line says {self.id}, the text has {graph.id}; if you edited it, remove the "id" line'
+            )
         return graph
 
     def _weights(self) -> tuple[tuple[Dim, ...], ...]:

@@ -140,7 +140,9 @@ class _Composer:
                 return at[root]
             assert root.operation is not None
             operation = root.operation
-            return Operation(operation.primitive, operation.parameter, tuple(map(rebuilt, operation.bottoms))).tops[root.position]
+            return Operation(operation.primitive, operation.parameter, tuple(map(rebuilt, operation.bottoms))).tops[
+                root.position
+            ]
 
         axes_of_input = tuple(rebuilt(self._bottom(axis)) for axis in self.graph.weights[self.above - 1])
         expansions = tuple(at[root] for root in at if root not in used)

@@ -62,10 +62,10 @@ def _stage(
     arithmetic = Symbolic()
     at = coordinates([*known, *_expanded_above(structure, loops, known)], given, arithmetic)
     reads = [_access(source[0], [at[dim] for dim in source[1]])]
-    reads += [
-        _access(f"w{number}", [at[dim] for dim in weight]) for number, weight in zip(stage.weights, weights, strict=True)
+    reads += [_access(f"w{number}", [at[dim] for dim in weight]) for number, weight in zip(stage.weights, weights, strict=True)]
+    conditions = [
+        f"0 <= {_text(index)} && {_text(index)} < {extent.integer_text('/')}" for index, extent in arithmetic.conditions
     ]
-    conditions = [f"0 <= {_text(index)} && {_text(index)} < {extent.integer_text('/')}" for index, extent in arithmetic.conditions]
     lines, depth = [], 1
 
     def loop(dims: Sequence[Dim]) -> None:

@@ -50,7 +50,7 @@ class OperatorModule(nn.Module):  # type: ignore[misc]  # mypy does not look int
         saved = local_metadata.get("operator")
         if saved is not None and parse(saved).id != self.graph.id:
             raise ShapeError(
-                f'the weights{f" for {prefix[:-1]}" if prefix else ""} are those of another operator: '
+                f"the weights{f' for {prefix[:-1]}' if prefix else ''} are those of another operator: "
                 f"saved is {parse(saved)!r}, this module is {self.graph!r}"
             )
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)

@@ -23,6 +23,7 @@ class Contraction:
         windows: the windows that are summed with the weight.
         taps: the weight's axes that are taps, each with the leaf of a window it is read at.
         spread: the weight's axes that stay, while each output channel along them reads one tap of a window.
+        rank: the order in which dims make up the output, where it is known.
     """
 
     data: TensorCode
@@ -31,6 +32,7 @@ class Contraction:
     windows: Sequence[Window]
     taps: Mapping[Dim, Dim]
     spread: Mapping[Dim, Window]
+    rank: Mapping[Dim, int]
 
     def __post_init__(self) -> None:
         order = {dim: number for number, dim in enumerate(self.data.axes)}
@@ -40,6 +42,7 @@ class Contraction:
         self.channels = [meeting for _, meeting in met if meeting.result.is_reduce]  # both have it, and it is summed
         alone = [meeting for meeting in self.meetings if meeting.data is None]
         self.outer = [meeting for meeting in alone if not meeting.result.is_reduce]
+        self.outer.sort(key=lambda meeting: self.rank.get(meeting.result, -1))
         self.weight_only = [meeting for meeting in alone if meeting.result.is_reduce]
         touched = {meeting.data for _, meeting in met} | {window.axis for window in self.moving}
         self.passing = [dim for dim in self.data.axes if dim not in touched]
@@ -89,10 +92,9 @@ def scale(contraction: Contraction) -> None:
     result_of = {meeting.data: meeting.result for meeting in contraction.groups}
     weight.order([axis_of[dim] for dim in data.axes if dim in axis_of])
     first = min(data.position(dim) for dim in contraction.met)
-    if set(data.axes[first:]) != set(contraction.met):
-        weight.reshape([dim.size if dim in axis_of else ONE for dim in data.axes[first:]])
+    factors = f"{data.read()} * {weight.read([[axis_of[dim]] if dim in axis_of else [] for dim in data.axes[first:]])}"
     data.lines += weight.lines
-    data.assign(f"{data.value} * {weight.value}", [result_of.get(dim, dim) for dim in data.axes])
+    data.assign(factors, [result_of.get(dim, dim) for dim in data.axes])
 
 
 def convolve(contraction: Contraction) -> None:
@@ -100,15 +102,11 @@ def convolve(contraction: Contraction) -> None:
     data = contraction.data
     batch, spatial = _layout(contraction)
     data.order([*batch, *contraction.met, *(dim for part in spatial for dim in part)])
-    parts = [batch, contraction.met, *spatial]
-    if any(len(part) != 1 for part in parts):
-        data.reshape([product(dim.size for dim in part) for part in parts])
     moving = {window.axis: window for window in contraction.moving}
     windows = [moving.get(part[0]) for part in spatial]
-    weight = kernel(contraction, windows)
-    data.lines += weight.lines
+    arguments = [data.read([batch, contraction.met, *spatial]), kernel(contraction, windows)]
+    data.lines += contraction.weight.lines
 
-    arguments = [data.value, weight.value]
     padding = [_padding(window) for window in windows]
     if any(text != "0" for text in padding):
         arguments.append(f"padding={_tuple(padding)}")
@@ -120,11 +118,8 @@ def convolve(contraction: Contraction) -> None:
         arguments.append(f"groups={groups.integer_text()}")
     after = [[window.position] if window else part for part, window in zip(spatial, windows, strict=True)]
     results = [meeting.result for meeting in (*contraction.groups, *contraction.outer)]
-    axes = [*batch, *results, *(dim for part in after for dim in part)]
     call = f"functional.conv{len(spatial)}d({', '.join(arguments)})" + _crop(windows)
-    shape = [product(dim.size for dim in part) for part in (batch, results, *after)]
-    data.assign(call, axes, shape)
-    data.reshape([dim.size for dim in axes], axes)
+    data.assign(call, [batch, results, *after])
 
 
 def _layout(contraction: Contraction) -> tuple[list[Dim], list[list[Dim]]]:
@@ -138,7 +133,8 @@ def _layout(contraction: Contraction) -> tuple[list[Dim], list[list[Dim]]]:
     if len(parts) > 2:
         parts = []
         for moves, run in groupby(trailing, key=lambda dim: dim in moving):
-            parts += [[dim] for dim in run] if moves else [list(run)]
+            dims = list(run)
+            parts += [[dim] for dim in dims] if moves else [dims]
     batch = data.axes[:first]
     limit = max(2, len(moving))
     while len(parts) > limit:
@@ -148,8 +144,8 @@ def _layout(contraction: Contraction) -> tuple[list[Dim], list[list[Dim]]]:
     return [dim for dim in batch if dim not in met], parts
 
 
-def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> TensorCode:
-    """The weight as a convolution's: [groups * outer, channels, a kernel size per axis]."""
+def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> str:
+    """The expression for the weight as a convolution's: [groups * outer, channels, a kernel size per axis]."""
     weight = contraction.weight
     if contraction.weight_only:
         weight.sum([meeting.weight for meeting in contraction.weight_only])
@@ -163,10 +159,7 @@ def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> Tensor
     results = [meeting.weight for meeting in (*contraction.groups, *contraction.outer)]
     channels = [meeting.weight for meeting in contraction.channels]
     weight.order([*results, *channels, *(dim for part in taps for dim in part)])
-    parts = [results, channels, *taps]
-    if any(len(part) != 1 for part in parts):
-        weight.reshape([product(dim.size for dim in part) for part in parts])
-    return weight
+    return weight.read([results, channels, *taps])
 
 
 def _gather(weight: TensorCode, dim: Dim) -> None:
@@ -205,4 +198,3 @@ def _crop(windows: Sequence[Window | None]) -> str:
 
 def _tuple(texts: Sequence[str]) -> str:
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-

@@ -28,6 +28,8 @@ FEW_CHANNELS = 16  # up to here a convolution with a zero for every tap but one 
 class FusedLowering(Lowering):
     """`finished` holds the Unfolds that are carried out, and the Strides and Shares that a shear has done with them."""
 
+    lazy = True
+
     def __init__(self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None) -> None:
         super().__init__(plan, weights, data, source)
         self.finished: set[Operation] = set()
@@ -118,7 +120,8 @@ class FusedLowering(Lowering):
         taps = {share.tops[1]: share.tops[0] for share in shares if share.tops[0] in in_windows}
         meetings = [meeting for meeting in self.meetings(number, shares) if meeting.weight not in taps]
         meetings = [part for meeting in meetings for part in self._split_up(meeting, weight)]
-        contraction = Contraction(self.data, weight, meetings, summed, taps, {share.tops[1]: put_off[share] for share in spread})
+        spread_axes = {share.tops[1]: put_off[share] for share in spread}
+        contraction = Contraction(self.data, weight, meetings, summed, taps, spread_axes, self.rank)
         if contraction.is_scaling:
             scale(contraction)
         elif contraction.is_convolution:

@@ -38,12 +38,15 @@ class Lowering:
         source: the expression for the input; the variable, if not given.
     """
 
+    lazy = False  # every view is written as such
+
     def __init__(self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None) -> None:
         self.plan = plan
         self.graph = graph = plan.staged
         self.weights = weights
         self.structure = Structure(graph)
-        self.data = TensorCode(data, graph.input, source)
+        self.data = TensorCode(data, graph.input, source, lazy=self.lazy)
+        self.rank = _ranks(self.structure)
         self.done: set[int] = set()  # weights multiplied in
         self.summed: set[Dim] = set()
 
@@ -58,6 +61,7 @@ class Lowering:
         for dim in self.graph.output:
             self.need(dim)
         self.data.order(self.graph.output)
+        self.data.read()
         return self.data
 
     # ---- views --------------------------------------------------------------------------------------------------
@@ -73,7 +77,7 @@ class Lowering:
             case SPLIT.name:
                 data.replace(tops, bottoms)
             case MERGE.name:
-                data.adjacent(tops)
+                data.adjacent(tops, self.rank)
                 data.replace(tops, bottoms)
             case SHIFT.name:
                 assert isinstance(operation.parameter, int)
@@ -81,13 +85,21 @@ class Lowering:
             case STRIDE.name:
                 self.stride(operation)
             case EXPAND.name:
-                data.insert(bottoms[0], len(data.axes))
+                data.insert(bottoms[0], self.place_of(bottoms[0]))
             case UNFOLD.name:
                 self.unfold(operation)
             case SHARE.name:  # of a weight multiplied in before, when this axis could not be met yet
                 first, second = (data.position(top) for top in tops)
                 rest = [dim for dim in data.axes if dim not in tops]
-                data.assign(f"{data.value}.diagonal(0, {first}, {second})", [*rest, bottoms[0]])
+                data.assign(f"{data.read()}.diagonal(0, {first}, {second})", [*rest, bottoms[0]])
+
+    def place_of(self, repeated: Dim) -> int:
+        """Where a repeated axis is best put: beside the axis it will be merged with, else last."""
+        below = repeated.operation
+        if below is None or below.primitive is not MERGE:
+            return len(self.data.axes)
+        other = below.tops[1 - repeated.position]
+        return self.data.position(other) + repeated.position if other in self.data.axes else len(self.data.axes)
 
     def stride(self, operation: Operation) -> None:
         """Every S-th element of an axis."""
@@ -95,7 +107,7 @@ class Lowering:
         assert isinstance(operation.parameter, Size)
         slices = ", ".join([":"] * axis + [f"::{operation.parameter.integer_text()}"])
         axes = [operation.bottoms[0] if dim is operation.tops[0] else dim for dim in self.data.axes]
-        self.data.assign(f"{self.data.value}[{slices}]", axes)
+        self.data.assign(f"{self.data.read()}[{slices}]", axes)
 
     def unfold(self, operation: Operation) -> None:
         """The whole window, as an axis of its own, copied."""
@@ -123,7 +135,7 @@ class Lowering:
 
     def weight(self, number: int) -> TensorCode:
         """The weight tensor, with the weight sides of its Shares as axes."""
-        return TensorCode("w", self.graph.weights[number - 1], self.weights[number - 1])
+        return TensorCode("w", self.graph.weights[number - 1], self.weights[number - 1], lazy=self.lazy)
 
     def meetings(self, number: int, shares: Sequence[Operation]) -> list[Meeting]:
         """One for each axis of the weight: through its Share, or on its own."""
@@ -155,7 +167,9 @@ class Lowering:
         """Multiply with the weight, and sum over every reduction that is an axis of the data after that."""
         data = self.data
         if len(data.axes) + len(weight.axes) > len(ascii_letters):
-            raise LoweringError(f"{self.graph!r} has tensors of more than {len(ascii_letters)} axes; einsum has no more letters")
+            raise LoweringError(
+                f"{self.graph!r} has tensors of more than {len(ascii_letters)} axes; einsum has no more letters"
+            )
         letter = dict(zip(data.axes, ascii_letters, strict=False))
         unused = iter(ascii_letters[len(data.axes) :])
         result = {dim: dim for dim in data.axes}
@@ -172,6 +186,24 @@ class Lowering:
         self.summed.update(dim for dim, _ in after if dim.is_reduce)
         left, right = ("".join(letter[dim] for dim in tensor.axes) for tensor in (data, weight))
         kept = [(dim, name) for dim, name in after if not dim.is_reduce]
+        if all(dim in self.rank for dim, _ in kept):  # nothing is left to contract: the order of the output
+            kept.sort(key=lambda entry: self.rank[entry[0]])
         equation = f"{left},{right}->{''.join(name for _, name in kept)}"
+        operands = f"{data.read()}, {weight.read()}"
         data.lines += weight.lines
-        data.assign(f'torch.einsum("{equation}", {data.value}, {weight.value})', [dim for dim, _ in kept])
+        data.assign(f'torch.einsum("{equation}", {operands})', [dim for dim, _ in kept])
+
+
+def _ranks(structure: Structure) -> dict[Dim, int]:
+    """Every dim that views alone lead to from the output's axes, in the order in which they make up these axes."""
+    ranks: dict[Dim, int] = {}
+
+    def visit(dim: Dim) -> None:
+        ranks.setdefault(dim, len(ranks))
+        operation = structure.above.get(dim)
+        for top in operation.tops if operation is not None else ():
+            visit(top)
+
+    for dim in structure.graph.output:
+        visit(dim)
+    return ranks

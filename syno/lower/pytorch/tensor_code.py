@@ -1,11 +1,23 @@
-"""Code on one tensor, whose axes are dims: every line that is written keeps the list of axes right."""
+"""Code on one tensor, whose axes are dims: every line that is written keeps the list of axes right.
+
+Views are collected and written only when something reads the tensor: any run of reshapes and permutes is then at most
+one reshape that splits axes, one permute and one reshape that merges axes, and only the last of these may copy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 
-from syno.algebra import Size
+from syno.algebra import Size, product
 from syno.ir.dim import Dim
+
+
+class _Piece:
+    """A piece of an axis, between the places where it was or will be cut."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
 
 
 class TensorCode:
@@ -13,101 +25,189 @@ class TensorCode:
 
     Attributes:
         variable: the variable's name in the generated code.
-        axes: what indexes each axis of the tensor now.
         lines: the statements, each with a comment that gives the shape after it.
         functions: names of the functions of `functions.py` that are used.
+        lazy: whether views are collected; else each is written at once.
     """
 
-    def __init__(self, variable: str, axes: Sequence[Dim], source: str | None = None) -> None:
+    def __init__(self, variable: str, axes: Sequence[Dim], source: str | None = None, *, lazy: bool = True) -> None:
         self.variable = variable
-        self.axes = list(axes)
         self.lines: list[tuple[str, str]] = []
         self.functions: set[str] = set()
-        self._value = source or variable  # what the first statement reads
-        self._shape = [dim.size for dim in axes]  # as torch sees it: differs from the axes where a reshape merged some
-        self._reshaped_from: tuple[str, list[Size]] | None = None  # what a reshape just written read, and its shape
+        self.lazy = lazy
+        self._value = source or variable  # what the next statement reads
+        self._rolled: tuple[str, list[int], list[int], int] | None = None  # of the last roll: value, amounts, axes, line
+        self._have([[dim] for dim in axes])
 
-    @property
-    def value(self) -> str:
-        """The expression that holds the tensor now."""
-        return self._value
+    def _have(self, parts: Sequence[Sequence[Dim]]) -> None:
+        """The tensor has these axes now, each made up of some dims, outermost first."""
+        self._pieces = {dim: [_Piece(dim.size)] for part in parts for dim in part}
+        self._physical = [[piece for dim in part for piece in self._pieces[dim]] for part in parts]
+        self.axes = [dim for part in parts for dim in part]
 
-    def assign(self, expression: str, axes: Iterable[Dim], shape: Sequence[Size] | None = None) -> None:
-        """`variable = expression`, after which the tensor has these axes, and `shape` if some of them are merged."""
-        self.axes = list(axes)
-        self._shape = [dim.size for dim in self.axes] if shape is None else list(shape)
-        self.lines.append((f"{self.variable} = {expression}", shape_comment(self._shape)))
-        self._value = self.variable
-        self._reshaped_from = None
+    # ---- statements ---------------------------------------------------------------------------------------------
+
+    def assign(self, expression: str, parts: Iterable[Dim | Sequence[Dim]]) -> None:
+        """`variable = expression`, after which the tensor has these axes; an axis may be made up of several dims."""
+        after = [[part] if isinstance(part, Dim) else list(part) for part in parts]
+        self._write(expression, [product(dim.size for dim in part) for part in after])
+        self._have(after)
 
     def call(self, function: str, arguments: str, axes: Iterable[Dim]) -> None:
         """Assign the result of a function of `functions.py`."""
         self.functions.add(function)
-        self.assign(f"{function}({self.value}, {arguments})", axes)
+        self.assign(f"{function}({self.read()}, {arguments})", axes)
+
+    def _write(self, expression: str, sizes: Sequence[Size]) -> None:
+        self.lines.append((f"{self.variable} = {expression}", shape_comment(sizes)))
+        self._value = self.variable
+
+    def read(self, parts: Sequence[Sequence[Dim]] | None = None) -> str:
+        """Write the views collected; the expression for the tensor.
+
+        With `parts`, dims are merged to one axis each (an empty part is an axis of size 1); every axis is in one part.
+        """
+        wanted = [[dim] for dim in self.axes] if parts is None else [list(part) for part in parts]
+        merged = [[piece for dim in part for piece in self._pieces[dim]] for part in wanted]
+        have = [piece for axis in self._physical for piece in axis]
+        want = [piece for axis in merged for piece in axis]
+        if have != want:
+            if any(len(axis) != 1 for axis in self._physical):
+                self._write(f"{self._value}.reshape({_shape(piece.size for piece in have)})", [piece.size for piece in have])
+            numbers = ", ".join(str(have.index(piece)) for piece in want)
+            self._write(f"{self._value}.permute({numbers})", [piece.size for piece in want])
+            self._physical = [[piece] for piece in want]
+        if merged != self._physical:
+            sizes = [product(dim.size for dim in part) for part in wanted]
+            self._write(f"{self._value}.reshape({_shape(sizes)})", sizes)
+        self._have(wanted)
+        return self._value
+
+    def _view(self) -> None:
+        if not self.lazy:
+            self.read()
+
+    # ---- views --------------------------------------------------------------------------------------------------
 
     def position(self, dim: Dim) -> int:
         """The number of the axis indexed by `dim`."""
         return self.axes.index(dim)
 
     def order(self, axes: Sequence[Dim]) -> None:
-        """Permute to this order; nothing is written where it is the order already."""
-        if list(axes) != self.axes:
-            self.assign(f"{self.value}.permute({', '.join(str(self.position(dim)) for dim in axes)})", axes)
-
-    def reshape(self, sizes: Sequence[Size], axes: Sequence[Dim] | None = None) -> None:
-        """Reshape to `sizes`. `axes` are the dims after, where each axis is one."""
-        if self._reshaped_from is None:
-            self._reshaped_from = self._value, self._shape
-        elif self._shape != self._reshaped_from[1]:  # only the last of two reshapes in a row counts
-            self.lines.pop()
-        self._value, before = self._reshaped_from
-        self._shape = list(sizes)
-        if self._shape != before:
-            shape = ", ".join(size.integer_text() for size in sizes)
-            self.lines.append((f"{self.variable} = {self._value}.reshape({shape})", shape_comment(sizes)))
-            self._value = self.variable
-        if axes is not None:
-            self.axes = list(axes)
+        """Permute to this order."""
+        self.axes = list(axes)
+        self._view()
 
     def replace(self, old: Sequence[Dim], new: Sequence[Dim]) -> None:
-        """Reshape so that the adjacent axes `old` become the axes `new`, of the same number of elements."""
+        """The adjacent axes `old` become the axes `new`, of the same number of elements: one is merged, or one is cut."""
+        if len(new) == 1:
+            self._pieces[new[0]] = [piece for dim in old for piece in self._pieces[dim]]
+        else:
+            self._cut(old[0], new)
         start = self.position(old[0])
-        axes = [*self.axes[:start], *new, *self.axes[start + len(old) :]]
-        self.reshape([dim.size for dim in axes], axes)
+        self.axes[start : start + len(old)] = new
+        self._view()
+
+    def _cut(self, old: Dim, new: Sequence[Dim]) -> None:
+        pieces = self._pieces[old]
+        if len(pieces) > 1 and not self._falls_apart(pieces, new):
+            self.read()
+            pieces = self._pieces[old]
+        if len(pieces) == 1:
+            parts = [_Piece(dim.size) for dim in new]
+            axis = next(axis for axis in self._physical if pieces[0] in axis)
+            place = axis.index(pieces[0])
+            axis[place : place + 1] = parts
+            self._pieces.update({dim: [part] for dim, part in zip(new, parts, strict=True)})
+
+    def _falls_apart(self, pieces: Sequence[_Piece], new: Sequence[Dim]) -> bool:
+        """Whether an axis merged before is cut where it was put together."""
+        rest = list(pieces)
+        found: dict[Dim, list[_Piece]] = {}
+        for dim in new:
+            own: list[_Piece] = []
+            while rest and (not own or product(piece.size for piece in own) is not dim.size):
+                own.append(rest.pop(0))
+            if not own or product(piece.size for piece in own) is not dim.size:
+                return False
+            found[dim] = own
+        if rest:
+            return False
+        self._pieces.update(found)
+        return True
 
     def relabel(self, old: Dim, new: Dim) -> None:
         """The axis `old` is now called `new`; no code."""
+        self._pieces[new] = self._pieces[old]
         self.axes[self.position(old)] = new
 
-    def adjacent(self, dims: Sequence[Dim]) -> None:
-        """Permute so that these axes follow each other, where the first of them is now."""
-        rest = [dim for dim in self.axes if dim not in dims[1:]]
-        start = rest.index(dims[0])
-        self.order([*rest[: start + 1], *dims[1:], *rest[start + 1 :]])
+    def adjacent(self, dims: Sequence[Dim], rank: Mapping[Dim, int] | None = None) -> None:
+        """Permute so that these axes follow each other, where one of them is now: where the axes are nearest to `rank`."""
+
+        def placed(anchor: Dim) -> list[Dim]:
+            before = [dim for dim in self.axes[: self.position(anchor)] if dim not in dims]
+            return [*before, *dims, *(dim for dim in self.axes if dim not in dims and dim not in before)]
+
+        def inversions(order: Sequence[Dim]) -> int:
+            ranks = [rank[dim] for dim in order if dim in rank] if rank else []
+            return sum(left > right for left, right in combinations(ranks, 2))
+
+        self.order(min((placed(anchor) for anchor in dims), key=inversions))
+
+    # ---- operations on axes -------------------------------------------------------------------------------------
 
     def roll(self, old: Dim, new: Dim, amount: int) -> None:
-        """Rotate an axis: afterwards index i holds what index i - amount held."""
-        axis = self.position(old)
-        self.assign(f"{self.value}.roll({amount}, {axis})", [new if dim is old else dim for dim in self.axes])
+        """Rotate an axis: afterwards index i holds what index i - amount held. Rolls in a row are written as one."""
+        parts = self._standing_parts(old)
+        value = self.read(parts)
+        axis = next(number for number, part in enumerate(parts) if old in part)
+        amounts, axes = [amount], [axis]
+        if self.lazy and self._rolled is not None and self._rolled[3] == len(self.lines):
+            value, amounts, axes = self._rolled[0], [*self._rolled[1], amount], [*self._rolled[2], axis]
+            self.lines.pop()
+        arguments = (
+            f"{amount}, {axis}" if len(axes) == 1 else f"({', '.join(map(str, amounts))}), ({', '.join(map(str, axes))})"
+        )
+        self.assign(f"{value}.roll({arguments})", [[new if dim is old else dim for dim in part] for part in parts])
+        self._rolled = value, amounts, axes, len(self.lines)
+
+    def _standing_parts(self, alone: Dim) -> list[list[Dim]]:
+        """The axes as they are, those merged still merged, if `alone` is an axis of its own; else each dim by itself."""
+        parts: list[list[Dim]] = []
+        rest = list(self.axes)
+        for axis in self._physical:
+            part: list[Dim] = []
+            pieces: list[_Piece] = []
+            while rest and len(pieces) < len(axis):
+                part.append(rest.pop(0))
+                pieces += self._pieces[part[-1]]
+            if pieces != axis or (alone in part and len(part) > 1):
+                return [[dim] for dim in self.axes]
+            parts.append(part)
+        return parts
 
     def insert(self, dim: Dim, position: int) -> None:
         """A new axis along which the tensor is repeated, without a copy."""
         axes = [*self.axes[:position], dim, *self.axes[position:]]
         sizes = ", ".join(dim.size.integer_text() if other is dim else "-1" for other in axes)
-        self.assign(f"{self.value}.unsqueeze({position}).expand({sizes})", axes)
+        self.assign(f"{self.read()}.unsqueeze({position}).expand({sizes})", axes)
 
     def spread(self, dim: Dim, taps: Dim) -> None:
         """A new last axis, as long as that of `dim`, that is zero but where both indices are equal."""
         self.order([*(other for other in self.axes if other is not dim), dim])
-        self.assign(f"torch.diag_embed({self.value})", [*self.axes, taps])
+        self.assign(f"torch.diag_embed({self.read()})", [*self.axes, taps])
 
     def sum(self, dims: Sequence[Dim]) -> None:
         """Sum over axes."""
         numbers = [str(self.position(dim)) for dim in dims]
         over = numbers[0] if len(numbers) == 1 else f"({', '.join(numbers)})"
-        self.assign(f"{self.value}.sum({over})", [dim for dim in self.axes if dim not in dims])
+        self.assign(f"{self.read()}.sum({over})", [dim for dim in self.axes if dim not in dims])
 
 
 def shape_comment(sizes: Iterable[Size]) -> str:
     """`[N, C_in/g, H, H]`."""
     return f"[{', '.join(size.fraction_text for size in sizes)}]"
+
+
+def _shape(sizes: Iterable[Size]) -> str:
+    return ", ".join(size.integer_text() for size in sizes)
