@@ -111,15 +111,20 @@ class Expression:
         return value
 
     def text(self, size_text: SizeText = str, divide: str = "//") -> str:
-        """Source text. `size_text` writes a size; `divide` is "//" for Python, "/" for C."""
+        """Source text. `size_text` writes a size; `divide` is "//" for Python, "/" for C.
+
+        C rounds towards zero: where a numerator may be negative, its text calls `floor_div` and `floor_mod`.
+        """
         if not self.terms:
             return "0"
         if (only := _only_atom(self)) is not None:
             text = _atom_text(only, size_text, divide)
-            return text[1:-1] if text.startswith("(") else text
+            return text[1:-1] if text.startswith("(") and not isinstance(only, Half) else text
         pieces: list[str] = []
         for count, size, atom in self.terms:
             piece = _term_text(abs(count), size, atom, size_text, divide)
+            if count < 0 and not pieces and isinstance(atom, Half):  # -k//2 would be (-k)//2
+                piece = f"({piece})"
             sign = "-" if count < 0 else "+"
             pieces.append(f" {sign} {piece}" if pieces else piece if count > 0 else f"-{piece}")
         return "".join(pieces)
@@ -280,7 +285,7 @@ def _term_text(count: int, size: Size, atom: Atom | None, size_text: SizeText, d
         factors.append(_parenthesized(size_text(size)))
     if atom is not None:
         inner = _atom_text(atom, size_text, divide)
-        factors.append(f"({inner})" if factors and " " in inner and not inner.startswith("(") else inner)
+        factors.append(f"({inner})" if factors and isinstance(atom, Half) else inner)
     return "*".join(factors) or "1"
 
 
@@ -291,15 +296,23 @@ def _atom_text(atom: Atom, size_text: SizeText, divide: str) -> str:
         case Half(size):
             return f"{_parenthesized(size_text(size))}{divide}2"
         case Quotient(numerator, divisor):
+            if divide == "/" and _may_be_negative(numerator):
+                return f"floor_div({numerator.text(size_text, divide)}, {size_text(divisor)})"
             left = _operand(numerator, size_text, divide)
             return f"({left}{divide}{_parenthesized(size_text(divisor))})"
         case Remainder(numerator, divisor):
-            if divide == "/" and any(count < 0 for count, _, _ in numerator.terms):  # C rounds towards zero
+            if divide == "/" and _may_be_negative(numerator):
                 return f"floor_mod({numerator.text(size_text, divide)}, {size_text(divisor)})"
             left = _operand(numerator, size_text, divide)
             return f"({left}%{_parenthesized(size_text(divisor))})"
         case Guard(index, _):
             return f"({index.text(size_text, divide)})"
+
+
+def _may_be_negative(expression: Expression) -> bool:
+    return any(
+        count < 0 or (isinstance(atom, Quotient) and _may_be_negative(atom.numerator)) for count, _, atom in expression.terms
+    )
 
 
 def _operand(expression: Expression, size_text: SizeText, divide: str) -> str:

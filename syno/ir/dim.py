@@ -65,6 +65,8 @@ class Operation:
         if len(set(bottoms)) < len(bottoms):
             raise GraphError(f"{primitive.name} was given the same dim twice: {bottoms[0]!r}")
         primitive.check_parameter(parameter)
+        if isinstance(parameter, Size):
+            parameter.check_legal(f"the parameter of {primitive.name}")
         for dim in bottoms:
             if dim.is_weight_side:
                 raise GraphError(f"{primitive.name} above {dim!r}: a weight's axis is final, apply views to the data side")

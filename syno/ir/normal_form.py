@@ -1,7 +1,7 @@
 """One pGraph for all that differ only in how reductions are numbered and how weights are laid out.
 
 Both are free choices, which a pGraph's id depends on: numbers tell reductions of one size apart, and the axes of a weight
-may come in any order. Here they are made by what the dims mean.
+may come in any order. Here the rest of the operator decides them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from syno.algebra import Size
-from syno.ir.dim import Dim, Operation, reduce
+from syno.ir.dim import Dim, Operation, content_id, reduce
 from syno.ir.graph import PGraph
 
 
 def renumbered(graph: PGraph) -> PGraph:
     """The same operator, its reductions numbered as the axes of the input, then those of the weights, lead down to them."""
-    order = _Order()
-    order.meet(graph.input)
-    for weight in graph.weights:
-        order.meet(weight)
+    order = _Order(graph)
+    for dims in (graph.input, *graph.weights):
+        order.meet(dims)
     order.meet_sorted(graph.expansions)
     return _rebuilt(graph, order, graph.weights)
 
@@ -27,12 +26,11 @@ def renumbered(graph: PGraph) -> PGraph:
 def normal_form(graph: PGraph) -> PGraph:
     """The same operator, with the axes of its weights in an order of their own and reductions numbered to match.
 
-    A weight's axes are those that stand on the output first, by its axes; then those that stand on reductions which the
-    input reads, in the order of its axes: a convolution's weight is [C_out, C_in, k, k]. Two pGraphs have the same normal
-    form if only numbers and layouts tell them apart; exceptions would need reductions that the input does not read, and
-    that nothing below the axes of weights tells apart.
+    A weight's axes are those that stand on axes of the output, in their order; then those that stand on reductions which
+    the input reads, in the order of its axes; then others: a convolution's weight is [C_out, C_in, k, k]. The order of
+    the weights stays. Two pGraphs have normal forms with equal ids if only numbers and layouts tell them apart.
     """
-    order = _Order()
+    order = _Order(graph)
     order.meet(graph.input)
     weights = [order.meet_sorted(weight) for weight in graph.weights]
     order.meet_sorted(graph.expansions)
@@ -40,46 +38,69 @@ def normal_form(graph: PGraph) -> PGraph:
 
 
 class _Order:
-    """Reductions in the order in which they are met."""
+    """The reductions of a graph in the order in which they are met."""
 
-    def __init__(self) -> None:
+    def __init__(self, graph: PGraph) -> None:
+        self.graph = graph
         self.position: dict[Dim, int] = {}
+        self.above = {dim: operation for operation in graph.operations for dim in operation.bottoms}
 
     def meet(self, dims: Iterable[Dim]) -> None:
         """Walk down from each of `dims`."""
         for dim in dims:
-            if dim.is_reduce:
-                self.position.setdefault(dim, len(self.position))
-            elif dim.operation is not None:
-                self.meet(dim.operation.bottoms)
+            for bare in _standing_on(dim):
+                if bare.is_reduce:
+                    self.position.setdefault(bare, len(self.position))
 
     def meet_sorted(self, dims: Iterable[Dim]) -> tuple[Dim, ...]:
-        """Walk down from each of `dims`, and return them: always the first by `_key`, which tells more as more are met."""
+        """Walk down from each of `dims`, in an order that the operator gives. Returns them in that order."""
         waiting, done = list(dims), []
         while waiting:
-            first = min(waiting, key=self._key)
+            color = self._colors()
+            first = min(waiting, key=lambda dim: (self._place(dim), dim.height, color[dim]))
             waiting.remove(first)
             self.meet([first])
             done.append(first)
         return tuple(done)
 
-    def _key(self, dim: Dim) -> tuple[list[tuple[int, int]], str]:
-        """The output axes and reductions that `dim` stands on, and how it does. Reductions not met yet are alike."""
-        standing_on: list[tuple[int, int]] = []
-        text = self._text(dim, standing_on)
-        return sorted(standing_on), text
+    def _place(self, dim: Dim) -> list[tuple[int, int]]:
+        """The output axes, then the reductions that `dim` stands on; those not met yet are last, and alike."""
+        bare = _standing_on(dim)
+        return sorted((1, self.position.get(b, len(self.position))) if b.is_reduce else (0, b.position) for b in bare)
 
-    def _text(self, dim: Dim, standing_on: list[tuple[int, int]]) -> str:
-        if dim.operation is None:
-            standing_on.append((0, dim.position))
-            return f"i{dim.position}"
+    def _colors(self) -> dict[Dim, str]:
+        """An id for each dim, equal for those that nothing around them tells apart.
+
+        Every dim starts with what it is by itself, and takes in what its neighbours are until that divides no further
+        (color refinement).
+        """
+        color = {dim: self._own(dim) for dim in self.graph.labels}
+        color |= {dim: f"{color[dim]} input {axis}" for axis, dim in enumerate(self.graph.input)}
+        known = 0
+        while len(set(color.values())) > known:
+            known = len(set(color.values()))
+            color = {dim: content_id(color[dim], *self._around(dim, color)) for dim in color}
+        return color
+
+    def _own(self, dim: Dim) -> str:
         if dim.is_reduce:
-            position = self.position.get(dim, len(self.position))
-            standing_on.append((1, position))
-            return f"r{position}:{dim.size}"
-        operation = dim.operation
-        below = ", ".join(self._text(bottom, standing_on) for bottom in operation.bottoms)
-        return f"{operation.primitive.tops[dim.position]} of {operation.primitive}({below}; {operation.parameter})"
+            return f"reduction {dim.size} {self.position.get(dim, '')}"
+        return dim.id if dim.operation is None else f"{dim.position} of {dim.operation.primitive} {dim.operation.parameter}"
+
+    def _around(self, dim: Dim, color: dict[Dim, str]) -> list[str]:
+        below = [color[bottom] for bottom in dim.operation.bottoms] if dim.operation is not None else []
+        operation = self.above.get(dim)
+        if operation is None:
+            return below
+        neighbours = [color[other] for other in (*operation.bottoms, *operation.tops)]
+        return [*below, f"{operation.bottoms.index(dim)} into {operation.primitive}", *neighbours]
+
+
+def _standing_on(dim: Dim) -> list[Dim]:
+    """The output axes and reductions below `dim`, as often as they occur."""
+    if dim.operation is None or dim.is_reduce:
+        return [dim]
+    return [bare for bottom in dim.operation.bottoms for bare in _standing_on(bottom)]
 
 
 def _rebuilt(graph: PGraph, order: _Order, weights: Iterable[tuple[Dim, ...]]) -> PGraph:

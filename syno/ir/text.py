@@ -69,7 +69,7 @@ class _Parser:
         self.where = source
         self.name = "operator"
         self.table: VariableTable | None = None
-        self.output: list[Dim] = []
+        self.output: list[Dim] | None = None
         self.input: list[Dim] | None = None
         self.dims: dict[str, Dim] = {}
         self.weight_axes: dict[tuple[int, int], Dim] = {}
@@ -104,9 +104,13 @@ class _Parser:
             case "variables":
                 self.table = VariableTable.parse(rest)
             case "output":
-                for index, (name, size) in enumerate(self._typed(rest)):
-                    self.output.append(self._define(name, output_axis(index, size)))
+                if self.output is not None:
+                    raise ParseError("the output is declared already; it has one line")
+                axes = enumerate(self._typed(rest))
+                self.output = [self._define(name, output_axis(index, size)) for index, (name, size) in axes]
             case "input":
+                if self.input is not None:
+                    raise ParseError("the input is declared already; it has one line")
                 self.input = [self._input_axis(name, size) for name, size in self._typed(rest)]
             case "weight":
                 self._weight_line(rest)
@@ -216,12 +220,12 @@ class _Parser:
         self.weight_axes[axis] = dim
 
     def _finish(self) -> PGraph:
-        if self.table is None or not self.output or self.input is None:
+        if self.table is None or self.output is None or self.input is None:
             missing = [
                 line
                 for line, absent in (
                     ("variables", self.table is None),
-                    ("output", not self.output),
+                    ("output", self.output is None),
                     ("input", self.input is None),
                 )
                 if absent

@@ -14,7 +14,10 @@ from syno.ir.dim import Dim
 from syno.lower.cut import Structure
 from syno.lower.plan import Plan, Stage
 
-FLOOR_MOD = "static inline int floor_mod(int a, int b) { return (a % b + b) % b; }\n"
+HELPERS = {  # C rounds towards zero
+    "floor_div": "static inline int floor_div(int a, int b) { return a / b - (a % b < 0); }\n",
+    "floor_mod": "static inline int floor_mod(int a, int b) { return (a % b + b) % b; }\n",
+}
 
 
 def to_c(plan: Plan) -> str:
@@ -48,7 +51,8 @@ def to_c(plan: Plan) -> str:
         source = target
     body += [f"  free({tensor});" for tensor in held]
     text = f"void {name}({', '.join(parameters)}) {{\n" + "\n".join(body) + "\n}\n"
-    return "#include <stdlib.h>\n\n" + (f"{FLOOR_MOD}\n" if "floor_mod" in text else "") + text
+    helpers = "".join(f"{definition}\n" for helper, definition in HELPERS.items() if f"{helper}(" in text)
+    return f"#include <stdlib.h>\n\n{helpers}{text}"
 
 
 def _stage(

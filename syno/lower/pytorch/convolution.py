@@ -118,6 +118,7 @@ def convolve(contraction: Contraction) -> None:
         arguments.append(f"groups={groups.integer_text()}")
     after = [[window.position] if window else part for part, window in zip(spatial, windows, strict=True)]
     results = [meeting.result for meeting in (*contraction.groups, *contraction.outer)]
+    data.convolutions.append(len(data.lines))
     call = f"functional.conv{len(spatial)}d({', '.join(arguments)})" + _crop(windows)
     data.assign(call, [batch, results, *after])
 

@@ -18,7 +18,7 @@ from syno.ir.primitives import SHARE, UNFOLD
 from syno.lower.plan import Plan
 from syno.lower.pytorch.convolution import Contraction, convolve, scale
 from syno.lower.pytorch.lowering import Lowering, Meeting
-from syno.lower.pytorch.tensor_code import TensorCode
+from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
 from syno.lower.pytorch.windows import Window, carried_out_for, share_at, split_leaves, unfold_above, window_of
 
 AXES_OF_A_CONVOLUTION = 3  # torch has conv1d, conv2d and conv3d
@@ -33,6 +33,19 @@ class FusedLowering(Lowering):
     def __init__(self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None) -> None:
         super().__init__(plan, weights, data, source)
         self.finished: set[Operation] = set()
+
+    def run(self) -> TensorCode:
+        """As in the literal way; convolutions that follow each other work on channels-last data."""
+        data = super().run()
+        planar = [number for number in data.convolutions if "functional.conv2d(" in data.lines[number][0]]
+        if len(planar) > 1:  # measured on CPU: worth the copy for two, not for one
+            first = planar[0]
+            before = [comment for statement, comment in data.lines[:first] if statement.startswith(f"{data.variable} =")]
+            shape = before[-1] if before else shape_comment(dim.size for dim in self.graph.input)
+            data.lines.insert(
+                first, (f"{data.variable} = {data.variable}.contiguous(memory_format=torch.channels_last)", shape)
+            )
+        return data
 
     # ---- views --------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ class TensorCode:
         variable: the variable's name in the generated code.
         lines: the statements, each with a comment that gives the shape after it.
         functions: names of the functions of `functions.py` that are used.
+        convolutions: numbers of the statements that are convolutions.
         lazy: whether views are collected; else each is written at once.
     """
 
@@ -34,6 +35,7 @@ class TensorCode:
         self.variable = variable
         self.lines: list[tuple[str, str]] = []
         self.functions: set[str] = set()
+        self.convolutions: list[int] = []
         self.lazy = lazy
         self._value = source or variable  # what the next statement reads
         self._rolled: tuple[str, list[int], list[int], int] | None = None  # of the last roll: value, amounts, axes, line
