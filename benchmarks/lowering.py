@@ -15,7 +15,6 @@ import os
 import platform
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(report)
     if options.output:
         _write(options.output, report)
-    return 1 if any(name != COMPILED for result in results for name in result.failures) else 0
+    return 1 if any(result.wrong for result in results) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,7 +88,7 @@ def _measure_all(entries: Sequence[Case | Skipped], options: argparse.Namespace)
         try:
             result = measure(case, settings)
         except Exception as error:
-            result = Result(case, failures={FUSED: f"{type(error).__name__}: {error}"})
+            result = Result(case, failures={FUSED: f"{type(error).__name__}: {error}"}, wrong=True)
         results.append(result)
         seconds = time.perf_counter() - began
         print(f"[{position}/{len(todo)}] {_progress(result)} ({seconds:.1f} s)", file=sys.stderr, flush=True)
@@ -178,9 +177,9 @@ def _memory_gib() -> float:
 def _write(path: Path, text: str) -> None:
     """The whole file or none of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as file:
-        file.write(text)
-    Path(file.name).replace(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 if __name__ == "__main__":

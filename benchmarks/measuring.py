@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ FORWARD, BOTH = "forward", "forward and backward"
 PASSES = (FORWARD, BOTH)
 TOLERANCE = 1e-4  # of the largest absolute value: what literal and fused code may differ by in float32
 WARM_UP = 2  # calls before anything is timed
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes two lines to standard error at each use
 
 Step = Callable[[], object]
 
@@ -42,7 +44,10 @@ class Settings:
 
 @dataclass
 class Result:
-    """A row. Times and peaks are by variant and pass; a variant that has none is missing or has a reason in `failures`."""
+    """A row. Times and peaks are by variant and pass; a variant that has none is missing or has a reason in `failures`.
+
+    `wrong` says that the literal or fused form failed, or that some form computes different numbers.
+    """
 
     case: Case
     flops: int = 0
@@ -52,6 +57,7 @@ class Result:
     times_ms: dict[tuple[str, str], list[float]] = field(default_factory=dict)  # one per round: the round's median
     peaks: dict[tuple[str, str], int] = field(default_factory=dict)  # bytes
     failures: dict[str, str] = field(default_factory=dict)
+    wrong: bool = False
 
     def ratios(self, above: str, below: str, kind: str) -> list[float]:
         """How many times longer `above` took than `below`, in each round; empty if one of them was not measured."""
@@ -91,13 +97,9 @@ def measure(case: Case, settings: Settings) -> Result:
     try:
         require_agreement(modules[LITERAL], modules[FUSED], x, gradient)
     except DisagreementError as error:
-        result.failures[FUSED] = str(error)
+        result.failures[FUSED], result.wrong = str(error), True
     if settings.compile_seconds is not None:
-        compiled = _compiled(modules, x, gradient, settings.compile_seconds)
-        if isinstance(compiled, str):
-            result.failures[COMPILED] = compiled
-        else:
-            modules[COMPILED] = compiled
+        _add_compiled(modules, result, x, gradient, settings.compile_seconds)
     steps = {(name, kind): _step(module, kind, x, gradient) for name, module in modules.items() for kind in PASSES}
     result.peaks = {cell: peak_memory_bytes(step, settings.device) for cell, step in steps.items()}
     result.times_ms = interleaved_times_ms(steps, settings)
@@ -142,18 +144,20 @@ def _gradients(module: nn.Module, x: Tensor, gradient: Tensor) -> tuple[Tensor, 
     return torch.autograd.grad(module(x), [x, *module.parameters()], gradient)
 
 
-def _compiled(modules: dict[str, nn.Module], x: Tensor, gradient: Tensor, seconds: float) -> nn.Module | str:
-    """The fused module compiled, or the reason why it could not be."""
+def _add_compiled(modules: dict[str, nn.Module], result: Result, x: Tensor, gradient: Tensor, seconds: float) -> None:
+    """Enter the fused module, compiled, or the reason why it could not be."""
     torch.compiler.reset()
     compiled = torch.compile(modules[FUSED], dynamic=False)
     try:
         with _time_limit(seconds):
             require_agreement(modules[LITERAL], compiled, x, gradient)
+        modules[COMPILED] = compiled
     except CompileTimeoutError:
-        return f"not compiled within {seconds:g} s"
+        result.failures[COMPILED] = f"not compiled within {seconds:g} s"
+    except DisagreementError as error:
+        result.failures[COMPILED], result.wrong = str(error), True
     except Exception as error:
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-    return compiled
+        result.failures[COMPILED] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
 
 
 @contextmanager

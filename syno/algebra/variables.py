@@ -57,7 +57,7 @@ class VariableTable(Mapping[str, Variable]):
 
     def sizes(self, text: str) -> list[Size]:
         """The sizes of a shape such as `N, C_in, H, H`."""
-        return [self.size(part) for part in text.split(",") if part.strip()]
+        return [self.size(part.strip()) for part in text.split(",") if part.strip()]
 
     def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
         """Values for all variables: those given, else the defaults. ValuationError lists what is missing."""

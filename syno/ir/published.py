@@ -36,8 +36,8 @@ class PublishedOperator:
     Attributes:
         folder: where it was read.
         path: its path in the published search; folders with equal paths hold the same operator.
-        graph: the operator in its normal form, named after the folder's score. (Copies of one operator lay out their
-            weights in different orders, `graph.dot` and the kernels of one folder too.)
+        graph: the operator, named after the folder's score. It is in normal form, because copies of one operator give
+            the axes of its weights in different orders.
         variables: all variables of its search, used or not.
         valuations: the distinct valuations of the layers that it replaced, of the variables that occur in `graph`.
         layer_flops: published FLOPs of the operator, for each of `valuations` (they include the sizes of its inputs).

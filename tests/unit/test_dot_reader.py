@@ -213,9 +213,9 @@ BROKEN: dict[str, tuple[str, dict[str, str], list[str]]] = {
     "out of an output": (CONVOLUTION, {"in_0_0 -> out_0": "out_0 -> out_0"}, ["no edge may lead out of node out_0"]),
     "gap in the weights": (CONVOLUTION, {"in_1_": "in_2_"}, ["there is no node in_1_0"]),
     "size of a Merge": (VIEWS, {"H (R->L)": "g*H (R->L)"}, ["edge op_3 -> op_2", "its size is g*H", "quotient of Merge:H"]),
-    "block of 1": (VIEWS, {"g (L->R)": "1 (L->R)"}, ['node op_2 [label="Merge"]: Merge carries a block size; given: 1']),
+    "block of 1": (VIEWS, {"g (L->R)": "1 (L->R)"}, ['node op_2 [label="Merge"]: Merge carries a block size']),
     "factor of 1": (VIEWS, {"g*k (R->)": "k (R->)"}, ['node op_5 [label="Stride"]: Stride carries a factor']),
-    "illegal size": (VIEWS, {"g*k (R->)": "g^-1*k (R->)"}, ["node op_5", "g^-1*k", "only beside a primary"]),
+    "illegal size": (VIEWS, {"g*k (R->)": "g^-1*k (R->)"}, ["node op_5", "only beside a primary"]),
     "cycle": (
         VIEWS,
         {

@@ -1,195 +1,260 @@
-"""Reading the published operators: small files written here, and the artifact itself where it is at hand."""
+"""Published operators: folders written here, and the authors' artifact where it is at hand."""
 
 from __future__ import annotations
 
 import json
-import random
-import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 from published_dot import published_dot
-from strategies import pgraphs
 
-from syno.algebra import VariableTable
 from syno.errors import ParseError
 from syno.ir.builder import Builder
-from syno.ir.dot_reader import parse_dot, read_dot
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.normal_form import normal_form, renumbered
-from syno.ir.primitives import SHIFT
+from syno.ir.normal_form import normal_form
 from syno.ir.published import GRAPH_FILE, LAYERS_FILE, META_FILE, PublishedOperator, distinct, read_artifact, read_folder
 from syno.ir.text import parse
 from syno.lower.interpreter import check_sizes, interpret, shapes
 
-VARIABLES = "N, C_in, C_out, H; g, k"
-TABLE = VariableTable.parse(VARIABLES)
-
-CONVOLUTION = """digraph kernel {
-newrank = true;
-op_0x1 [label="Unfold"];
-op_0x2 [label="Share"];
-op_0x3 [label="Share"];
-op_0x4 [label="Share"];
-op_0x5 [label="Expand"];
-reduce_0x6 [label="Sum", shape=box];
-reduce_0x7 [label="Sum", shape=box];
-subgraph cluster_out {
-label = "Output";
-out_0 [label="N(0)", shape=none];
-out_1 [label="C_out(1)", shape=none];
-out_2 [label="H(2)", shape=none];
-}
-{ rank = same;
-reduce_0x6;
-out_0;
-}
-subgraph cluster_in_0 {
-in_0_0 [label="N(0)", shape=none];
-in_0_1 [label="C_in(1)", shape=none];
-in_0_2 [label="H(2)", shape=none];
-}
-subgraph cluster_in_1 {
-in_1_0 [label="C_out(0)", shape=none];
-in_1_1 [label="C_in(1)", shape=none];
-in_1_2 [label="k(2)", shape=none];
-}
-in_0_0 -> out_0 [label="N"];
-in_0_1 -> op_0x3 [label="C_in (->L)"];
-in_0_2 -> op_0x1 [label="H"];
-in_1_0 -> op_0x2 [label="C_out (->R)"];
-in_1_1 -> op_0x3 [label="C_in (->R)"];
-in_1_2 -> op_0x4 [label="k (->R)"];
-op_0x5 -> op_0x2 [label="C_out (->L)"];
-op_0x2 -> out_1 [label="C_out"];
-op_0x1 -> out_2 [label="H (L->)"];
-op_0x1 -> op_0x4 [label="k (R->L)"];
-op_0x3 -> reduce_0x6 [label="C_in"];
-op_0x4 -> reduce_0x7 [label="k"];
-}
-"""
-
-VIEWS = """digraph kernel {
-op_1 [label="Shift"]; op_2 [label="Merge"]; op_3 [label="Split"]; op_4 [label="Unfold"]; op_5 [label="Stride"];
-reduce_1 [label="Sum"];
-out_0 [label="g*H(0)"];
-in_0_0 [label="g*H(0)"];
-op_1 -> out_0 [label="g*H"];
-op_2 -> op_1 [label="g*H"];
-op_3 -> op_2 [label="H (R->L)"];
-op_3 -> op_2 [label="g (L->R)"];
-op_4 -> op_3 [label="g*H (L->)"];
-op_4 -> op_5 [label="g*k (R->)"];
-op_5 -> reduce_1 [label="k"];
-in_0_0 -> op_4 [label="g*H"];
-}
-"""
+# ---- folders written here ---------------------------------------------------------------------------------------
 
 
-def convolution() -> PGraph:
-    build = Builder(VARIABLES)
-    n, o, h = build.output("N, C_out, H")
-    c, i = build.reduce("C_in, k")
-    c, i = build.contract(outer=[o], inner=[c, i])
-    return build.finish([n, c, build.unfold(h, i)])
+def pooled_convolution() -> PGraph:
+    build = Builder("N, C_in, C_out, H; k, s")
+    n, o, h = build.output("N, C_out, s^-1*H")
+    i, c, part = build.reduce("k, C_in, s")
+    i, c = build.contract(outer=[o], inner=[i, c])
+    return build.finish([n, c, build.unfold(build.split(h, part), i)])
 
 
-def views() -> PGraph:
-    build = Builder(VARIABLES)
-    (i,) = build.output("g*H")
-    (window,) = build.reduce("k")
-    quotient, remainder = build.merge(build.shift(i, 1), "g")
-    return build.finish([build.unfold(build.split(remainder, quotient), build.stride(window, "g"))])
+def layer(**values: int) -> dict[str, Any]:
+    coefficients = {"g": 32, "k": 3, "s": 2}
+    listed = [", ".join(f"{name}: {value}" for name, value in group.items()) for group in (values, coefficients)]
+    consts = {"primary": list(values.values()), "coefficient": list(coefficients.values())}
+    return {
+        "constsDescription": f"Primary: {{ {listed[0]} }}, Coefficient {{ {listed[1]} }}",
+        "consts": {"unpadded": consts, "padded": consts},
+        "flops": 1000 * values["H"],
+    }
 
 
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
+def contents() -> tuple[dict[str, Any], dict[str, Any]]:
+    """What meta.json and metadata.json hold in a good folder."""
+    meta = {"path": "01_02_03", "accuracy": 0.75, "flops": 10, "params": 20, "loss": 0}
+    layers = {
+        "inputsShapes": ["[N, C_in, H]", "[k, C_in, C_out]"],
+        "outputShape": "[N, C_out, s^-1*H]",
+        "validPlaceholders": [layer(C_in=8, C_out=8, H=6, N=2), layer(C_in=8, C_out=16, H=4, N=2)],
+        "validPlaceholdersIndices": [0, 1, 1],
+    }
+    return meta, layers
 
 
-# ---- drawings ---------------------------------------------------------------------------------------------------
+def write_folder(folder: Path, meta: object, layers: object, dot: str | None = None) -> Path:
+    (folder / LAYERS_FILE).parent.mkdir(parents=True)
+    (folder / META_FILE).write_text(json.dumps(meta), encoding="utf-8")
+    (folder / LAYERS_FILE).write_text(json.dumps(layers), encoding="utf-8")
+    (folder / GRAPH_FILE).write_text(dot or published_dot(pooled_convolution(), 0), encoding="utf-8")
+    return folder
 
 
-@pytest.mark.parametrize(("text", "build"), [(CONVOLUTION, convolution), (VIEWS, views)])
-def test_a_drawing_is_the_operator_it_draws(text, build, tmp_path, capfd):
-    graph = read_dot(write(tmp_path / "graph.dot", text), TABLE, "name")
-    assert graph.id == build().id
-    assert graph.name == "name"
-    assert capfd.readouterr() == ("", "")
+def test_a_folder(tmp_path):
+    folder = write_folder(tmp_path / "resnet" / "07500_123", *contents())
+    operator = read_folder(folder)
+    assert operator.folder == folder
+    assert operator.path == "01_02_03"
+    assert operator.graph.id == normal_form(pooled_convolution()).id
+    assert operator.graph.name == "published_07500"
+    assert str(operator.variables) == "C_in, C_out, H, N; g, k, s"
+    assert dict(operator.valuations[1]) == {"C_in": 8, "C_out": 16, "H": 4, "N": 2, "k": 3, "s": 2}  # g does not occur
+    assert operator.layer_flops == (6000, 4000)
+    assert operator.placeholders == (0, 1, 1)
+    assert [[str(size) for size in shape] for shape in operator.weight_shapes] == [["k", "C_in", "C_out"]]
+    assert (operator.accuracy, operator.loss, operator.flops, operator.params) == (0.75, 0, 10, 20)
+    assert repr(operator).startswith("<published resnet/07500_123: <pGraph published_07500")
 
 
-def test_names_and_order_of_lines_mean_nothing():
-    for seed in range(20):
-        dot = published_dot(OPERATORS["operator_1"](), seed)
-        assert parse_dot(dot, OPERATORS["operator_1"]().variables).id == OPERATORS["operator_1"]().id
+def test_loss_may_be_left_out(tmp_path):
+    meta, layers = contents()
+    del meta["loss"]
+    assert read_folder(write_folder(tmp_path / "folder", meta, layers)).loss is None
 
 
-@given(pgraphs(), st.integers(0, 99))
-@settings(max_examples=30, deadline=None, derandomize=True)
-def test_any_operator_is_read_back(graph, seed):
-    assume(graph.input)
-    assume(all(operation.parameter == 1 for operation in graph.operations if operation.primitive is SHIFT))
-    assert parse_dot(published_dot(graph, seed), graph.variables).id == renumbered(graph).id
+def test_an_artifact_is_read_in_order(tmp_path):
+    meta, layers = contents()
+    for name in ("b/07_1", "a/08_2", "a/07_1"):
+        write_folder(tmp_path / name, {**meta, "path": name[-1]}, layers)
+    operators = read_artifact(tmp_path)
+    assert [operator.folder.relative_to(tmp_path).as_posix() for operator in operators] == ["a/07_1", "a/08_2", "b/07_1"]
+    assert distinct(operators) == operators[:2]
 
 
-BROKEN = {
-    "no dot": (CONVOLUTION, "digraph kernel {", "digraph kernel", "not in the DOT language: Expected '{'"),
-    "cut off": (CONVOLUTION, 'op_0x4 -> reduce_0x7 [label="k"];\n}\n', "", "not in the DOT language"),
-    "empty": (CONVOLUTION, CONVOLUTION, "", "not in the DOT language"),
-    "undirected": (CONVOLUTION, CONVOLUTION, "graph {}", "one digraph .* of type graph"),
-    "two graphs": (CONVOLUTION, CONVOLUTION, CONVOLUTION * 2, "one digraph .* it has 2"),
-    "more behind": (CONVOLUTION, CONVOLUTION, CONVOLUTION + "and more", "one digraph and nothing after it"),
-    "edge to a group": (CONVOLUTION, "in_0_0 -> out_0", "in_0_0 -> {out_0 out_1}", "an edge from or to a subgraph"),
-    "unknown primitive": (
-        CONVOLUTION,
-        'op_0x1 [label="Unfold"]',
-        'op_0x1 [label="Unflod"]',
-        'node op_0x1 [label="Unflod"]: unknown primitive "Unflod"; there are: Split, .* Did you mean "Unfold"',
-    ),
-    "primitive Reduce": (CONVOLUTION, '[label="Unfold"]', '[label="Reduce"]', 'node op_0x1 .* unknown primitive "Reduce"'),
-    "unknown reduction": (CONVOLUTION, '6 [label="Sum"', '6 [label="Max"', 'node reduce_0x6 .* unknown reduction "Max"; there is: Sum'),
-    "unknown node": (CONVOLUTION, "subgraph cluster_out {", '{ loop_1 [label="Sum"];', "node loop_1 .* a node is named op_"),
-    "no label": (CONVOLUTION, 'op_0x1 [label="Unfold"];', "op_0x1;", "node op_0x1: it has no label"),
-    "two labels": (CONVOLUTION, "newrank = true;", 'op_0x1 [label="Share"];', 'node op_0x1 .* it already has the label "'),
-    "no number": (CONVOLUTION, 'label="H(2)"', 'label="H"', 'node (out|in_0)_2 [label="H"]: the label of an axis'),
-    "wrong number": (CONVOLUTION, 'label="C_out(1)"', 'label="C_out(2)"', r'node out_1 .* as in "C_out(1)"'),
-    "no size of an axis": (CONVOLUTION, 'label="C_out(1)"', 'label="7(1)"', 'node out_1 .* "7" is not a size'),
-    "other size of an axis": (CONVOLUTION, 'label="C_out(1)"', 'label="H(1)"', "edge op_0x2 -> out_1 .* size is C_out, .* is H"),
-    "dangling target": (CONVOLUTION, "-> out_1", "-> out_7", 'edge op_0x2 -> out_7 [label="C_out"]: node "out_7" is not declared'),
-    "dangling source": (CONVOLUTION, "op_0x2 -> out_1", "op_0x22 -> out_1", 'node "op_0x22" is not declared. Did you mean "op_0x2"'),
-    "edge without label": (CONVOLUTION, '-> out_0 [label="N"]', "-> out_0", 'edge in_0_0 -> out_0 [label=""]: the label of an edge'),
-    "odd side": (CONVOLUTION, '"k (R->L)"', '"k (R->X)"', "edge op_0x1 -> op_0x4 .* the label of an edge is"),
-    "no size": (CONVOLUTION, '"k (R->L)"', '"3 (R->L)"', 'edge op_0x1 -> op_0x4 .* "3" is not a size'),
-    "unknown variable": (CONVOLUTION, '"k (R->L)"', '"K (R->L)"', 'edge op_0x1 -> op_0x4 .* unknown variable "K"'),
-    "other size": (CONVOLUTION, '"k (R->L)"', '"H (R->L)"', "edge op_0x1 -> op_0x4 .* its size is H, .* data of Share:k"),
-    "missing output": (VIEWS, 'op_3 -> op_2 [label="g (L->R)"];', "", "node op_3 .* no edge leads out of it as its L .major"),
-    "missing input": (CONVOLUTION, 'in_1_1 -> op_0x3 [label="C_in (->R)"];', "", "node (in_1_1|op_0x3) .* no edge leads"),
-    "missing side": (CONVOLUTION, "H (L->)", "H", 'edge op_0x1 -> out_2 .* "" is before the arrow .* L .position. or R .window.'),
-    "needless side": (CONVOLUTION, "C_in (->L)", "C_in (L->L)", 'edge in_0_1 -> op_0x3 .* "L" is before .* write nothing'),
-    "same slot": (CONVOLUTION, "C_in (->R)", "C_in (->L)", "edge in_1_1 -> op_0x3 .* leads into node op_0x3 .* edge in_0_1 -> .*already"),
-    "into an Expand": (CONVOLUTION, "-> out_0", "-> op_0x5", "edge in_0_0 -> op_0x5 .* no edge may lead into node op_0x5"),
-    "out of the output": (CONVOLUTION, "in_0_0 -> out_0", "out_0 -> out_0", "no edge may lead out of node out_0"),
-    "cycle": (
-        VIEWS,
-        'in_0_0 -> op_4 [label="g*H"]',
-        'op_6 [label="Shift"]; op_7 [label="Shift"]; op_6 -> op_7 [label="H"]; op_7 -> op_6 [label="H"]; in_0_0 -> op_4 [label="g*H"]',
-        "the edges form a cycle: op_(6|7) -> op_",
-    ),
-    "gap in an input": (CONVOLUTION, "in_0_2", "in_0_3", "there is no node in_0_2|as in"),
-    "gap in the weights": (CONVOLUTION, "in_1_", "in_2_", "there is no node in_1_0"),
-    "no input": (VIEWS, 'in_0_0 [label="g*H(0)"]', 'op_8 [label="Expand"]', 'node "in_0_0" is not declared'),
-    "weight at the data side": (CONVOLUTION, "in_0_2 -> op_0x1", "in_1_3 -> op_0x1", "edge in_1_3 -> op_0x1 .* into a Share, as its R"),
-    "input at the weight side": (VIEWS, "op_1", "op_1", ""),
-    "wrong size of a Merge": (VIEWS, '"H (R->L)"', '"g*H (R->L)"', "edge op_3 -> op_2 .* its size is g.H, .* quotient of Merge:H"),
-    "block of 1": (VIEWS, '"g (L->R)"', '"1 (L->R)"', "node op_2 .* Merge carries a block size; given: 1"),
-    "stride of 1": (VIEWS, "g*k (R->)", "k (R->)", "node op_5 .* Stride carries a factor"),
-    "illegal size": (VIEWS, "g*k (R->)", "g^-1*k (R->)", "node op_5 .* g.-1.k: coefficients may be in a denominator only"),
-    "rule of the language": (VIEWS, "(L->)", "(R->)", "x"),
+@pytest.mark.parametrize("name", ["", "absent"])
+def test_no_artifact(name, tmp_path):
+    with pytest.raises(ParseError, match=r"no graph.dot in it or below it; give the data folder of the published artifact"):
+        read_artifact(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", [GRAPH_FILE, META_FILE, LAYERS_FILE])
+@pytest.mark.parametrize("broken", [None, b"{ no json, no dot", b"\xff\xfe\x00", b"[]", b"digraph {}"])
+def test_a_file_that_is_missing_or_broken(name, broken, tmp_path):
+    folder = write_folder(tmp_path / "folder", *contents())
+    (folder / name).unlink()
+    if broken is not None:
+        (folder / name).write_bytes(broken)
+    with pytest.raises(ParseError) as caught:
+        read_folder(folder)
+    assert str(caught.value).startswith(f"{folder / name}: ")
+
+
+ABSENT = object()
+KERNEL = (LAYERS_FILE, "validPlaceholders", 1)
+DESCRIBED = (*KERNEL, "constsDescription")
+DESCRIPTION = "Primary: {{ C_in: 8, C_out: 16, H: 4, {}: 2 }}, Coefficient {{ g: 32, k: 3, s: 2 }}"
+PRIMARY = (*KERNEL, "consts", "unpadded", "primary")
+
+# Where an entry is, what it is replaced by, and what the message must hold.
+BROKEN: dict[str, tuple[tuple[Any, ...], Any, list[str]]] = {
+    "no path": ((META_FILE, "path"), ABSENT, ['no entry "path" (a text)']),
+    "misspelt path": ((META_FILE,), {"paht": "01"}, ['no entry "path" (a text). Did you mean "paht"?']),
+    "empty path": ((META_FILE, "path"), "", ['"path" is empty']),
+    "path a number": ((META_FILE, "path"), 1, ['"path" must be a text; it has 1']),
+    "accuracy a text": ((META_FILE, "accuracy"), "good", ['"accuracy" must be a number; it has "good"']),
+    "flops no integer": ((META_FILE, "flops"), 1.5, ['"flops" must be a whole number; it has 1.5']),
+    "params true": ((META_FILE, "params"), True, ['"params" must be a whole number; it has true']),
+    "loss null": ((META_FILE, "loss"), None, ['"loss" must be a number; it has null']),
+    "no layers": ((LAYERS_FILE, "validPlaceholders"), [], ['"validPlaceholders" is empty']),
+    "layer no object": (KERNEL, 7, ['"validPlaceholders" number 1: it must be a JSON object; it is 7']),
+    "no description": (DESCRIBED, ABSENT, ['"validPlaceholders" number 1: no entry "constsDescription"']),
+    "odd description": (DESCRIBED, "H: 4", ['"constsDescription" is "H: 4"', "Primary: { H: 56 }, Coefficient { k: 3 }"]),
+    "other variables": (DESCRIBED, DESCRIPTION.format("W"), ['"C_in, C_out, H, W; g, k, s", those of the first layer']),
+    "keyword": (DESCRIBED, DESCRIPTION.format("if"), ['"if"']),
+    "no values": (PRIMARY[:-1], ABSENT, ['"consts": no entry "unpadded" (an object)']),
+    "too few values": (PRIMARY, [8, 16, 4], ['3 values in "primary"', "C_in: 8, C_out: 16, H: 4, N: 2"]),
+    "a value of 0": (PRIMARY, [8, 16, 0, 2], ["H = 0", "positive integer"]),
+    "a value a text": (PRIMARY, [8, 16, "4", 2], ['"primary" must be a list of whole numbers; it has "4"']),
+    "no such layer": ((LAYERS_FILE, "validPlaceholdersIndices"), [0, 2], ["has 2; there are 2"]),
+    "no shapes": ((LAYERS_FILE, "inputsShapes"), ABSENT, ['no entry "inputsShapes" (a list of texts)']),
+    "shape of no sizes": ((LAYERS_FILE, "outputShape"), "[N, 7, H]", ['7" is not a size']),
+    "other weight": ((LAYERS_FILE, "inputsShapes", 1), "[C_out, k]", ["its shapes are", "graph.dot beside it draws"]),
+    "one weight more": ((LAYERS_FILE, "inputsShapes"), ["[N, C_in, H]"], ["its shapes are"]),
+    "other input": ((LAYERS_FILE, "inputsShapes", 0), "[N, H, C_in]", ["its shapes are"]),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_entry_that_is_missing_or_wrong(name, tmp_path):
+    (file, *place), value, wanted = BROKEN[name]
+    files: Any = dict(zip((META_FILE, LAYERS_FILE), contents(), strict=True))
+    holder, last = files, file
+    for step in place:
+        holder, last = holder[last], step
+    if value is ABSENT:
+        del holder[last]
+    else:
+        holder[last] = value
+    folder = write_folder(tmp_path / "folder", *files.values())
+    with pytest.raises(ParseError) as caught:
+        read_folder(folder)
+    message = str(caught.value)
+    assert message.startswith(f"{folder / file}")
+    assert [part for part in wanted if part not in message] == [], message
+
+
+# ---- the artifact -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published(artifact) -> list[PublishedOperator]:
+    return read_artifact(artifact)
+
+
+def in_folder(published: list[PublishedOperator], folder: str) -> PublishedOperator:
+    return next(operator for operator in published if operator.folder.name == folder)
+
+
+def test_the_artifact_holds_18_operators_in_81_folders(published):
+    assert len(published) == 81
+    assert len(distinct(published)) == 18
+
+
+def test_equal_paths_are_equal_operators(published):
+    ids = defaultdict(set)
+    for operator in published:
+        ids[operator.path].add(operator.graph.id)
+    assert all(len(same) == 1 for same in ids.values())
+    assert len(set.union(*ids.values())) == len(ids) == 18
+
+
+def test_published_operators_as_text(published):
+    for operator in distinct(published):
+        assert parse(str(operator.graph)).id == operator.graph.id
+
+
+def test_weights_have_the_published_axes(published):
+    for operator in published:
+        assert [sorted(shape) for shape in operator.weight_shapes] == [
+            sorted(dim.size for dim in weight) for weight in operator.graph.weights
+        ]
+
+
+def test_every_layer_has_whole_sizes(published):
+    for operator in published:
+        assert set(operator.placeholders) == set(range(len(operator.valuations)))
+        assert len(operator.layer_flops) == len(operator.valuations)
+        for valuation in operator.valuations:
+            check_sizes(operator.graph, valuation)
+
+
+def test_figures_of_operator_1(published):
+    operator = in_folder(published, "07889_15252107013978896537")
+    assert operator.accuracy == pytest.approx(0.78135, abs=1e-5)
+    assert operator.params == 6566436
+    assert operator.layer_flops[0] == 7501531328  # reference semantics, section 8
+    assert len(operator.placeholders) == 16
+    assert operator.valuations[0] == {"C_in": 64, "C_out": 64, "H": 56, "N": 128, "g": 32, "k_1": 3, "s": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("operator_1", "07889_15252107013978896537"),
+        ("operator_2", "07754_18091915762600937904"),
+        ("gpt2_projection", "05675_10993262425417760381"),
+    ],
+)
+def test_the_library_holds_what_was_published(name, folder, published):
+    assert normal_form(OPERATORS[name]()).id == in_folder(published, folder).graph.id
+
+
+def random_tensors(graph: PGraph, values: dict[str, int]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    input_shape, weight_shapes, _ = shapes(graph, graph.variables.valuation(values))
+    return [rng.integers(-9, 10, shape) for shape in (input_shape, *weight_shapes)]
+
+
+def test_operator_1_computes_its_formula(published):
+    graph = in_folder(published, "07889_15252107013978896537").graph
+    values = {"N": 2, "C_in": 6, "C_out": 12, "H": 4, "g": 2, "k_1": 3, "s": 3}
+    x, w1, w2 = random_tensors(graph, values)  # w1[o, q, i, j, p], w2[(q, c), j, p]
+    windows = sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), axis=(2, 3))
+    grouped = windows.reshape(2, 2, 3, 4, 4, 3, 3)
+    expected = np.einsum("nqchvij,oqijp,qcjp->nohv", grouped, w1, w2.reshape(2, 3, 3, 2))
+    assert np.array_equal(interpret(graph, values, x, w1, w2), expected)
+
+
+def test_the_gpt2_operator_computes_its_formula(published):
+    graph = in_folder(published, "05675_10993262425417760381").graph
+    values = {"N": 1, "seq_len": 2, "H_in": 96, "k_1": 2, "t": 3}
+    x, w = random_tensors(graph, values)  # w[o // A, o % B, r]
+    expected = np.zeros((1, 2, 288), dtype=int)
+    a, b, half = 96 // (8 * 3), 96 // (16 * 3), 48
+    for o in range(288):
+        start = (o % a) // b * half
+        expected[:, :, o] = x[:, :, start : start + half] @ w[o // a, (o % a) % b]
+    assert np.array_equal(interpret(graph, values, x, w), expected)

@@ -22,6 +22,7 @@ from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
 from syno.lower.pytorch.windows import Window, carried_out_for, share_at, split_leaves, unfold_above, window_of
 
 AXES_OF_A_CONVOLUTION = 3  # torch has conv1d, conv2d and conv3d
+FEW_TAPS = 4  # up to here a larger kernel with equal taps beats storing a window to sum part of it
 FEW_CHANNELS = 16  # up to here a convolution with a zero for every tap but one beats moving slices (measured on CPU)
 
 
@@ -103,7 +104,18 @@ class FusedLowering(Lowering):
         if unfold is not None and unfold not in self.finished and all(leaf.is_reduce for leaf in window_of(unfold).leaves):
             self._sum_window(window_of(unfold))
             return
+        if unfold is not None and unfold not in self.finished and self._waits_for_weight(window_of(unfold)):
+            return  # the convolution with that weight sums it: every tap of the weight is repeated along it
         super().sum_over(dim)
+
+    def _waits_for_weight(self, window: Window) -> bool:
+        """Whether all of the window is summed, some of it with a weight still to come, and the rest is small."""
+        bare = product(leaf.size for leaf in window.leaves if leaf.is_reduce)
+        shared = [leaf.operation for leaf in window.leaves if not leaf.is_reduce]
+        return self.plan.valuations.values(bare).highest <= FEW_TAPS and all(
+            share is not None and share.primitive is SHARE and share.parameter not in self.done and share.bottoms[0].is_reduce
+            for share in shared
+        )
 
     def _sum_window(self, window: Window) -> None:
         self.need(window.axis)

@@ -1,0 +1,37 @@
+# `make test` needs nothing but Python 3.11 or newer: it makes a virtual environment, installs what is locked, and tests.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: test slow check lock clean
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -m "not slow" -n auto
+
+slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow -n auto
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(INSTALLED): pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Syno needs Python 3.11 or newer; set PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[dev]"
+	touch $@
+
+# What is installed now becomes the lock. The lock is a list of constraints: where torch's ordinary build is installed,
+# it brings its CUDA packages itself.
+lock:
+	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --editable ".[dev]"
+	$(VENV)-lock/bin/python -m pip freeze --exclude-editable | grep -v '^nvidia-\|^triton\|^cuda-' | sed 's/+cpu$$//' > requirements.lock.new
+	mv requirements.lock.new requirements.lock
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

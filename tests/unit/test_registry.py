@@ -1,0 +1,74 @@
+"""Tables of named things, and the family of exceptions."""
+
+from __future__ import annotations
+
+import pytest
+
+from syno import errors
+from syno.errors import SynoError, UnknownNameError, suggestion
+from syno.registry import Registry
+
+
+@pytest.fixture
+def shapes() -> Registry[str]:
+    table: Registry[str] = Registry("shape")
+    assert table.register("square")("four corners") == "four corners"
+    table.register("circle")("none")
+    return table
+
+
+class TestRegistry:
+    def test_is_a_mapping_in_order_of_registration(self, shapes: Registry[str]) -> None:
+        assert list(shapes) == ["square", "circle"]
+        assert len(shapes) == 2
+        assert shapes["square"] == "four corners"
+        assert dict(shapes) == {"square": "four corners", "circle": "none"}
+        assert "circle" in shapes and "triangle" not in shapes
+        assert shapes.get("triangle") is None
+
+    def test_decorating_leaves_the_function_as_it_is(self) -> None:
+        table: Registry[object] = Registry("thing")
+
+        @table.register("one")
+        def function() -> int:
+            return 1
+
+        assert function() == 1 and table["one"] is function
+
+    def test_an_unknown_name_is_an_error_that_lists_what_there_is(self, shapes: Registry[str]) -> None:
+        with pytest.raises(UnknownNameError) as error:
+            shapes["sqare"]
+        assert str(error.value) == 'unknown shape "sqare"; there are: square, circle. Did you mean "square"?'
+        assert error.value.__cause__ is None and error.value.__suppress_context__
+
+    def test_no_suggestion_where_nothing_is_close(self, shapes: Registry[str]) -> None:
+        with pytest.raises(UnknownNameError, match="there are: square, circle.$"):
+            shapes["xyz"]
+
+    def test_a_name_is_given_once(self, shapes: Registry[str]) -> None:
+        with pytest.raises(ValueError, match='shape "square" is registered already'):
+            shapes.register("square")("again")
+        assert shapes["square"] == "four corners"
+
+    def test_two_tables_share_nothing(self, shapes: Registry[str]) -> None:
+        assert len(Registry[str]("shape")) == 0
+        assert len(shapes) == 2
+
+
+class TestErrors:
+    def test_all_are_of_one_family(self) -> None:
+        own = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+        assert len(own) >= 8
+        assert all(issubclass(kind, SynoError) for kind in own)
+
+    def test_bad_values_are_value_errors_and_unknown_names_key_errors(self) -> None:
+        """So that callers who know nothing of Syno catch what they expect."""
+        for kind in (errors.SizeError, errors.ValuationError, errors.GraphError, errors.ParseError, errors.ShapeError):
+            assert issubclass(kind, ValueError)
+        assert issubclass(errors.UnknownNameError, KeyError)
+        assert issubclass(errors.LoweringError, RuntimeError)
+
+    def test_suggestions_name_the_closest_or_nothing(self) -> None:
+        assert suggestion("Splt", ["Merge", "Split"]) == ' Did you mean "Split"?'
+        assert suggestion("Splt", iter(["Merge", "Split"])) == ' Did you mean "Split"?'
+        assert suggestion("Splt", []) == suggestion("Splt", ["Merge"]) == ""
