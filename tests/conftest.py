@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
+
+torch.set_num_threads(1)  # tests run side by side
 
 ARTIFACT_VARIABLE = "SYNO_ARTIFACT"
 

@@ -72,7 +72,8 @@ def _latency_ms(plan: Plan, device: str, seconds: float) -> float:
 
     valuation: Valuation = plan.valuations[0]
     sizes = {name: value for name, value in valuation.items() if name not in plan.graph.runtime_variables}
-    module = load_class(to_source(plan.graph, valuation, plan=plan), plan.graph)(**sizes, seed=0, device=device)
+    options = {"seed": 0, "device": device} if plan.graph.weights else {}
+    module = load_class(to_source(plan.graph, valuation, plan=plan), plan.graph)(**sizes, **options)
     if plan.composition is not None:
         module.freeze()
     x = torch.randn([valuation.integer(dim.size) for dim in plan.graph.input], device=device)

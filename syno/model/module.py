@@ -88,7 +88,8 @@ def build(
     valuation = graph.variables.valuation({**given, **dict.fromkeys(missing, 1)})
     source = to_source(graph, valuation, mode=mode, plan=plan)
     sizes = {name: value for name, value in valuation.items() if name not in graph.runtime_variables}
-    return _class(graph, source, mode, sizes)(**sizes, seed=seed, init=init, device=device, dtype=dtype)
+    options = {"seed": seed, "init": init, "device": device, "dtype": dtype} if graph.weights else {}
+    return _class(graph, source, mode, sizes)(**sizes, **options)
 
 
 def _class(graph: PGraph, source: str, mode: str, sizes: dict[str, int]) -> type[OperatorModule]:

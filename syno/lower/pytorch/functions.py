@@ -6,7 +6,7 @@ def stored_windows(x, axis, window):
     """y[..., j, i, ...] = x[..., i + j - window//2, ...], zero outside: every window, stored before its axis."""
     before, shape = window // 2, x.shape
     first = shape[0] if axis else 1
-    x = x.reshape(first, shape[:axis].numel() // first, shape[axis], shape[axis + 1 :].numel())
+    x = x.reshape(first, math.prod(shape[:axis]) // first, shape[axis], math.prod(shape[axis + 1 :]))
     x = functional.unfold(functional.pad(x, [0, 0, before, window - 1 - before]), (window, 1))
     return x.reshape(*shape[:axis], window, *shape[axis:])
 ''',
@@ -48,6 +48,6 @@ NEEDS = {"shear": ("sheared_slices",), "shear_sum": ("sheared_slices",)}
 
 
 def definitions(used: set[str]) -> str:
-    """The source of the functions used, and of those they need, in the table's order."""
+    """The source of the functions used, and of those they need, in the table's order; two empty lines around each."""
     needed = used | {other for name in used for other in NEEDS.get(name, ())}
-    return "\n".join(text for name, text in FUNCTIONS.items() if name in needed)
+    return "\n" + "".join(f"{text}\n" for name, text in FUNCTIONS.items() if name in needed)

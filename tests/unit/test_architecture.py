@@ -1,0 +1,75 @@
+"""The layers, what importing costs, and that every module says what it is for."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import syno
+
+ROOT = Path(syno.__file__).parents[1]
+MODULES = sorted((ROOT / "syno").rglob("*.py"))
+HEAVY = ("torch", "tvm", "optuna", "pandas", "matplotlib")
+
+
+def named(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_layer_imports_only_from_the_layers_below_it() -> None:
+    command = shutil.which("lint-imports", path=str(Path(sys.executable).parent)) or shutil.which("lint-imports")
+    if command is None:
+        pytest.skip("import-linter is not installed: pip install -e '.[dev]'")
+    done = subprocess.run([command, "--no-cache"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = re.search(r"Contracts: (\d+) kept, 0 broken", done.stdout)
+    assert kept is not None and int(kept[1]) >= 1, done.stdout
+
+
+@pytest.mark.parametrize(
+    "module", ["syno", "syno.algebra", "syno.ir.library", "syno.ir.drawing", "syno.lower.choose", "syno.lower.loops"]
+)
+def test_importing_it_loads_no_framework(module: str) -> None:
+    loaded = run(f"import sys, {module}; print(*(name for name in {HEAVY} if name in sys.modules))")
+    assert loaded.split() == []
+
+
+def test_source_is_generated_without_torch() -> None:
+    """Only running it needs torch."""
+    code = """
+import sys
+from syno.ir.library import OPERATORS
+from syno.lower.choose import plan
+from syno.lower.pytorch.source import to_source
+graph = OPERATORS["conv2d"]()
+values = graph.variables.valuation(N=1, C_in=4, C_out=4, H=8)
+assert "nn.Module" in to_source(graph, values, plan=plan(graph, values))
+print("torch" in sys.modules)
+"""
+    assert run(code) == "False\n"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+class TestEveryModule:
+    def test_has_a_docstring(self, path: Path) -> None:
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        assert docstring is not None and docstring.splitlines()[0].endswith((".", "!", "?", ":"))
+
+    def test_has_a_name_that_says_what_it_holds(self, path: Path) -> None:
+        assert path.stem not in {"utils", "util", "helpers", "manager", "common", "misc"}
+
+
+def test_there_are_modules() -> None:
+    assert {"syno", "syno.algebra.size", "syno.ir.graph", "syno.lower.interpreter"} <= set(map(named, MODULES))
