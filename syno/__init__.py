@@ -1,3 +1,55 @@
-"""Syno: neural-network layer operators, synthesized."""
+"""Syno: neural-network layer operators, synthesized.
+
+The names below are what most users need; each is loaded when it is first used, so `import syno` loads neither torch nor
+any other large package.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syno.algebra import Valuations, VariableTable
+    from syno.errors import SynoError
+    from syno.ir.builder import Builder
+    from syno.ir.drawing import to_dot, to_svg
+    from syno.ir.graph import PGraph
+    from syno.ir.library import OPERATORS
+    from syno.ir.loops import expression, loop_nest
+    from syno.ir.text import parse
+    from syno.lower.choose import plan
+    from syno.lower.interpreter import interpret
+    from syno.lower.loops import to_c
+    from syno.lower.pytorch.source import to_source
+    from syno.model import build
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "Builder": "syno.ir.builder",
+    "OPERATORS": "syno.ir.library",
+    "PGraph": "syno.ir.graph",
+    "SynoError": "syno.errors",
+    "Valuations": "syno.algebra",
+    "VariableTable": "syno.algebra",
+    "build": "syno.model",
+    "expression": "syno.ir.loops",
+    "interpret": "syno.lower.interpreter",
+    "loop_nest": "syno.ir.loops",
+    "parse": "syno.ir.text",
+    "plan": "syno.lower.choose",
+    "to_c": "syno.lower.loops",
+    "to_dot": "syno.ir.drawing",
+    "to_source": "syno.lower.pytorch.source",
+    "to_svg": "syno.ir.drawing",
+}
+
+__all__ = [
+    "OPERATORS", "Builder", "PGraph", "SynoError", "Valuations", "VariableTable", "build", "expression", "interpret",
+    "loop_nest", "parse", "plan", "to_c", "to_dot", "to_source", "to_svg",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'syno' has no attribute {name!r}; it has: {', '.join(_HOME)}")
+    return getattr(import_module(_HOME[name]), name)

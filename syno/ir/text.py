@@ -72,6 +72,7 @@ class _Parser:
         self.output: list[Dim] | None = None
         self.input: list[Dim] | None = None
         self.dims: dict[str, Dim] = {}
+        self.unused: dict[str, str] = {}  # names, and where they are defined
         self.weight_axes: dict[tuple[int, int], Dim] = {}
         self.weight_lines: dict[int, tuple[str, list[Size]]] = {}
         self.expansions: list[Dim] = []
@@ -134,13 +135,14 @@ class _Parser:
     def _define(self, name: str, dim: Dim) -> Dim:
         if name in self.dims:
             raise ParseError(f'"{name}" is defined twice')
-        self.dims[name] = dim
+        self.dims[name], self.unused[name] = dim, self.where
         return dim
 
     def _dim(self, name: str) -> Dim:
         if name not in self.dims:
             known = ", ".join(self.dims) or "none"
             raise ParseError(f'"{name}" is not defined above; defined are: {known}.{suggestion(name, self.dims)}')
+        self.unused.pop(name, None)
         return self.dims[name]
 
     def _input_axis(self, name: str, size: Size) -> Dim:
@@ -231,6 +233,8 @@ class _Parser:
                 if absent
             ]
             raise ParseError(f"{self.source}: no line that starts with {' or '.join(missing)}")
+        for name, where in self.unused.items():
+            raise ParseError(f'{where}: "{name}" is used by nothing: make it an axis of the input, expand it, or use it above')
         try:
             graph = PGraph(
                 tuple(self.output), tuple(self.input), self._weights(), tuple(self.expansions), self.name, self.table.defaults

@@ -125,15 +125,18 @@ class Plan:
 
     def table(self, valuation: Valuation) -> str:
         """The stages as text, one per line."""
-        lines = [f"{'stage':>5}  {'weights':<8} {'sums':<12} {'FLOPs':>16} {'memory/MiB':>11}  result"]
-        for number, row in enumerate(self.costs(valuation), 1):
-            weights = ", ".join(f"w{weight}" for weight in row.weights) or "-"
+        rows = self.costs(valuation)
+        weights = [", ".join(f"w{weight}" for weight in row.weights) or "-" for row in rows]
+        sums = [", ".join(row.sums) or "-" for row in rows]
+        left, right = max(map(len, ["weights", *weights])), max(map(len, ["sums", *sums]))
+        lines = [f"stage  {'weights':<{left}}  {'sums':<{right}}  {'FLOPs':>16}  {'memory/MiB':>10}  result"]
+        for number, row in enumerate(rows, 1):
             lines.append(
-                f"{number:>5}  {weights:<8} {', '.join(row.sums) or '-':<12} {row.flops:>16,} "
-                f"{row.memory_bytes / 2**20:>11.2f}  {list(row.result)}"
+                f"{number:>5}  {weights[number - 1]:<{left}}  {sums[number - 1]:<{right}}  {row.flops:>16,}  "
+                f"{row.memory_bytes / 2**20:>10.2f}  {list(row.result)}"
             )
         total, peak = self.flops(valuation), self.peak_memory_bytes(valuation)
-        return "\n".join([*lines, f"{'total':>5}  {'':<8} {'':<12} {total:>16,} {peak / 2**20:>11.2f}  ({valuation})"])
+        return "\n".join([*lines, f"total  {'':<{left}}  {'':<{right}}  {total:>16,}  {peak / 2**20:>10.2f}  ({valuation})"])
 
     def __repr__(self) -> str:
         return self.table(self.valuations[0])

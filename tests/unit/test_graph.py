@@ -98,7 +98,7 @@ class TestDims:
         assert dims.split(i, j).primitive is SPLIT
 
     def test_heights_count_the_longest_way_down(self) -> None:
-        """The golden heights of conv2d: 0 for N, 2 for the window and 3 above it in the reference, where Reduces count one."""
+        """As in the reference, but that a Reduce has height 0 here."""
         conv2d = OPERATORS["conv2d"]()
         assert [dim.height for dim in conv2d.input] == [0, 1, 2, 2]
         assert [dim.height for dim in conv2d.weights[0]] == [1, 1, 1, 1]
@@ -163,10 +163,10 @@ class TestRulesOfPrimitives:
     @pytest.mark.parametrize(
         ("make", "message"),
         [
-            (lambda: dims.output_axis(0, K / S), "output axis 0 has size s^-1*k: coefficients may be in a denominator only"),
+            (lambda: dims.output_axis(0, K / S), "output axis 0 has size k*s^-1: coefficients may be in a denominator only"),
             (lambda: dims.output_axis(0, H / C), "output axis 0 has size C^-1*H: a primary variable may not be in a denominator"),
             (lambda: dims.reduce(ONE / K), "has size k^-1: coefficients may be in a denominator only beside a primary"),
-            (lambda: dims.merge(J, S), "the quotient above Merge(output axis 1:k) has size s^-1*k"),
+            (lambda: dims.merge(J, S), "the quotient above Merge(output axis 1:k) has size k*s^-1"),
             (lambda: dims.merge(I, C), "the quotient above Merge(output axis 0:H) has size C^-1*H"),
             (lambda: dims.merge(I, ONE / K), "the parameter of Merge has size k^-1"),
             (lambda: dims.stride(I, ONE / K), "the parameter of Stride has size k^-1"),
@@ -475,9 +475,8 @@ class TestStructure:
 
     def test_labels_of_a_small_operator(self) -> None:
         graph = OPERATORS["conv2d"]()
-        assert list(graph.labels.values()) == [
-            *("i0", "i1", "i2", "i3", "r0", "r1", "r2", "d0", "w1[0]", "d1", "w1[1]", "d2", "w1[2]", "d3", "d4", "w1[3]", "d5")
-        ]
+        labels = "i0 i1 i2 i3 r0 r1 r2 d0 w1[0] d1 w1[1] d2 w1[2] d3 d4 w1[3] d5"
+        assert list(graph.labels.values()) == labels.split()
         names = [operation.primitive.name for operation in graph.operations]
         assert names == ["Share", "Share", "Share", "Unfold", "Share", "Unfold", "Expand"]
         assert {operation.primitive for operation in graph.operations} == {SHARE, UNFOLD, EXPAND}
