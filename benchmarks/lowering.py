@@ -23,7 +23,7 @@ from pathlib import Path
 import tables
 import torch
 from cases import ARTIFACT, STAGES, TRANSITIONS, Case, Layer, Operator, Skipped, artifact_folder, cases, operators
-from measuring import BOTH, COMPILED, FORWARD, FUSED, LAYER, LITERAL, PASSES, TOLERANCE, Result, Settings, measure
+from measuring import BOTH, COMPILED, FORWARD, FUSED, LAYER, LITERAL, PASSES, SLOWEST, TOLERANCE, Result, Settings, measure
 
 import syno
 from syno.errors import SynoError
@@ -134,7 +134,8 @@ def _method(options: argparse.Namespace) -> list[str]:
         "`nn.Linear(bias=False)`; none where the picture's size changes.",
         f"- `{FORWARD}`: without gradients. `{BOTH}`: with those of the input and of all weights.",
         "- Times: all variants in turn, in rounds, after a warm-up; the median of the rounds' medians (least..most). "
-        "Ratios are the median of the rounds' own ratios: above 1, what stands below the stroke is faster.",
+        f"A cell that has taken more than {SLOWEST * options.seconds:g} s has no further rounds. Ratios are the median of "
+        "the rounds' own ratios: above 1, what stands after the stroke is faster.",
         f"- Peak memory: {memory}, the result included; input and weights, which are there before, do not count.",
         "- One multiply-add counts as one FLOP.",
         f"- Before the timing, outputs and gradients of both forms agreed to {TOLERANCE:.0e} of their largest value, "

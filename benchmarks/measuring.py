@@ -25,7 +25,7 @@ LITERAL, FUSED, COMPILED, LAYER = "literal", "fused", "fused + compile", "layer"
 FORWARD, BOTH = "forward", "forward and backward"
 PASSES = (FORWARD, BOTH)
 TOLERANCE = 1e-4  # of the largest absolute value: what literal and fused code may differ by in float32
-WARM_UP = 2  # calls before anything is timed
+SLOWEST = 10  # times `seconds`: a cell that has taken longer has no further rounds
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes two lines to standard error at each use
 
 Step = Callable[[], object]
@@ -33,7 +33,7 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure. `seconds` is the time for one cell of the table, over all rounds."""
+    """How to measure. `seconds` is the time for one cell of the table, over all rounds (but at least one call in each)."""
 
     device: str
     threads: int
@@ -92,6 +92,7 @@ def measure(case: Case, settings: Settings) -> Result:
     layer = replaced_layer(before, after)
     if layer is not None:
         modules[LAYER] = layer.to(settings.device)
+        _gradients(layer, x, gradient)  # a warm-up, as the check of the others is
         result.layer_parameters = sum(weight.numel() for weight in layer.parameters())
         result.layer_flops = result.layer_parameters * prod(before) // before[1 if len(before) == 4 else -1]
     try:
@@ -180,21 +181,23 @@ def _time_limit(seconds: float) -> Iterator[None]:
 def interleaved_times_ms(steps: dict[tuple[str, str], Step], settings: Settings) -> dict[tuple[str, str], list[float]]:
     """Every step in turn, `rounds` times, so that what slows the machine down for a while slows all of them down."""
     timers = {cell: Timer("step()", globals={"step": step}, num_threads=settings.threads) for cell, step in steps.items()}
-    for timer in timers.values():
-        timer.timeit(WARM_UP)
     times: dict[tuple[str, str], list[float]] = {cell: [] for cell in steps}
     for _ in range(settings.rounds):
         for kind in PASSES:
             for cell, timer in timers.items():
-                if cell[1] == kind:
-                    share = settings.seconds / settings.rounds
-                    times[cell].append(1e3 * float(timer.blocked_autorange(min_run_time=share).median))
+                if cell[1] == kind and sum(times[cell]) < 1e3 * SLOWEST * settings.seconds:
+                    times[cell].append(_time_ms(timer, settings.seconds / settings.rounds))
     return times
+
+
+def _time_ms(timer: Timer, seconds: float) -> float:
+    """The time of one call if that takes longer than `seconds`, else the median over as many as fit in."""
+    once = float(timer.timeit(1).median)
+    return 1e3 * (once if once >= seconds else float(timer.blocked_autorange(min_run_time=seconds).median))
 
 
 def peak_memory_bytes(step: Step, device: str) -> int:
     """The most that `step` has allocated at any time, its result included; what was there before it does not count."""
-    step()
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()

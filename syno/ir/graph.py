@@ -9,15 +9,14 @@ Paper: section 4.1 (pGraphs).
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from syno.algebra import Size, Variable, VariableTable, product
 from syno.errors import GraphError
 from syno.ir.dim import Dim, Operation, content_id, expand
-from syno.ir.primitives import REDUCE, SHARE
+from syno.ir.rules import check
 
 Weight = tuple[Dim, ...]  # the weight sides of its Shares, in the order of the weight tensor's axes
 
@@ -43,8 +42,10 @@ class PGraph:
     defaults: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
 
     def __post_init__(self) -> None:
+        if "#" in self.name or self.name != self.name.strip() or len(self.name.splitlines()) > 1:
+            raise GraphError(f'{self.name!r} cannot name an operator: a name is one line of text, without "#"')
         object.__setattr__(self, "expansions", tuple(sorted(self.expansions, key=lambda dim: dim.id)))
-        _check(self)
+        check(self)
 
     # ---- what it is made of -------------------------------------------------------------------------------------
 
@@ -202,74 +203,3 @@ def _consumers(graph: PGraph) -> dict[Dim, Operation]:
                 consumer[below] = operation
                 pending.append(below)
     return consumer
-
-
-def _check(graph: PGraph) -> None:
-    """The rules of the language: each dim is used exactly once, and each tensor by the dims it may have."""
-    for position, dim in enumerate(graph.output):
-        if not dim.is_output or dim.position != position:
-            raise GraphError(f"output axis {position} is {dim!r}; it must be output_axis({position}, size)")
-    used = Counter(graph.tops)
-    reached = dict.fromkeys(graph.tops)  # sets in order of arrival, so that the same graph always gives the same error
-    operations: dict[Operation, None] = {}
-    pending = list(graph.tops)
-    while pending:
-        operation = pending.pop().operation
-        if operation is None or operation in operations:
-            continue
-        operations[operation] = None
-        for below in operation.bottoms:
-            used[below] += 1
-            if below not in reached:
-                reached[below] = None
-                pending.append(below)
-    _check_numbers(operations)
-    for operation in operations:
-        for dim in operation.tops:
-            if dim not in reached:
-                raise GraphError(
-                    f"{dim!r} is used by nothing: make it an axis of the input or of a weight, expand it, "
-                    "or put a primitive above it"
-                )
-    for dim, times in used.items():
-        if times > 1:
-            raise GraphError(f"{dim!r} is used {times} times; a dim is used exactly once (Share it to read it twice)")
-    for dim in reached:
-        if dim.is_output and (dim.position >= len(graph.output) or graph.output[dim.position] is not dim):
-            raise GraphError(f"{dim!r} is used, but it is no axis of this operator's output")
-    for dim in graph.output:
-        if dim not in reached:
-            raise GraphError(f"{dim!r} is used by nothing: lead it to the input, to a weight, or expand it")
-    for dim in graph.input:
-        if dim.is_weight_side:
-            raise GraphError(f"{dim!r} is a weight's axis; it cannot index the input")
-        if dim.discards:
-            raise GraphError(
-                f"{dim!r} indexes the input through a Stride, which would skip elements: "
-                "a Stride must lead to the window of an Unfold (or be expanded), as in a dilated convolution"
-            )
-    for number, weight in enumerate(graph.weights, 1):
-        if not weight:
-            raise GraphError(f"weight {number} has no axes; number weights from 1 without a gap")
-        for dim in weight:
-            operation_below = dim.operation
-            if operation_below is None or not dim.is_weight_side or operation_below.parameter != number:
-                raise GraphError(
-                    f"{dim!r} cannot be an axis of weight {number}: its axes are the weight sides of its own Shares"
-                )
-            if dim.discards:
-                raise GraphError(f"{dim!r}: share below the Stride, not above it, so that the weight is not skipped over")
-    for operation in operations:
-        if operation.primitive is SHARE and operation.parameter not in range(1, len(graph.weights) + 1):
-            raise GraphError(f"{operation} belongs to weight {operation.parameter}; the graph has {len(graph.weights)} weights")
-
-
-def _check_numbers(operations: Iterable[Operation]) -> None:
-    """Reductions of one size are numbered 0, 1, 2 ...: else the text, which shows no numbers, would not give them back."""
-    numbers: dict[Size, list[int]] = {}
-    for operation in operations:
-        if operation.primitive is REDUCE and isinstance(operation.parameter, tuple):
-            numbers.setdefault(operation.parameter[0], []).append(operation.parameter[1])
-    for size, given in numbers.items():
-        if sorted(given) != list(range(len(given))):
-            raise GraphError(f"the reductions of size {size} are numbered {sorted(given)}; number them from 0 without a gap")

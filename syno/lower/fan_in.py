@@ -5,7 +5,7 @@ from __future__ import annotations
 from syno.algebra import ONE, Size
 from syno.ir.graph import PGraph
 from syno.lower.cut import Structure
-from syno.lower.plan import contraction_schemes
+from syno.lower.stages import contraction_schemes
 
 
 def fan_in(graph: PGraph) -> dict[int, Size]:

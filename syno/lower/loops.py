@@ -12,7 +12,8 @@ from syno.algebra import Expression, iterator
 from syno.ir.coordinates import Symbolic, coordinates
 from syno.ir.dim import Dim
 from syno.lower.cut import Structure
-from syno.lower.plan import Plan, Stage
+from syno.lower.plan import Plan
+from syno.lower.stages import Stage
 
 HELPERS = {  # C rounds towards zero
     "floor_div": "static inline int floor_div(int a, int b) { return a / b - (a % b < 0); }\n",

@@ -11,46 +11,15 @@ Paper: section 6.2 (materialized reduction). Reference semantics: sections 7.2 a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
-from syno.algebra import Size, Valuation, Valuations, product
-from syno.errors import LoweringError
-from syno.ir.dim import Dim
+from syno.algebra import Valuation, Valuations
 from syno.ir.graph import PGraph
 from syno.lower.compose import Composition, compositions
-from syno.lower.cut import Cut, Structure
+from syno.lower.stages import Stage, orders_of_work
 
 FLOAT_BYTES = 4  # float32, which the figures for memory assume
-REDUCTION_LIMIT = 6  # the exact search is exponential in the reductions of one stage; the paper's operators have up to 5
-
-Scheme = tuple[tuple[int, ...], ...]  # groups of weights, in the order in which they are multiplied in
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One step: multiply the data with `weights`, then sum over `reduces`.
-
-    Attributes:
-        weights: numbers of the weights multiplied in, none for a stage of views and sums.
-        data: the axes of the data tensor before, unordered.
-        reduces: the reductions summed here.
-        output: the axes after.
-    """
-
-    weights: tuple[int, ...]
-    data: tuple[Dim, ...]
-    reduces: tuple[Dim, ...]
-    output: tuple[Dim, ...]
-
-    def flops(self, valuation: Valuation) -> int:
-        """Multiply-adds; for a stage without weights, the elements added up or moved."""
-        return valuation.integer(self._space) * max(len(self.weights), 1)
-
-    @property
-    def _space(self) -> Size:
-        return product(dim.size for dim in (*self.output, *self.reduces))
 
 
 @dataclass(frozen=True)
@@ -155,10 +124,10 @@ def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inferen
         LoweringError: a stage has more than 6 reductions.
     """
     valuations = _valuations(graph, values)
-    plans = [Plan(graph, stages, valuations) for stages in _all_stages(graph, valuations)]
+    plans = [Plan(graph, stages, valuations) for stages in orders_of_work(graph, valuations)]
     if inference:
         for composition in compositions(graph):
-            plans += [Plan(graph, stages, valuations, composition) for stages in _all_stages(composition.graph, valuations)]
+            plans += [Plan(graph, stages, valuations, composition) for stages in orders_of_work(composition.graph, valuations)]
     return plans
 
 
@@ -176,128 +145,3 @@ def _valuations(graph: PGraph, values: Mapping[str, int] | Valuations) -> Valuat
         for dim in graph.labels:
             valuation.integer(dim.size)
     return Valuations(known)
-
-
-def _all_stages(graph: PGraph, valuations: Valuations) -> Iterator[tuple[Stage, ...]]:
-    structure = Structure(graph)
-    schemes = list(contraction_schemes(structure))
-    single = [scheme for scheme in schemes if all(len(group) <= 1 for group in scheme)]
-    for scheme in single or schemes:
-        yield _stages(structure, scheme, valuations)
-
-
-def contraction_schemes(structure: Structure) -> Iterator[Scheme]:
-    """Every order of multiplying weights in, alone or in groups, that respects which Shares lie above which.
-
-    Where some sum needs no weight, an empty first group (sum before any contraction) is tried too.
-    """
-    graph = structure.graph
-    numbers = frozenset(range(1, len(graph.weights) + 1))
-    waits = {
-        number: frozenset[int]().union(*(structure.weights_above(share.tops[0]) for share in shares)) - {number}
-        for number, shares in structure.shares.items()
-    }
-    early = any(not structure.weights_above(dim) for dim in graph.reduces)
-    for order in _ordered_groups(numbers, frozenset(), waits):
-        if order or not early:
-            yield order
-        if early:
-            yield ((), *order)
-
-
-def _ordered_groups(left: frozenset[int], done: frozenset[int], waits: Mapping[int, frozenset[int]]) -> Iterator[Scheme]:
-    if not left:
-        yield ()
-    for count in range(1, len(left) + 1):
-        for group in combinations(sorted(left), count):
-            if all(waits[number] <= done | set(group) for number in group):
-                for rest in _ordered_groups(left - set(group), done | set(group), waits):
-                    yield (group, *rest)
-
-
-def _stages(structure: Structure, scheme: Scheme, valuations: Valuations) -> tuple[Stage, ...]:
-    graph = structure.graph
-    cut = Cut(structure, graph.input)
-    done: set[int] = set()
-    summed: set[Dim] = set()
-    stages: list[Stage] = []
-    for group in scheme:
-        before = _ordered(graph, cut.dims)
-        cut.dims.update(dim for number in group for dim in graph.weights[number - 1])
-        done.update(group)
-        for number in group:
-            for share in structure.shares[number]:
-                met_before = share.tops[1] not in cut.dims  # on the way to another of the weight's Shares, below it
-                if not met_before and structure.weights_above(share.bottoms[0]) <= done:
-                    cut.include(share.bottoms[0])
-        ready = [dim for dim in graph.reduces if dim not in summed and structure.weights_above(dim) <= done]
-        summed.update(ready)
-        stages += _materialized(graph, group, before, cut, ready, valuations)
-    if cut.dims != set(graph.output):
-        before = _ordered(graph, cut.dims)
-        for dim in graph.output:
-            cut.include(dim)
-        stages.append(Stage((), before, (), graph.output))
-    elif not stages:
-        stages.append(Stage((), graph.input, (), graph.output))
-    return tuple(stages)
-
-
-@dataclass(frozen=True)
-class _Order:
-    """An order of taking sums: the work it costs, and each group of sums with the cut after it."""
-
-    work: int
-    steps: tuple[tuple[frozenset[Dim], Cut], ...]
-
-
-def _materialized(
-    graph: PGraph, group: tuple[int, ...], before: tuple[Dim, ...], cut: Cut, ready: Sequence[Dim], valuations: Valuations
-) -> list[Stage]:
-    """Split one contraction and its sums into stages so that the total work is least; `cut` is moved past the sums.
-
-    Sums that the contraction itself uncovers are taken with it. For the others, a dynamic program over the set of sums
-    taken so far is exact: the cut depends on that set alone, not on the order in it.
-    """
-    contracted = frozenset(dim for dim in ready if dim in cut.dims)
-    others = sorted(frozenset(ready) - contracted, key=lambda dim: graph.labels[dim])
-    if len(others) > REDUCTION_LIMIT:
-        raise LoweringError(f"{graph!r} sums {len(others)} reductions in one stage; up to {REDUCTION_LIMIT} can be planned")
-    if not group and not ready:
-        return []
-    start = _Order(0, ((frozenset(), cut),))
-    best: dict[frozenset[Dim], _Order] = {}
-    for count in range(len(others) + 1):
-        for chosen in combinations(others, count):
-            taken = contracted | frozenset(chosen)
-            orders = [_extended(start, taken, max(len(group), 1), valuations)] if group or taken else []
-            orders += [_extended(order, taken - done, 1, valuations) for done, order in best.items() if done < taken]
-            possible = [order for order in orders if order is not None]
-            if possible:
-                best[taken] = min(possible, key=lambda order: order.work)
-    data = before
-    stages: list[Stage] = []
-    for take, after in best[frozenset(ready)].steps[1:]:  # taking all at once is always possible
-        output = _ordered(graph, after.dims)
-        stages.append(Stage(() if stages else group, data, tuple(dim for dim in graph.reduces if dim in take), output))
-        data = output
-    cut.dims = set(data)
-    return stages
-
-
-def _extended(order: _Order, take: frozenset[Dim], multiplications: int, valuations: Valuations) -> _Order | None:
-    """Take the sums `take` next; None if that uncovers a reduction that is not among them."""
-    cut = order.steps[-1][1].copy()
-    for dim in sorted(take, key=lambda dim: dim.id):
-        cut.include(dim)
-    if any(dim.is_reduce and dim not in take for dim in cut.dims):
-        return None
-    work = valuations.values(product(dim.size for dim in cut.dims)).total * multiplications
-    cut.dims -= take
-    return _Order(order.work + work, (*order.steps, (take, cut)))
-
-
-def _ordered(graph: PGraph, dims: set[Dim]) -> tuple[Dim, ...]:
-    """In the order of the operator's text."""
-    rank = {dim: position for position, dim in enumerate(graph.labels)}
-    return tuple(sorted(dims, key=rank.__getitem__))

@@ -19,7 +19,8 @@ from syno.ir.library import OPERATORS
 from syno.ir.published import read_artifact
 from syno.lower.choose import plan
 from syno.lower.cut import Cut, Structure
-from syno.lower.plan import candidates, contraction_schemes, fewest_flops
+from syno.lower.plan import candidates, fewest_flops
+from syno.lower.stages import contraction_schemes
 
 FIRST_LAYER = {"N": 128, "C_in": 64, "C_out": 64, "H": 56}
 

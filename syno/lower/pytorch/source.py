@@ -114,7 +114,7 @@ class _Module:
         given = [f"{name}: int = {self.defaults[name]}" if name in self.defaults else f"{name}: int" for name in ordered]
         options = ', *, seed=None, init="fan_in", device=None, dtype=None' if self.graph.weights else ""
         signature = f"def __init__({', '.join(['self', *given])}{options}):"
-        lines = _broken(signature) + ["    super().__init__()"]
+        lines = [*_broken(signature), "    super().__init__()"]
         if self.arguments:
             lines.append(f"    {', '.join(f'self.{name}' for name in self.arguments)} = {', '.join(self.arguments)}")
         for check in self._divisibility():
