@@ -28,10 +28,10 @@ class Layer:
     @classmethod
     def parse(cls, text: str) -> Layer:
         """`64,128,28` as a layer. ValueError if it is not three positive integers."""
-        numbers = [int(part) for part in text.split(",")]
-        if len(numbers) != 3 or min(numbers) < 1:
+        parts = text.split(",")
+        if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
             raise ValueError(f'"{text}" is no shape: give C_in,C_out,H as in "64,64,56"')
-        return cls(*numbers)
+        return cls(*map(int, parts))
 
 
 STAGES = (Layer(64, 64, 56), Layer(128, 128, 28), Layer(256, 256, 14), Layer(512, 512, 7))

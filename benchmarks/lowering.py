@@ -61,15 +61,21 @@ def _parser() -> argparse.ArgumentParser:
     add("--operators", default="", metavar="A,B", help="names of library operators and of published ones; default: all")
     add("--shapes", nargs="+", metavar="C_IN,C_OUT,H", help="layers; default: the four stages of ResNet-18")
     add("--transitions", action="store_true", help="also the layers between ResNet-18's stages")
-    add("--batch", type=int, default=8, help="default: %(default)s")
-    add("--rounds", type=int, default=5, help="how often all variants are timed in turn; default: %(default)s")
+    add("--batch", type=_positive, default=8, help="default: %(default)s")
+    add("--rounds", type=_positive, default=5, help="how often all variants are timed in turn; default: %(default)s")
     add("--seconds", type=float, default=1.0, help="time per cell of the table, over all rounds; default: %(default)s")
     add("--compile", action="store_true", help="also time the fused form under torch.compile (slow to compile on a CPU)")
     add("--compile-seconds", type=float, default=300.0, help="time limit for compiling one operator; default: %(default)s")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
-    add("--threads", type=int, default=1, help="default: %(default)s")
+    add("--threads", type=_positive, default=1, help="default: %(default)s")
     add("--output", type=Path, metavar="FILE", help="where to write the report")
     return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f'"{text}" is no positive number')
+    return int(text)
 
 
 def _all_cases(chosen: Iterable[Operator], layers: Sequence[Layer], options: argparse.Namespace) -> list[Case | Skipped]:

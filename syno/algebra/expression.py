@@ -165,8 +165,7 @@ def _sum(terms: Iterable[Term]) -> Expression:
         counts[size, atom] = counts.get((size, atom), 0) + count
     for (size, atom), count in list(counts.items()):
         if isinstance(atom, Remainder) and count:
-            whole = Quotient(atom.numerator, atom.divisor)
-            key = (size * atom.divisor, whole)
+            key = (size * atom.divisor, _only_atom(_quotient(atom.numerator, atom.divisor)))
             if counts.get(key) == count:
                 counts[size, atom] = counts[key] = 0
                 return _sum([*((n, s, a) for (s, a), n in counts.items()), *_scaled(atom.numerator.terms, count, size).terms])

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from syno.algebra import Size, Variable, VariableTable, product
+from syno.algebra import Size, Valuation, Variable, VariableTable, product
 from syno.errors import GraphError
 from syno.ir.dim import Dim, Operation, content_id, expand
 from syno.ir.rules import check
@@ -90,12 +90,27 @@ class PGraph:
         return tuple(expand(dim) for dim in self.expansions)
 
     @cached_property
+    def sizes(self) -> tuple[Size, ...]:
+        """Every size that must be a whole number: those of dims, and the factors of Strides."""
+        factors = (operation.parameter for operation in self.operations if isinstance(operation.parameter, Size))
+        return tuple(dict.fromkeys([*(dim.size for dim in self.labels), *factors]))
+
+    @cached_property
     def variables(self) -> VariableTable:
         """The variables that occur, with the defaults given."""
-        sizes = [dim.size for dim in (*self.output, *self.labels)]
-        used: set[Variable] = {variable for size in sizes for variable in size.variables}
+        used: set[Variable] = {variable for size in self.sizes for variable in size.variables}
         names = {variable.name for variable in used}
         return VariableTable(used, {name: value for name, value in self.defaults.items() if name in names})
+
+    def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
+        """Values for all variables: those given, else the defaults.
+
+        Raises ValuationError for a missing or unknown variable, SizeError if they make a size that is no whole number.
+        """
+        valuation = self.variables.valuation(values, **more)
+        for size in self.sizes:
+            valuation.integer(size)
+        return valuation
 
     def weight_sizes(self, weight: int) -> tuple[Size, ...]:
         """The sizes of weight number `weight`, counted from 1."""

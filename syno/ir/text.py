@@ -259,6 +259,6 @@ class _Parser:
             weights.append(tuple(self.weight_axes[number, axis] for axis in axes))
         for number, (where, sizes) in self.weight_lines.items():
             actual = [dim.size for dim in weights[number - 1]] if 0 < number <= count else []
-            if sizes != actual:
+            if sizes != actual or not actual:
                 raise ParseError(f"{where}: the Shares of w{number} give [{', '.join(map(str, actual))}]")
         return tuple(weights)

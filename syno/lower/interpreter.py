@@ -52,12 +52,6 @@ def shapes(graph: PGraph, valuation: Valuation) -> tuple[tuple[int, ...], list[t
     return shape(graph.input), [shape(weight) for weight in graph.weights], shape(graph.output)
 
 
-def check_sizes(graph: PGraph, valuation: Valuation) -> None:
-    """SizeError unless every coordinate of the operator has a whole number of values."""
-    for dim in graph.labels:
-        valuation.integer(dim.size)
-
-
 def interpret(graph: PGraph, values: Mapping[str, int], input: Array, *weights: Array) -> Array:  # noqa: A002
     """The operator's output.
 
@@ -74,8 +68,7 @@ def interpret(graph: PGraph, values: Mapping[str, int], input: Array, *weights: 
         ShapeError: a tensor is missing, left over, or of another shape.
         SizeError: a size that does not divide. ValuationError: a variable without a value.
     """
-    valuation = graph.variables.valuation(values)
-    check_sizes(graph, valuation)
+    valuation = graph.valuation(values)
     input_shape, weight_shapes, output_shape = shapes(graph, valuation)
     _check_shapes(graph, [input, *weights], [input_shape, *weight_shapes])
     loops = (*graph.output, *graph.reduces)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from syno.algebra import Expression, iterator
+from syno.errors import LoweringError
 from syno.ir.coordinates import Symbolic, coordinates
 from syno.ir.dim import Dim
 from syno.lower.cut import Structure
@@ -19,17 +20,28 @@ HELPERS = {  # C rounds towards zero
     "floor_div": "static inline int floor_div(int a, int b) { return a / b - (a % b < 0); }\n",
     "floor_mod": "static inline int floor_mod(int a, int b) { return (a % b + b) % b; }\n",
 }
+C_KEYWORDS = (
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"
+)
+TAKEN_NAMES = {*HELPERS, *C_KEYWORDS.split(), "x", "y", "sum", "malloc", "free"}
 
 
 def to_c(plan: Plan) -> str:
     """The plan as the C function `void name(int sizes ..., const float x[...], const float w1[...], ..., float y[...])`.
 
     Sizes come in the order of the operator's variables. Intermediate results are allocated and freed inside. For a plan
-    that composes weights, the function takes the composed weight.
+    that composes weights, the function takes the composed weight. Raises LoweringError where a variable has a name that
+    the code needs for itself.
     """
     graph = plan.staged
     structure = Structure(graph)
-    name = re.sub(r"\W", "_", graph.name)
+    tensors = {f"{letter}{number}" for letter in "wt" for number in range(1, 99)}
+    if clash := sorted((TAKEN_NAMES | tensors | set(graph.labels.values())) & set(graph.variables)):
+        raise LoweringError(f"generated code uses the name {clash[0]} for itself; rename that variable of the operator")
+    name = re.sub(r"\W", "_", graph.name, flags=re.ASCII)
+    if name in TAKEN_NAMES or not re.match("[A-Za-z_]", name):
+        name = f"operator_{name}"
     parameters = [f"int {variable}" for variable in graph.variables]
     parameters.append(f"const float x{_extents(graph.input)}")
     parameters += [f"const float w{number}{_extents(weight)}" for number, weight in enumerate(graph.weights, 1)]

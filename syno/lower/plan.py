@@ -137,11 +137,7 @@ def fewest_flops(plans: Sequence[Plan]) -> Plan:
 
 
 def _valuations(graph: PGraph, values: Mapping[str, int] | Valuations) -> Valuations:
-    rows = list(values) if isinstance(values, Valuations) else [values]
-    known = [graph.variables.valuation({name: row[name] for name in row if name in graph.variables}) for row in rows]
     if not isinstance(values, Valuations):
-        known = [graph.variables.valuation(values)]  # names the operator does not have are an error here
-    for valuation in known:
-        for dim in graph.labels:
-            valuation.integer(dim.size)
-    return Valuations(known)
+        return Valuations([graph.valuation(values)])
+    used = set(graph.variables)  # a backbone's valuations may have variables that this operator does not
+    return Valuations([graph.valuation({name: value for name, value in row.items() if name in used}) for row in values])

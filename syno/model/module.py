@@ -85,7 +85,7 @@ def build(
     """
     given = dict(values or {})
     missing = graph.runtime_variables - given.keys() - graph.variables.defaults.keys()
-    valuation = graph.variables.valuation({**given, **dict.fromkeys(missing, 1)})
+    valuation = graph.valuation({**given, **dict.fromkeys(missing, 1)})
     source = to_source(graph, valuation, mode=mode, plan=plan)
     sizes = {name: value for name, value in valuation.items() if name not in graph.runtime_variables}
     options = {"seed": seed, "init": init, "device": device, "dtype": dtype} if graph.weights else {}

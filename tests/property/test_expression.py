@@ -72,7 +72,9 @@ class Grid:
             case "remainder":
                 return one.with_operation(one.expression % by, one.value % n)
             case "radix":  # what Split makes, and what most identities are about
-                return Written(one.expression * by + other.expression % by, one.value * n + other.value % n, one.holds & other.holds)
+                return Written(
+                    one.expression * by + other.expression % by, one.value * n + other.value % n, one.holds & other.holds
+                )
             case "guard":
                 return Written(one.expression.guarded(by), one.value, one.holds & (one.value >= 0) & (one.value < n))
         raise AssertionError(operation)
@@ -97,9 +99,7 @@ def written(draw: st.DrawFn) -> tuple[Grid, Written]:
     for _ in range(draw(st.integers(1, 7))):
         one, other = draw(st.sampled_from(pool)), draw(st.sampled_from(pool))
         pool.append(
-            grid.apply(
-                draw(st.sampled_from(OPERATIONS)), one, other, draw(st.sampled_from(SIZES)), draw(st.integers(-3, 3))
-            )
+            grid.apply(draw(st.sampled_from(OPERATIONS)), one, other, draw(st.sampled_from(SIZES)), draw(st.integers(-3, 3)))
         )
         if len(pool) > 3 and draw(st.booleans()):
             pool.pop(draw(st.integers(0, len(pool) - 2)))  # so that later steps build on the last one more often
@@ -154,7 +154,10 @@ def floor_div(a: CInteger, b: CInteger) -> CInteger:
 
 class TestRandomExpressions:
     examples = settings(
-        deadline=None, derandomize=True, max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+        deadline=None,
+        derandomize=True,
+        max_examples=400,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 
     @settings(parent=examples, max_examples=1000)
@@ -247,6 +250,8 @@ IDENTITIES: list[tuple[str, Callable[[], Expression], str]] = [
     ("fractional sizes divide too", lambda: (R * size("k^-1*C") + iterator("j", size("k^-1*C"))) % C, "(k^-1*C)*r + j"),
     ("a guard on what is in range is dropped", lambda: (I * B + J).guarded(A * B), "B*i + j"),
     ("a guard on a window stays", lambda: (I + R - half(K)).guarded(A) // B, "(i + r - k//2)//B"),
+    ("a guard on what may be out of range stays", lambda: (I * B + X.guarded(A)) % B, "x%B"),
+    ("a guard on what may be out of range has its extent", lambda: X.guarded(A) // A, "0"),
     ("a guard has its extent", lambda: (I + R - half(K)).guarded(A) // A, "0"),
 ]
 
@@ -264,6 +269,8 @@ UNKNOWN = [
     ("C need not divide B", lambda: (I * B + J) // C, "(B*i + j)//C"),
     ("a window may lie outside", lambda: (I + R - half(K)) % A, "(i + r - k//2)%A"),
     ("no divisor in common", lambda: (LONG % B) // C, "(n%B)//C"),
+    ("no recombination of different counts", lambda: (LONG // A) * A + (LONG // A) * A + LONG % A, "2*A*(n//A) + (n%A)"),
+    ("no recombination of different directions", lambda: LONG % A - (LONG // A) * A, "(n%A) - A*(n//A)"),
     ("a gap between digits", lambda: (I * C + R) // B, "(C*i + r)//B"),
 ]
 

@@ -164,7 +164,10 @@ class TestRulesOfPrimitives:
         ("make", "message"),
         [
             (lambda: dims.output_axis(0, K / S), "output axis 0 has size k*s^-1: coefficients may be in a denominator only"),
-            (lambda: dims.output_axis(0, H / C), "output axis 0 has size C^-1*H: a primary variable may not be in a denominator"),
+            (
+                lambda: dims.output_axis(0, H / C),
+                "output axis 0 has size C^-1*H: a primary variable may not be in a denominator",
+            ),
             (lambda: dims.reduce(ONE / K), "has size k^-1: coefficients may be in a denominator only beside a primary"),
             (lambda: dims.merge(J, S), "the quotient above Merge(output axis 1:k) has size k*s^-1"),
             (lambda: dims.merge(I, C), "the quotient above Merge(output axis 0:H) has size C^-1*H"),
@@ -610,3 +613,21 @@ class TestLoops:
         assert all(extent in {operation.bottoms[0].size for operation in unfolds} for _, extent in at.conditions)
         if any(operation.primitive is STRIDE for operation in graph.operations):
             assert all(not dim.discards for dim in graph.input)
+
+
+def test_the_factor_of_a_stride_must_be_a_whole_number_too() -> None:
+    build = Builder("C, H; g")
+    (y,) = build.output("H")
+    (tap,) = build.reduce("g")
+    graph = build.finish([build.unfold(y, build.stride(tap, "g^-1*C"))])
+    assert graph.valuation(C=4, H=5, g=2)["C"] == 4
+    with pytest.raises(SizeError, match=r"size g\^-1\*C is 3/2"):
+        graph.valuation(C=3, H=5, g=2)
+
+
+def test_a_quotient_of_a_quotient_is_put_together_again() -> None:
+    build = Builder("A; k, s")
+    (i,) = build.output("k*s*A")
+    major, minor = build.merge(i, "k")
+    graph = build.finish([build.split(build.split(*build.merge(major, "s")), minor)])
+    assert expression(graph) == "y[i0] = x[i0]"

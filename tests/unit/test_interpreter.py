@@ -16,7 +16,7 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.primitives import REDUCE, TABLE
 from syno.lower import interpreter
-from syno.lower.interpreter import check_sizes, interpret, shapes
+from syno.lower.interpreter import interpret, shapes
 
 
 def of(variables: str, output: str, make: Callable[..., list]) -> PGraph:
@@ -225,7 +225,7 @@ class TestErrors:
 
         graph = of("H; s=2", "H", make)
         with pytest.raises(SizeError, match=r"size s\^-1\*H is 5/2"):
-            check_sizes(graph, graph.variables.valuation(H=5))
+            graph.valuation(H=5)
         with pytest.raises(SizeError, match=r"size s\^-1\*H is 5/2"):
             interpret(graph, {"H": 5}, np.zeros(5))
         assert interpret(graph, {"H": 4}, counted(4)).tolist() == [1, 2, 3, 4]

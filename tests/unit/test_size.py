@@ -149,7 +149,24 @@ class TestOverflow:
 
 class TestOrder:
     def test_lexicographic_primaries_first_never_by_value(self) -> None:
-        ascending = ["H^-1", "c^-1", "1", "k", "c", "c*k", "c^2", "H*W^-1", "c^-1*H", "H", "c^5*H", "H*W", "H^2", "c^-9*C", "C", "C*H"]
+        ascending = [
+            "H^-1",
+            "c^-1",
+            "1",
+            "k",
+            "c",
+            "c*k",
+            "c^2",
+            "H*W^-1",
+            "c^-1*H",
+            "H",
+            "c^5*H",
+            "H*W",
+            "H^2",
+            "c^-9*C",
+            "C",
+            "C*H",
+        ]
         shuffled = sorted(map(size, reversed(ascending)))
         assert list(map(str, shuffled)) == ascending
 
@@ -237,7 +254,9 @@ class TestText:
 
     @pytest.mark.parametrize("text", ["", "C*", "C/g", "C+1", "2", "C^", "C^g", "(C)", "C**2", "-C", "C^1.5", "3*C"])
     def test_other_text_is_an_error_that_says_what_a_size_is(self, text: str) -> None:
-        with pytest.raises(ParseError, match=rf'^"{re.escape(text)}" is not a size: ".*" is not "name", "name\^exponent" or "1"'):
+        with pytest.raises(
+            ParseError, match=rf'^"{re.escape(text)}" is not a size: ".*" is not "name", "name\^exponent" or "1"'
+        ):
             size(text)
 
     def test_an_unknown_variable_is_an_error_with_a_suggestion(self) -> None:
@@ -293,5 +312,7 @@ def test_nothing_depends_on_the_seed_of_hashes() -> None:
     texts = set()
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        texts.add(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout)
+        texts.add(
+            subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+        )
     assert texts == {"[Size(k), Size(g), Size(g^-1*H), Size(C)]\n"}

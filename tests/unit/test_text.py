@@ -56,18 +56,21 @@ class TestWriting:
         (r,) = build.contract(inner=[r])
         axis = build.unfold(build.shift(i, -2), build.stride(r, "s"))
         lines = str(build.finish([build.split(axis, remainder)])).splitlines()
-        assert lines[3:-2] == [
-            "r0:k = Reduce()",
-            "d0:A = Shift(i0, -2)",
-            "d1:B, d2:k = Merge(i1, k)",
-            "d3:k = Share(r0, w1[0])",
-            "Expand(d1)",
-            "d4:k*s = Stride(d3, s)",
-            "d5:A = Unfold(d0, d4)",
-            "d6:k*A = Split(d5, d2)",
-            "input d6:k*A",
-            "weight w1[k]",
-        ][:-1]
+        assert (
+            lines[3:-2]
+            == [
+                "r0:k = Reduce()",
+                "d0:A = Shift(i0, -2)",
+                "d1:B, d2:k = Merge(i1, k)",
+                "d3:k = Share(r0, w1[0])",
+                "Expand(d1)",
+                "d4:k*s = Stride(d3, s)",
+                "d5:A = Unfold(d0, d4)",
+                "d6:k*A = Split(d5, d2)",
+                "input d6:k*A",
+                "weight w1[k]",
+            ][:-1]
+        )
 
 
 class TestRoundTrip:
@@ -156,7 +159,11 @@ LINE = {line: number for number, line in enumerate(CONV1D.splitlines(), 1)}
 BROKEN = [  # a line, what it is replaced by, and what must be said
     ("d3:W = Unfold(i2, d2)", "d3:W = Unfodl(i2, d2)", 'unknown primitive "Unfodl"; there are: Split, Merge, Shift, Expand,'),
     ("d3:W = Unfold(i2, d2)", "d3:W = Unfodl(i2, d2)", 'Did you mean "Unfold"?'),
-    ("d3:W = Unfold(i2, d2)", "d3:W = Unfold(i2, e2)", '"e2" is not defined above; defined are: i0, i1, i2, r0, r1, d0, d1, d2.'),
+    (
+        "d3:W = Unfold(i2, d2)",
+        "d3:W = Unfold(i2, e2)",
+        '"e2" is not defined above; defined are: i0, i1, i2, r0, r1, d0, d1, d2.',
+    ),
     ("d3:W = Unfold(i2, d2)", "d3:W = Unfold(i2, dd2)", 'Did you mean "d2"?'),
     ("d3:W = Unfold(i2, d2)", "d3:W = Unfold(i2, d3)", '"d3" is not defined above'),
     ("d3:W = Unfold(i2, d2)", "d3:W = Unfold(i2, w1[2])", '"w1[2]" is not defined above'),
@@ -180,7 +187,11 @@ BROKEN = [  # a line, what it is replaced by, and what must be said
     ("d3:W = Unfold(i2, d2)", "d3:W = Shift(i2, 1.5)", '"1.5" is not a number of positions, as in "+1" or "-2"'),
     ("d3:W = Unfold(i2, d2)", "d3:W = Shift(i2, +0)", "Shift carries a number of positions, not 0; given: 0"),
     ("d3:W = Unfold(i2, d2)", "d3:W Unfold(i2, d2)", "this is neither"),
-    ("d3:W = Unfold(i2, d2)", "hello world", 'this is neither "name:size = Primitive(...)" nor a line that starts with one of: operator,'),
+    (
+        "d3:W = Unfold(i2, d2)",
+        "hello world",
+        'this is neither "name:size = Primitive(...)" nor a line that starts with one of: operator,',
+    ),
     ("r1:k = Reduce()", "r1:k = Reduce(k)", "Reduce takes nothing; given: k"),
     ("r1:k = Reduce()", "r1:K = Reduce()", 'unknown variable "K" in size "K"; declared are: C_in, C_out, N, W, k.'),
     ("r1:k = Reduce()", "r1:k^-1 = Reduce()", "coefficients may be in a denominator only beside a primary variable"),
@@ -194,12 +205,17 @@ BROKEN = [  # a line, what it is replaced by, and what must be said
     ("Expand(d0)", "d9:C_out = Expand(d0)", "Expand gives 0 dims (none); named: 1"),
     ("output i0:N, i1:C_out, i2:W", "output i0, i1:C_out, i2:W", '"i0" is not "name:size", as in "i0:C_out"'),
     ("output i0:N, i1:C_out, i2:W", "output i0:N, i0:C_out, i2:W", '"i0" is defined twice'),
-    ("output i0:N, i1:C_out, i2:W", "output i0:N, i1:C_in^-1, i2:W", "output axis 1 has size C_in^-1: a primary variable may not"),
+    (
+        "output i0:N, i1:C_out, i2:W",
+        "output i0:N, i1:C_in^-1, i2:W",
+        "output axis 1 has size C_in^-1: a primary variable may not",
+    ),
     ("input i0:N, d1:C_in, d3:W", "input i0:N, d1:C_in, d4:W", '"d4" is not defined above'),
     ("input i0:N, d1:C_in, d3:W", "input i0:N, d1:C_in, d3:k", '"d3" is declared with size k, but its size is W'),
     ("weight w1[C_out, C_in, k]", "weight w1[C_in, C_out, k]", "the Shares of w1 give [C_out, C_in, k]"),
     ("weight w1[C_out, C_in, k]", "weight w1[C_out, C_in]", "the Shares of w1 give [C_out, C_in, k]"),
     ("weight w1[C_out, C_in, k]", "weight w2[C_out, C_in, k]", "the Shares of w2 give []"),
+    ("weight w1[C_out, C_in, k]", "weight w2[]", "the Shares of w2 give []"),
     ("weight w1[C_out, C_in, k]", "weight C_out, C_in, k", 'a weight is declared as "weight w1[size, size, ...]"'),
     ("variables C_in, C_out, N, W; k=3", "variables C_in, C_in; k=3", 'variable "C_in" is declared twice'),
     ("variables C_in, C_out, N, W; k=3", "variables C_in; C_out; k", 'has more than one ";"'),
@@ -278,7 +294,11 @@ class TestErrors:
         ("line", "broken", "message"),
         [
             ("input i0:N, d1:C_in, d3:W", "input i0:N, i0:N, d1:C_in, d3:W", "output axis 0:N is used 2 times"),
-            ("input i0:N, d1:C_in, d3:W", "d4:W = Shift(d3, +1)\ninput i0:N, d1:C_in, d3:W, d4:W", "axis of Unfold:W is used 2 times"),
+            (
+                "input i0:N, d1:C_in, d3:W",
+                "d4:W = Shift(d3, +1)\ninput i0:N, d1:C_in, d3:W, d4:W",
+                "axis of Unfold:W is used 2 times",
+            ),
         ],
     )
     def test_broken_rules_of_the_language_name_the_source(self, line: str, broken: str, message: str) -> None:

@@ -176,6 +176,10 @@ class TestValuations:
         values = Valuations([{"H": h, "g": g} for h, g in rows]).values(size)
         exact = [Fraction(h) * Fraction(g) ** exponent for h, g in rows]
         assert list(values.values) == exact
-        assert (values.lowest, values.highest, values.total) == (min(exact), max(exact), sum(x.numerator // x.denominator for x in exact))
+        assert (values.lowest, values.highest, values.total) == (
+            min(exact),
+            max(exact),
+            sum(x.numerator // x.denominator for x in exact),
+        )
         assert values.is_integer == all(x == int(x) for x in exact)
         assert values.is_one == (set(exact) == {1})

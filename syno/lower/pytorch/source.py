@@ -44,7 +44,7 @@ def nominal_values(graph: PGraph) -> Valuation:
         if variable.kind is Kind.COEFFICIENT:
             values.setdefault(name, 3)
     deepest = prod(
-        values[name] ** max(0, *(-dim.size.exponent(variable) for dim in graph.labels))
+        values[name] ** max(0, *(-size.exponent(variable) for size in graph.sizes))
         for name, variable in graph.variables.items()
         if variable.kind is Kind.COEFFICIENT
     )
@@ -128,7 +128,7 @@ class _Module:
 
     def _divisibility(self) -> list[tuple[str, str]]:
         checks: dict[tuple[str, str], None] = {}
-        for size in dict.fromkeys(dim.size for dim in self.graph.labels):
+        for size in self.graph.sizes:
             above = Size({v: e for v, e in size.exponents if e > 0}).integer_text()
             below = Size({v: -e for v, e in size.exponents if e < 0}).integer_text()
             if below != "1":
