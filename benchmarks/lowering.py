@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--shapes", nargs="+", metavar="C_IN,C_OUT,H", help="layers; default: the four stages of ResNet-18")
     add("--transitions", action="store_true", help="also the layers between ResNet-18's stages")
     add("--batch", type=_positive, default=8, help="default: %(default)s")
-    add("--rounds", type=_positive, default=5, help="how often all variants are timed in turn; default: %(default)s")
+    add("--rounds", type=_positive, default=9, help="how often all variants are timed in turn; default: %(default)s")
     add("--seconds", type=float, default=1.0, help="time per cell of the table, over all rounds; default: %(default)s")
     add("--compile", action="store_true", help="also time the fused form under torch.compile (slow to compile on a CPU)")
     add("--compile-seconds", type=float, default=300.0, help="time limit for compiling one operator; default: %(default)s")
@@ -138,7 +138,8 @@ def _method(options: argparse.Namespace) -> list[str]:
         f"- `{LITERAL}`: each primitive as a torch view, each Share as einsum. `{FUSED}`: the default code. `{COMPILED}`: "
         f"that under `torch.compile`. `{LAYER}`: `nn.Conv2d(C_in, C_out, 3, padding=1, bias=False)`, for sequences "
         "`nn.Linear(bias=False)`; none where the picture's size changes.",
-        f"- `{FORWARD}`: without gradients. `{BOTH}`: with those of the input and of all weights.",
+        f"- `{FORWARD}`: without gradients. `{BOTH}`: with those of the input and of all weights; the gradient that comes in "
+        "has the memory layout of the result.",
         "- Times: all variants in turn, in rounds, after a warm-up; the median of the rounds' medians (least..most). "
         f"A cell that has taken more than {SLOWEST * options.seconds:g} s has no further rounds. Ratios are the median of "
         "the rounds' own ratios: above 1, what stands after the stroke is faster.",
