@@ -17,6 +17,8 @@ from syno.ir.text import parse
 from syno.lower.plan import Plan
 from syno.lower.pytorch.source import load_class, to_source
 
+NOMINAL_LENGTH = 32  # of axes that may have any length, where a plan needs one: a usual batch size
+
 
 class OperatorModule(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
     """Base of all modules that `build` makes.
@@ -85,7 +87,7 @@ def build(
     """
     given = dict(values or {})
     missing = graph.runtime_variables - given.keys() - graph.variables.defaults.keys()
-    valuation = graph.valuation({**given, **dict.fromkeys(missing, 1)})
+    valuation = graph.valuation({**given, **dict.fromkeys(missing, NOMINAL_LENGTH)})
     source = to_source(graph, valuation, mode=mode, plan=plan)
     sizes = {name: value for name, value in valuation.items() if name not in graph.runtime_variables}
     options = {"seed": seed, "init": init, "device": device, "dtype": dtype} if graph.weights else {}

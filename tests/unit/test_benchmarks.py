@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+from torch import nn
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--shapes", "8,8,7", "--seconds", "0.01", "--rounds", "2"]
@@ -79,3 +83,35 @@ def test_wrong_arguments(arguments: list[str], message: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return SimpleNamespace(**{name: importlib.import_module(name) for name in ("cases", "measuring", "tables")})
+
+
+def test_forms_that_disagree_are_found(modules: SimpleNamespace) -> None:
+    first, second, x = nn.Linear(3, 2, bias=False), nn.Linear(3, 2, bias=False), torch.randn(4, 3, requires_grad=True)
+    modules.measuring.require_agreement(first, first, x, torch.ones(4, 2))
+    with pytest.raises(modules.measuring.DisagreementError, match="disagrees: output by .* allowed is 1e-04"):
+        modules.measuring.require_agreement(first, second, x, torch.ones(4, 2))
+
+
+def test_what_is_slower_and_what_is_required_follow_from_the_times(modules: SimpleNamespace) -> None:
+    layer = modules.cases.STAGES[0]
+    (operator,) = modules.cases.operators(None, ["operator_1"])
+    (case,) = modules.cases.cases(operator, [layer], batch=8, own_layer=True)
+    forward, both = modules.measuring.PASSES
+    times = {
+        ("literal", forward): [60.0, 55.0, 12.0], ("fused", forward): [10.0, 10.0, 2.0],
+        ("literal", both): [80.0, 90.0, 20.0], ("fused", both): [100.0, 100.0, 10.0],
+    }  # fmt: skip
+    results = [modules.measuring.Result(case, times_ms=times)]
+    assert modules.tables.requirement(results, 8) == [
+        "- Operator 1 64->64 56x56 (operator_1): literal/fused forward 6.00 (required 5), "
+        "forward and backward 0.900 (required 3: not met)"
+    ]
+    assert modules.tables.slower(results) == [
+        "- operator_1 64->64 56x56, forward and backward: literal/fused 0.900, slower in 2 of 3 rounds"
+    ]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from syno.algebra import ONE, product
+from syno.algebra import ONE, Valuations, product
 from syno.ir.dim import Dim
-from syno.ir.primitives import SHIFT, SPLIT
+from syno.ir.primitives import MERGE, SHIFT, SPLIT
 from syno.lower.pytorch.lowering import Meeting
 from syno.lower.pytorch.tensor_code import TensorCode
 from syno.lower.pytorch.windows import Window
@@ -24,6 +24,7 @@ class Contraction:
         taps: the weight's axes that are taps, each with the leaf of a window it is read at.
         spread: the weight's axes that stay, while each output channel along them reads one tap of a window.
         rank: the order in which dims make up the output, where it is known.
+        valuations: the sizes that the plan is for.
     """
 
     data: TensorCode
@@ -33,6 +34,7 @@ class Contraction:
     taps: Mapping[Dim, Dim]
     spread: Mapping[Dim, Window]
     rank: Mapping[Dim, int]
+    valuations: Valuations
 
     def __post_init__(self) -> None:
         order = {dim: number for number, dim in enumerate(self.data.axes)}
@@ -75,8 +77,18 @@ class Contraction:
         """Whether a convolution does it: windows are summed, or channels lie before axes that the weight passes by."""
         if self.moving:
             return True
+        if any(self._is_merged_with_passing(meeting.result) for meeting in self.outer):
+            return False  # as a product, the two axes come out side by side
+        sizes = [product(dim.size for dim in tensor.axes) for tensor in (self.data, self.weight)]
+        moved, kept = (sum(map(int, self.valuations.values(size).values)) for size in sizes)
+        if kept >= moved:
+            return False  # a convolution prepares its weight at each call: not worth it for little data
         last_passing = max((self.data.position(dim) for dim in self.passing), default=-1)
         return bool(self.channels) and max(map(self.data.position, self.met)) < last_passing
+
+    def _is_merged_with_passing(self, dim: Dim) -> bool:
+        below = dim.operation
+        return below is not None and below.primitive is MERGE and any(top in self.passing for top in below.tops)
 
 
 def _reduce_under(leaf: Dim) -> list[Dim]:
@@ -118,7 +130,7 @@ def convolve(contraction: Contraction) -> None:
         arguments.append(f"groups={groups.integer_text()}")
     after = [[window.position] if window else part for part, window in zip(spatial, windows, strict=True)]
     results = [meeting.result for meeting in (*contraction.groups, *contraction.outer)]
-    data.convolutions.append(len(data.lines))
+    data.convolutions[len(data.lines)] = any(windows)
     call = f"functional.conv{len(spatial)}d({', '.join(arguments)})" + _crop(windows)
     data.assign(call, [batch, results, *after])
 

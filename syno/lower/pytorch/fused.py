@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from syno.algebra import ONE, product
 from syno.ir.dim import Dim, Operation
@@ -38,9 +38,9 @@ class FusedLowering(Lowering):
     def run(self) -> TensorCode:
         """As in the literal way; convolutions that follow each other work on channels-last data."""
         data = super().run()
-        planar = [number for number in data.convolutions if "functional.conv2d(" in data.lines[number][0]]
-        if len(planar) > 1:  # measured on CPU: worth the copy for two, not for one
-            first = planar[0]
+        planar = {number: moves for number, moves in data.convolutions.items() if "functional.conv2d(" in data.lines[number][0]}
+        if len(planar) > 1 and any(planar.values()):  # measured on CPU: not worth the copy for one, or for 1x1 alone
+            first = min(planar)
             before = [comment for statement, comment in data.lines[:first] if statement.startswith(f"{data.variable} =")]
             shape = before[-1] if before else shape_comment(dim.size for dim in self.graph.input)
             data.lines.insert(
@@ -146,7 +146,7 @@ class FusedLowering(Lowering):
         meetings = [meeting for meeting in self.meetings(number, shares) if meeting.weight not in taps]
         meetings = [part for meeting in meetings for part in self._split_up(meeting, weight)]
         spread_axes = {share.tops[1]: put_off[share] for share in spread}
-        contraction = Contraction(self.data, weight, meetings, summed, taps, spread_axes, self.rank)
+        contraction = Contraction(self.data, weight, meetings, summed, taps, spread_axes, self.rank, self.plan.valuations)
         if contraction.is_scaling:
             scale(contraction)
         elif contraction.is_convolution:
@@ -189,10 +189,15 @@ class FusedLowering(Lowering):
         """The windows to sum with this weight by convolution, and the Shares to put off; other windows are stored."""
         unfolds = [unfold_above(self.structure, share.tops[0]) for share in shares]
         candidates = {unfold: window_of(unfold) for unfold in unfolds if unfold is not None and unfold not in self.finished}
+        stored: set[Operation] = set()
         while True:
-            summed = [window for window in candidates.values() if self._is_summed(window, weight, shares)]
+            summed = [window for window in candidates.values() if self._is_summed(window, weight, shares, stored)]
             del summed[AXES_OF_A_CONVOLUTION:]
             put_off = self._put_off([window for window in candidates.values() if window not in summed], weight, shares)
+            if (unfold := self._better_stored(put_off, summed, shares)) is not None:
+                stored.add(unfold)
+                del candidates[unfold]
+                continue
             kept = {window.unfold for window in summed} | {window.unfold for window in put_off.values()}
             handled = {leaf for window in summed for leaf in window.leaves} | {share.tops[0] for share in put_off}
             wanted = [share.tops[0] for share in shares if share.tops[0] not in handled]
@@ -203,13 +208,31 @@ class FusedLowering(Lowering):
                 return summed, put_off
             candidates = {unfold: window for unfold, window in candidates.items() if unfold in kept - carried_out}
 
-    def _is_summed(self, window: Window, weight: int, shares: Sequence[Operation]) -> bool:
+    def _better_stored(
+        self, put_off: Mapping[Operation, Window], summed: Sequence[Window], shares: Sequence[Operation]
+    ) -> Operation | None:
+        """Of two windows on one axis, both summed with this weight, the one to store; None if putting off is better.
+
+        A convolution can sum one of them. Putting the other off stores the result once per tap, storing the window
+        stores the data once per tap: that is less where the weight widens the data.
+        """
+        wide = product(share.bottoms[0].size for share in shares if self.structure.is_expanded(share.tops[0]))
+        deep = product(
+            share.bottoms[0].size for share in shares if share.tops[0] in self.data.axes and share.bottoms[0].is_reduce
+        )
+        if self.plan.valuations.values(wide).highest <= self.plan.valuations.values(deep).highest:
+            return None
+        above = [self.structure.above.get(window.axis) for share, window in put_off.items() if share.bottoms[0].is_reduce]
+        return next((window.unfold for window in summed if window.unfold in above), None)
+
+    def _is_summed(self, window: Window, weight: int, shares: Sequence[Operation], stored: Set[Operation]) -> bool:
         """Whether a convolution with the weight sums all of the window, on an axis that no other window moves along."""
         owners = [share_at(leaf, weight) for leaf in window.leaves]
         if not any(owner in shares for owner in owners):
             return False
         above = self.structure.above.get(window.axis)
-        if above is not None and above.primitive is UNFOLD and above.bottoms[0] is window.axis and above not in self.finished:
+        waits = above is not None and above.primitive is UNFOLD and above.bottoms[0] is window.axis
+        if waits and above not in self.finished and above not in stored:
             return False
         return all(
             leaf.is_reduce if owner is None else owner in shares and owner.bottoms[0].is_reduce

@@ -27,7 +27,7 @@ class TensorCode:
         variable: the variable's name in the generated code.
         lines: the statements, each with a comment that gives the shape after it.
         functions: names of the functions of `functions.py` that are used.
-        convolutions: numbers of the statements that are convolutions.
+        convolutions: numbers of the statements that are convolutions, and whether their kernel is larger than 1.
         lazy: whether views are collected; else each is written at once.
     """
 
@@ -35,7 +35,7 @@ class TensorCode:
         self.variable = variable
         self.lines: list[tuple[str, str]] = []
         self.functions: set[str] = set()
-        self.convolutions: list[int] = []
+        self.convolutions: dict[int, bool] = {}
         self.lazy = lazy
         self._value = source or variable  # what the next statement reads
         self._rolled: tuple[str, list[int], list[int], int] | None = None  # of the last roll: value, amounts, axes, line
