@@ -20,7 +20,6 @@ id d7f23fe079344bc3fb0f733d1c955c1e
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 
 class ShiftRowsConv1x1(nn.Module):
@@ -53,14 +52,11 @@ class ShiftRowsConv1x1(nn.Module):
         N = x.shape[0] if x.dim() == 4 else "N"
         if tuple(x.shape) != (N, C_in, H, H):
             raise ValueError(f"the input has shape {tuple(x.shape)}; it must be {(N, C_in, H, H)}")
-        w = self.w1.reshape(C_out * s, C_in, 1, 1)  # [s*C_out, C_in, 1, 1]
-        x = functional.conv2d(x, w)                 # [N, s*C_out, H, H]
-        x = x.reshape(N, C_out, s, H, H)            # [N, C_out, s, H, H]
-        x = x.permute(0, 1, 3, 2, 4)                # [N, C_out, H, s, H]
-        x = x.reshape(N, C_out, H * s, H)           # [N, C_out, s*H, H]
-        x = x.roll(-1, 2)                           # [N, C_out, s*H, H]
-        x = x.reshape(N, C_out, H, s, H)            # [N, C_out, H, s, H]
-        x = x.sum(3)                                # [N, C_out, H, H]
+        x = torch.einsum("abcd,efb->aecfd", x, self.w1)  # [N, C_out, H, s, H]
+        x = x.reshape(N, C_out, H * s, H)                # [N, C_out, s*H, H]
+        x = x.roll(-1, 2)                                # [N, C_out, s*H, H]
+        x = x.reshape(N, C_out, H, s, H)                 # [N, C_out, H, s, H]
+        x = x.sum(3)                                     # [N, C_out, H, H]
         return x
 
     def extra_repr(self):

@@ -77,7 +77,7 @@ class Contraction:
         """Whether a convolution does it: windows are summed, or channels lie before axes that the weight passes by."""
         if self.moving:
             return True
-        if any(self._is_merged_with_passing(meeting.result) for meeting in self.outer):
+        if any(self._is_merged_with_passing(meeting.result) for meeting in (*self.groups, *self.outer)):
             return False  # as a product, the two axes come out side by side
         sizes = [product(dim.size for dim in tensor.axes) for tensor in (self.data, self.weight)]
         moved, kept = (sum(map(int, self.valuations.values(size).values)) for size in sizes)
