@@ -53,7 +53,7 @@ class Variable:
 
 
 class Trait(Enum):
-    """What a size can stand for (section 1.3 of the reference semantics)."""
+    """What a size can stand for."""
 
     ONE = "one"
     GENERAL = "general"  # holds a primary; coefficients may be in its denominator

@@ -5,7 +5,7 @@ of a weight (`in_1_0`). An edge is a dim, drawn in the direction of the data and
 which of the two dims below a Split or an Unfold it is, `to` which of the two above a Merge or a Share (`L` or `R`, in the
 order of Table 1).
 
-Source: reference semantics, section 7.6.
+Source: the drawings in the artifact of the paper (ASPLOS'25).
 """
 
 from __future__ import annotations

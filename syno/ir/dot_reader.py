@@ -3,7 +3,7 @@
 In the file a node is named by an address, so neither names nor the order of lines mean anything here: files that differ
 in nothing else give pGraphs with equal ids.
 
-Source: reference semantics, sections 2 and 7.6.
+Source: the drawings in the artifact of the paper (ASPLOS'25).
 """
 
 from __future__ import annotations

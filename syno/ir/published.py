@@ -5,7 +5,7 @@
       meta.json                             its path in the published search, accuracy, loss, FLOPs, parameters of the model
       kernel_scheduler_dir/metadata.json    the valuation of each layer that it replaced
 
-Source: reference semantics, sections 7.7 and 9.6; the artifact of the paper (ASPLOS'25).
+Source: the artifact of the paper (ASPLOS'25).
 """
 
 from __future__ import annotations

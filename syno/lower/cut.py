@@ -3,7 +3,7 @@
 Lowering goes from top to bottom. The cut starts as the input's axes; each primitive that is carried out takes the dims
 above it out of the cut and puts the dims below it in. Only what a wanted dim requires is carried out.
 
-Paper: section 6.1 (lowering). Reference semantics: section 7.1.
+Paper: section 6.1 (lowering).
 """
 
 from __future__ import annotations

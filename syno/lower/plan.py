@@ -6,7 +6,7 @@ reduction. The search over orders is exact.
 
 One multiply-add counts as one FLOP.
 
-Paper: section 6.2 (materialized reduction). Reference semantics: sections 7.2 and 8.
+Paper: section 6.2 (materialized reduction).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Plan:
     def published_flops(self, valuation: Valuation) -> int:
         """FLOPs as the published system's metadata counts them: with the elements of input and weights added.
 
-        Reference semantics: section 8.
+       
         """
         return self.flops(valuation) + self.tensor_elements(valuation)
 

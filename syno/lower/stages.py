@@ -1,6 +1,6 @@
 """The orders in which an operator can be carried out, each with its sums taken as cheaply as that order allows.
 
-Paper: section 6.2 (materialized reduction). Reference semantics: sections 7.2 and A5.
+Paper: section 6.2 (materialized reduction).
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def test_figures_of_operator_1(published):
     operator = in_folder(published, "07889_15252107013978896537")
     assert operator.accuracy == pytest.approx(0.78135, abs=1e-5)
     assert operator.params == 6566436
-    assert operator.layer_flops[0] == 7501531328  # reference semantics, section 8
+    assert operator.layer_flops[0] == 7501531328  # the figure in its metadata
     assert len(operator.placeholders) == 16
     assert operator.valuations[0] == {"C_in": 64, "C_out": 64, "H": 56, "N": 128, "g": 32, "k_1": 3, "s": 2}
 
