@@ -63,7 +63,7 @@ class Plan:
     def published_flops(self, valuation: Valuation) -> int:
         """FLOPs as the published system's metadata counts them: with the elements of input and weights added.
 
-       
+        Source: the FLOPs of the kernels in the artifact of the paper.
         """
         return self.flops(valuation) + self.tensor_elements(valuation)
 
