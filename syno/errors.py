@@ -37,6 +37,14 @@ class LoweringError(SynoError, RuntimeError):
     """An operator that a generator cannot express."""
 
 
+class SpecError(SynoError, ValueError):
+    """A spec or configuration that means nothing, or that no operator can meet."""
+
+
+class UnreachableError(SynoError, LookupError):
+    """An operator that a space does not hold. The message names the rule or option that excludes it."""
+
+
 class UnknownNameError(SynoError, KeyError):
     """A name that a table does not hold."""
 

@@ -1,0 +1,137 @@
+"""Complete operators: the ways to read a state as one, within the budget.
+
+Source: the published system's finalization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+
+from syno.algebra import Valuations
+from syno.ir.dim import Dim, output_axis
+from syno.ir.graph import PGraph
+from syno.ir.normal_form import normal_form
+from syno.lower.plan import candidates as plans
+from syno.lower.plan import fewest_flops
+from syno.space.facts import FactTable
+from syno.space.rules import RuleSet
+from syno.space.rules.table import FINALIZE, Candidate
+from syno.space.sizes import SizeTable
+from syno.space.spec import OperatorSpec
+from syno.space.state import State
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an operator costs in the whole model, for one batch.
+
+    Attributes:
+        flops: multiply-adds of the model, the replaced layers included.
+        parameters: of the model.
+        memory_bytes: the most that one stage of one layer holds.
+    """
+
+    flops: float
+    parameters: float
+    memory_bytes: int
+
+
+def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
+    """The operator's cost in the model that the spec describes."""
+    used = set(operator.variables)
+    layers = [({name: value for name, value in row.items() if name in used}, 1) for row in spec.valuations]
+    distinct: dict[tuple[tuple[str, int], ...], int] = {}
+    for row, _ in layers:
+        key = tuple(sorted(row.items()))
+        distinct[key] = distinct.get(key, 0) + 1
+    rows = Valuations([dict(key) for key in distinct])
+    plan = min(
+        plans(operator, rows),
+        key=lambda plan: (sum(plan.flops(row) * n for row, n in zip(rows, distinct.values(), strict=True)), -len(plan.stages)),
+    )
+    counted = list(zip(rows, distinct.values(), strict=True))
+    return Cost(
+        spec.budget.rest_flops + sum(plan.flops(row) * n for row, n in counted),
+        spec.budget.rest_parameters + sum(plan.parameters(row) * n for row, n in counted),
+        max(plan.peak_memory_bytes(row) for row in rows),
+    )
+
+
+@dataclass
+class Completion:
+    """Reads states as operators."""
+
+    spec: OperatorSpec
+    sizes: SizeTable
+    facts: FactTable
+    rules: RuleSet
+
+    def __post_init__(self) -> None:
+        self._bound = {into: output_axis(out, self.spec.output_sizes[out]) for out, into in self.spec.bound_axes}
+        self.wanted = tuple(size for axis, size in enumerate(self.spec.input_sizes) if axis not in self._bound)
+
+    def __call__(self, state: State) -> list[PGraph]:
+        """The operators that the state is, cheapest first, at most `finalizations` of them."""
+        if not state.ends.counts.weights or len(state.data) != len(self.wanted):
+            return []
+        found = []
+        for axes in self.assignments(state):
+            step = self.candidate(state, axes)
+            if self.rules.reject(step) is None:
+                found.append(axes)
+        if not found:
+            return []
+        operators = [self.operator(state, axes) for axes in found]
+        price = cost(operators[0], self.spec)  # which axis is which changes no cost
+        if self.excess(price) is not None:
+            return []
+        return operators[: self.spec.finalizations]
+
+    def candidate(self, state: State, axes: tuple[Dim, ...]) -> Candidate:
+        """The step that makes these dims the input's axes."""
+        return Candidate(self.spec, self.sizes, self.facts, state, FINALIZE, axes)
+
+    def assignments(self, state: State) -> Iterator[tuple[Dim, ...]]:
+        """The ways to match dims with the input's axes: their sizes must be the same."""
+        if any(self.facts[dim].discards for dim in state.data):
+            return
+        if sorted(map(str, self.wanted)) != sorted(str(dim.size) for dim in state.data):
+            return
+        for dims in permutations(state.data):
+            if all(dim.size is size for dim, size in zip(dims, self.wanted, strict=True)):
+                free = iter(dims)
+                yield tuple(
+                    self._bound[axis] if axis in self._bound else next(free) for axis in range(len(self.spec.input_sizes))
+                )
+
+    def operator(self, state: State, axes: tuple[Dim, ...]) -> PGraph:
+        """The operator with these axes of the input."""
+        weights: list[list[Dim]] = [[] for _ in range(state.ends.counts.weights)]
+        for dim in state.live:
+            if dim.is_weight_side:
+                assert dim.operation is not None and isinstance(dim.operation.parameter, int)
+                weights[dim.operation.parameter - 1].append(dim)
+        output = tuple(output_axis(i, size) for i, size in enumerate(self.spec.output_sizes))
+        graph = PGraph(
+            output, axes, tuple(map(tuple, weights)), state.expansions, self.spec.name, defaults=self.spec.table.defaults
+        )
+        return normal_form(graph)
+
+    def excess(self, price: Cost) -> str | None:
+        """Which bound of the budget the cost breaks, in words; None if none."""
+        budget = self.spec.budget
+        for what, value, least, most in (
+            ("FLOPs", price.flops, budget.least_flops, budget.most_flops),
+            ("parameters", price.parameters, budget.least_parameters, budget.most_parameters),
+            ("bytes of memory", price.memory_bytes, 0, budget.most_memory_bytes),
+        ):
+            if value < least:
+                return f"{value:.4g} {what}, below the budget of at least {least:.4g}"
+            if value > most:
+                return f"{value:.4g} {what}, above the budget of at most {most:.4g}"
+        return None
+
+
+__all__ = ["Completion", "Cost", "cost", "fewest_flops"]

@@ -1,0 +1,205 @@
+"""What the rules and the distance want to know of a dim: everything that follows from the expression under it.
+
+Found once per dim and space. Adjacency and order of channels are the published system's; see the rows that use them.
+
+Source: the published system's coloring of pGraphs.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from syno.algebra import Size
+from syno.ir.dim import Dim, Operation
+from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
+from syno.space.sizes import SizeFacts, SizeTable
+from syno.space.spec import OperatorSpec
+
+
+class Edge(Enum):
+    """What a dim lies above."""
+
+    OUTPUT = auto()
+    REDUCE = auto()
+    SHIFT = auto()
+    STRIDE = auto()
+    SPLIT = auto()
+    UNFOLD = auto()
+    QUOTIENT = auto()  # the first dim above a Merge
+    REMAINDER = auto()  # the second
+    DATA = auto()  # the data side of a Share
+    WEIGHT = auto()  # its weight side
+
+
+class Role(Enum):
+    """What a weight may do with a dim, beside indexing by it."""
+
+    INNER = auto()  # nothing else
+    OUTER = auto()  # end it: an axis of the output, or a piece of one
+    LOW_RANK = auto()  # end it: a sum that an earlier weight has already
+
+EDGES = {
+    SHIFT: (Edge.SHIFT,),
+    STRIDE: (Edge.STRIDE,),
+    SPLIT: (Edge.SPLIT,),
+    UNFOLD: (Edge.UNFOLD,),
+    MERGE: (Edge.QUOTIENT, Edge.REMAINDER),
+    SHARE: (Edge.DATA, Edge.WEIGHT),
+    REDUCE: (Edge.REDUCE,),
+}
+
+Side = Operation | Dim | None  # a Merge, a reduction, or nothing
+Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), what lies to the left and to the right
+
+
+class DimFacts:
+    """Facts about one dim."""
+
+    __slots__ = (
+        "base",
+        "blocks",
+        "discards",
+        "edge",
+        "height",
+        "only_sums",
+        "pooled",
+        "role",
+        "scope",
+        "shared_by",
+        "size",
+        "tags",
+        "weighted",
+    )
+
+    edge: Edge
+    size: SizeFacts
+    height: int  # operations on the longest way down, a reduction counting as one
+    tags: int  # bit w is set if a Share with weight w is below
+    discards: bool  # whether a Stride skips elements that no window takes up
+    scope: Dim | None  # the unordered dim it is made of, if it is made of one
+    only_sums: bool  # whether it stands on reductions alone
+    role: Role
+    blocks: Blocks
+    base: Dim  # below Merges
+    shared_by: tuple[int, ...]  # weights of the Shares that it is split of, or is
+    pooled: frozenset[Dim]  # reductions below without a Share between
+    weighted: frozenset[Dim]  # reductions below with one
+
+
+class FactTable:
+    """Facts about dims, each found once."""
+
+    def __init__(self, spec: OperatorSpec, sizes: SizeTable) -> None:
+        self.spec, self.sizes = spec, sizes
+        self._facts: dict[Dim, DimFacts] = {}
+
+    def __getitem__(self, dim: Dim) -> DimFacts:
+        found = self._facts.get(dim)
+        if found is None:
+            found = self._facts[dim] = self._find(dim)
+        return found
+
+    def _find(self, dim: Dim) -> DimFacts:
+        facts = DimFacts()
+        facts.size = self.sizes[dim.size]
+        facts.base, facts.shared_by, facts.role = dim, (), Role.INNER
+        operation = dim.operation
+        if operation is None or operation.primitive is REDUCE:
+            return self._bare(dim, facts)
+        below = [self[bottom] for bottom in operation.bottoms]
+        first = below[0]
+        facts.edge = EDGES[operation.primitive][dim.position]
+        facts.height = 1 + max(fact.height for fact in below)
+        facts.tags = 0
+        for fact in below:
+            facts.tags |= fact.tags
+        facts.discards = any(fact.discards for fact in below)
+        facts.only_sums = all(fact.only_sums for fact in below)
+        facts.scope = first.scope if all(fact.scope is first.scope for fact in below) else None
+        facts.pooled = frozenset().union(*(fact.pooled for fact in below))
+        facts.weighted = frozenset().union(*(fact.weighted for fact in below))
+        facts.blocks = {0: (None, None)}
+        match facts.edge:
+            case Edge.STRIDE:
+                facts.discards = True
+            case Edge.UNFOLD:
+                facts.discards = first.discards  # a window takes up what its Stride skips
+            case Edge.SPLIT:
+                facts.blocks = _joined(first.blocks, below[1].blocks)
+                facts.shared_by = first.shared_by + below[1].shared_by
+            case Edge.QUOTIENT | Edge.REMAINDER:
+                facts.base, facts.role = first.base, Role.OUTER
+                left = facts.edge is Edge.QUOTIENT
+                facts.blocks = {w: (l, operation) if left else (operation, r) for w, (l, r) in first.blocks.items()}
+            case Edge.DATA | Edge.WEIGHT:
+                self._share(facts, first, operation)
+        return facts
+
+    def _bare(self, dim: Dim, facts: DimFacts) -> DimFacts:
+        reduction = dim.is_reduce
+        facts.edge = Edge.REDUCE if reduction else Edge.OUTPUT
+        facts.height, facts.tags, facts.discards = int(reduction), 0, False
+        facts.scope = dim if reduction or dim.position in self.spec.unordered_output else None
+        facts.only_sums = reduction
+        facts.role = Role.INNER if reduction else Role.OUTER
+        facts.blocks = {0: (dim, dim) if reduction else (None, None)}
+        facts.pooled = frozenset([dim]) if reduction else frozenset()
+        facts.weighted = frozenset()
+        return facts
+
+    @staticmethod
+    def _share(facts: DimFacts, below: DimFacts, operation: Operation) -> None:
+        weight = operation.parameter
+        assert isinstance(weight, int)
+        facts.tags |= 1 << weight
+        facts.weighted |= facts.pooled
+        facts.pooled = frozenset()
+        if facts.edge is Edge.WEIGHT:
+            facts.blocks = {}
+            return
+        facts.shared_by = (weight,)
+        facts.role = Role.LOW_RANK if below.edge is Edge.REDUCE else below.role
+        facts.blocks = {(weight if w == 0 else w): sides for w, sides in below.blocks.items()}
+        facts.blocks[0] = (None, None)
+
+
+def _joined(left: Blocks, right: Blocks) -> Blocks:
+    none = (None, None)
+    return {w: (left.get(w, none)[0], right.get(w, none)[1]) for w in left.keys() | right.keys()}
+
+
+def adjacent(left: DimFacts, right: DimFacts) -> bool:
+    """Whether the one ends where the other begins: pieces of one Merge, or two reductions."""
+    for weight, (_, end) in left.blocks.items():
+        if end is None or weight not in right.blocks:
+            continue
+        begin = right.blocks[weight][0]
+        if begin is not None and (begin is end or (isinstance(begin, Dim) and isinstance(end, Dim))):
+            return True
+    return False
+
+
+def touches(one: DimFacts, other: DimFacts) -> bool:
+    """Whether they are adjacent at the same Merge or the same reduction, in either order."""
+    for weight, (left, right) in one.blocks.items():
+        begin, end = other.blocks.get(weight, (None, None))
+        if (right is not None and right is begin) or (left is not None and left is end):
+            return True
+    return False
+
+
+def chain_of_repeats(dim: Dim) -> bool:
+    """Whether the Merge below this dim stands on another Merge."""
+    assert dim.operation is not None and dim.operation.primitive is MERGE
+    below = dim.operation.bottoms[0].operation
+    return below is not None and below.primitive is MERGE
+
+
+def is_repeat(dim: Dim) -> bool:
+    """Whether expanding this dim repeats elements: it is a piece of a Merge, and no weight is indexed by it."""
+    return dim.operation is not None and dim.operation.primitive is MERGE and EXPAND is not None
+
+
+def size_of(dims: tuple[Dim, ...]) -> list[Size]:
+    """The sizes of the dims."""
+    return [dim.size for dim in dims]

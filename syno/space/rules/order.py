@@ -1,0 +1,105 @@
+"""Rules on weights, on the order of independent steps, and on sums.
+
+Paper: section 5.3.
+"""
+
+from __future__ import annotations
+
+from syno.algebra import product
+from syno.ir.dim import Dim
+from syno.space.facts import Edge, Role, adjacent, touches
+from syno.space.rules.table import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, Candidate, rule
+
+
+@rule("C1", REDUCE, "anything, then Reduce", "a sum is independent of what is beside it: all sums come first", exact=True)
+def _(step: Candidate) -> bool:
+    counts = step.state.ends.counts
+    return counts.steps > counts.reductions
+
+
+@rule("C5", CONTRACTION, "a weight without an outer or without an inner dim", "a scaling or an outer product, no matmul", exact=False)
+def _(step: Candidate) -> bool:
+    return not 0 < len(step.outer) < len(step.dims)
+
+
+@rule("C6", CONTRACTION, "a weight with few elements", "it can learn little", exact=False)
+def _(step: Candidate) -> bool:
+    return step.sizes[product(dim.size for dim in step.dims)].lowest < step.spec.contractions.least_elements
+
+
+def leader(dims: tuple[Dim, ...], step: Candidate) -> tuple[int, str]:
+    """What orders weights that do not depend on each other: their lowest dim."""
+    return min((step.facts[dim].height, dim.id) for dim in dims)
+
+
+@rule("C7", CONTRACTION, "independent weights in descending order", "they commute: the one with the lower dims comes first", exact=True)
+def _(step: Candidate) -> bool:
+    leaders = step.state.ends.leaders
+    if not leaders or any(step.facts[dim].tags >> len(leaders) & 1 for dim in step.dims):
+        return False
+    return not leaders[-1] < leader(step.dims, step)
+
+
+@rule(
+    "C8",
+    (MERGE, SHIFT, STRIDE, EXPAND, SPLIT),
+    "Contraction, then a view of what it does not touch",
+    "they commute: the view comes first",
+    exact=True,
+)
+def _(step: Candidate) -> bool:
+    weights = step.state.ends.counts.weights
+    return weights > 0 and not any(step.facts[dim].tags >> weights & 1 for dim in step.dims)
+
+
+@rule("C9", CONTRACTION, "two outer dims that are adjacent", "expanding two pieces of one axis is expanding the axis", exact=True)
+def _(step: Candidate) -> bool:
+    outer = [step.facts[dim] for dim in step.dims if dim in step.outer]
+    return any(adjacent(a, b) for a in outer for b in outer if a is not b)
+
+
+@rule("C10", EXPAND, "Expand beside an earlier Expand", "expanding two pieces of one axis is expanding the axis", exact=True)
+def _(step: Candidate) -> bool:
+    return any(touches(step.of(), step.facts[dim]) for dim in step.state.expansions)
+
+
+@rule(
+    "C10b",
+    CONTRACTION,
+    "an outer dim beside an earlier Expand",
+    "expanding two pieces of one axis is expanding the axis; the published system left this out",
+    exact=True,
+    on=False,
+)
+def _(step: Candidate) -> bool:
+    return any(touches(step.facts[dim], step.facts[other]) for dim in step.outer for other in step.state.expansions)
+
+
+@rule("C11", EXPAND, "Reduce, then Expand", "a sum over nothing is a constant factor", exact=True)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.REDUCE
+
+
+@rule("C12", CONTRACTION, "a bare reduction as outer dim", "it would be summed in the weight alone", exact=True)
+def _(step: Candidate) -> bool:
+    return any(step.facts[dim].edge is Edge.REDUCE for dim in step.outer)
+
+
+@rule("C13", (CONTRACTION, SHIFT, STRIDE, SPLIT, "Unfold", EXPAND, MERGE), "long chains", "deep expressions are no operators people use", exact=False)
+def _(step: Candidate) -> bool:
+    longest = step.spec.occurrences.chain_length
+    return any(step.facts[dim].height >= longest for dim in step.dims)
+
+
+@rule("C14", FINALIZE, "much pooling", "sums over unweighted elements lose what they add up", exact=False)
+def _(step: Candidate) -> bool:
+    return step.sizes[pooled(step.state.data, step)].highest > step.spec.reductions.largest_pooling
+
+
+def pooled(dims: tuple[Dim, ...], step: Candidate):  # type: ignore[no-untyped-def]
+    """The product of the reductions that no Share stands above."""
+    facts = [step.facts[dim] for dim in dims]
+    return product(dim.size for dim in frozenset().union(*(f.pooled for f in facts)) - frozenset().union(*(f.weighted for f in facts)))
+
+
+__all__ = ["Role", "leader", "pooled"]

@@ -1,0 +1,161 @@
+"""Canonicalization rules as rows, and the loop that applies them.
+
+A rule rejects a step whose result another path also reaches, exactly or nearly. Every row says why; every row can be
+switched off; every row counts what it rejects.
+
+Paper: section 5.3 (canonicalization).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syno.algebra import Size
+from syno.errors import SpecError, suggestion
+from syno.ir.dim import Dim
+from syno.space.facts import DimFacts, FactTable
+from syno.space.sizes import SizeTable
+from syno.space.spec import OperatorSpec
+
+if TYPE_CHECKING:
+    from syno.space.state import State
+
+REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE = KINDS = (
+    "Reduce",
+    "Contraction",
+    "Shift",
+    "Stride",
+    "Split",
+    "Unfold",
+    "Expand",
+    "Merge",
+    "Finalize",
+)
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A step that could be taken.
+
+    Attributes:
+        kind: one of KINDS.
+        dims: what it goes on top of: (major, minor) of a Split, (position, window) of an Unfold, the shared dims of a
+            Contraction, the input's axes of a Finalize.
+        size: the block of a Merge, the factor of a Stride, the domain of a Reduce.
+        outer: of a Contraction, which of `dims` only the weight is indexed by.
+    """
+
+    spec: OperatorSpec
+    sizes: SizeTable
+    facts: FactTable
+    state: State
+    kind: str
+    dims: tuple[Dim, ...] = ()
+    size: Size | None = None
+    outer: frozenset[Dim] = frozenset()
+
+    def of(self, position: int = 0) -> DimFacts:
+        """Facts about one of the dims."""
+        return self.facts[self.dims[position]]
+
+    @property
+    def block(self) -> Size:
+        """The size that the step brings with it."""
+        assert self.size is not None
+        return self.size
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A row.
+
+    Attributes:
+        id: V for views, C for contractions and order, U for unordered channels, S for symmetry.
+        kinds: which steps it looks at.
+        forbids: the pair of primitives, bottom first.
+        reason: what the rejected operator equals, or nearly equals.
+        exact: whether it equals it in every element; else nearly.
+        source: the clause of the paper, or the published system.
+        rejects: the predicate.
+        on: whether it is on unless a spec says otherwise.
+        against: the rule that must be off if this one is on: together they would cut off both of two equal forms.
+    """
+
+    id: str
+    kinds: tuple[str, ...]
+    forbids: str
+    reason: str
+    exact: bool
+    source: str
+    rejects: Callable[[Candidate], bool]
+    on: bool = True
+    against: str | None = None
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(
+    id: str,
+    kinds: str | tuple[str, ...],
+    forbids: str,
+    reason: str,
+    *,
+    exact: bool,
+    source: str = "published system",
+    on: bool = True,
+    against: str | None = None,
+) -> Callable[[Callable[[Candidate], bool]], Callable[[Candidate], bool]]:
+    """Enter the decorated predicate as a row."""
+
+    def enter(rejects: Callable[[Candidate], bool]) -> Callable[[Candidate], bool]:
+        assert id not in RULES
+        names = (kinds,) if isinstance(kinds, str) else kinds
+        RULES[id] = Rule(id, names, forbids, reason, exact, source, rejects, on, against)
+        return rejects
+
+    return enter
+
+
+class RuleSet:
+    """The rules of one space, and how often each has rejected a step."""
+
+    def __init__(self, off: Iterable[str] = (), on: Iterable[str] = ()) -> None:
+        off, on = tuple(off), tuple(on)
+        for name in (*off, *on):
+            if name not in RULES and name != "all":
+                raise SpecError(f'no rule "{name}"; there are: {", ".join(RULES)}, and "all".{suggestion(name, RULES)}')
+        for name in set(off) & set(on):
+            raise SpecError(f"rule {name} is in rules_off and in rules_on; take it out of one of them")
+        self.rules = tuple(
+            row for row in RULES.values() if (row.on or row.id in on) and row.id not in off and ("all" not in off or row.id in on)
+        )
+        active = {row.id for row in self.rules}
+        for row in self.rules:
+            if row.against in active:
+                raise SpecError(
+                    f"rules {row.against} and {row.id} are both on: each rejects one of two equal forms, so that both would be "
+                    f"lost; add one of them to rules_off"
+                )
+        self._by_kind = {kind: tuple((row.id, row.rejects) for row in self.rules if kind in row.kinds) for kind in KINDS}
+        self.rejections: Counter[str] = Counter()
+
+    def reject(self, candidate: Candidate) -> str | None:
+        """The id of the first rule that rejects the step, or None; counted."""
+        for name, rejects in self._by_kind[candidate.kind]:
+            if rejects(candidate):
+                self.rejections[name] += 1
+                return name
+        return None
+
+    def is_on(self, name: str) -> bool:
+        """Whether the rule applies here."""
+        return any(row.id == name for row in self.rules)
+
+    @property
+    def table(self) -> Mapping[str, Rule]:
+        """The active rows by id."""
+        return {row.id: row for row in self.rules}

@@ -1,0 +1,165 @@
+"""Rules on channels, which have no order of their own: a permutation of them is taken up by the weights beside.
+
+Bottom-up (U1 to U3) the output's channels and every sum are unordered; top-down (U4 to U7) the input's channels are.
+
+Source: the published system; the paper names channels' order in section 5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from syno.algebra import Size
+from syno.ir.dim import Dim, Operation
+from syno.ir.primitives import EXPAND
+from syno.ir.primitives import MERGE as MERGE_ROW
+from syno.ir.primitives import SHARE as SHARE_ROW
+from syno.ir.primitives import SPLIT as SPLIT_ROW
+from syno.space.facts import Edge
+from syno.space.rules.table import FINALIZE, MERGE, SHIFT, SPLIT, Candidate, rule
+
+
+@rule("U1", SHIFT, "Shift of channels", "a permutation of channels", exact=True)
+def _(step: Candidate) -> bool:
+    return step.of().scope is not None
+
+
+@rule("U2", MERGE, "Merge of channels into descending factors", "channels are cut in any order: factors ascend", exact=True)
+def _(step: Candidate) -> bool:
+    facts, dim = step.of(), step.dims[0]
+    if facts.scope is None:
+        return False
+    quotient = dim.size / step.block
+    if not quotient <= step.block:
+        return True
+    if facts.edge is not Edge.REMAINDER:
+        return False
+    assert dim.operation is not None
+    return not dim.operation.tops[0].size <= quotient
+
+
+@rule("U3", SPLIT, "Split of pieces of the same channels", "a channel shuffle", exact=True)
+def _(step: Candidate) -> bool:
+    left, right = step.of(0), step.of(1)
+    return left.scope is not None and left.scope is right.scope and left.base is right.base
+
+
+# ---- from the input down ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Channels:
+    """What is known of a dim from above: whether it is unordered, of which axis, and the Split it is a piece of."""
+
+    unordered: bool
+    axis: Dim | None = None
+    piece_of: Operation | None = None
+
+
+ORDERED = Channels(False)
+FREE = Channels(True)
+
+
+def violations(tops: Mapping[Dim, Channels]) -> set[str]:
+    """Which of U4 to U7 the operations below break.
+
+    Args:
+        tops: what is known of each dim at the top; those of weights and expansions are FREE.
+    """
+    found: set[str] = set()
+    known = dict(tops)
+    reductions_of: dict[Operation, int] = {}
+    for operation in _top_down(known):
+        above = [known[dim] for dim in operation.tops] if operation.primitive is not EXPAND else [FREE]
+        if operation.primitive is SPLIT_ROW:
+            below = _through_split(operation, above[0], known, found)
+        elif operation.primitive in (MERGE_ROW, SHARE_ROW):
+            below = [_through_merge(above, found)]
+        elif not operation.bottoms:
+            source = above[0].piece_of
+            if source is not None:
+                reductions_of[source] = reductions_of.get(source, 0) + 1
+                if reductions_of[source] > 1:
+                    found.add("U7")
+            continue
+        else:
+            if operation.primitive.name == "Shift" and above[0].unordered:
+                found.add("U4")
+            below = [Channels(above[0].unordered, above[0].axis)] * len(operation.bottoms)
+        known.update(zip(operation.bottoms, below, strict=True))
+    return found
+
+
+def _top_down(tops: Mapping[Dim, Channels]) -> list[Operation]:
+    """The operations below, each after those above it."""
+    order: dict[Operation, None] = {}
+
+    def visit(operation: Operation | None) -> None:
+        if operation is None or operation in order:
+            return
+        for bottom in operation.bottoms:
+            visit(bottom.operation)
+        order[operation] = None
+
+    for dim in tops:
+        visit(dim.operation)
+    return list(reversed(order))
+
+
+def _through_split(operation: Operation, above: Channels, known: Mapping[Dim, Channels], found: set[str]) -> list[Channels]:
+    if not above.unordered:
+        return [ORDERED, ORDERED]
+    major, minor = operation.bottoms
+    source = above.piece_of
+    if _descending(major.size, minor):
+        found.add("U5")
+    top = source if source is not None else operation
+    return [Channels(True, above.axis, top)] * 2
+
+
+def _descending(groups: Size, minor: Dim) -> bool:
+    """Whether the minor's outermost factor comes before the major in the order of sizes."""
+    below = minor.operation
+    factor = below.bottoms[0].size if below is not None and below.primitive is SPLIT_ROW else minor.size
+    return factor < groups
+
+
+def _through_merge(above: list[Channels], found: set[str]) -> Channels:
+    sources = {channels.piece_of for channels in above if channels.piece_of is not None}
+    if len(above) == 2 and above[0].piece_of is not None and above[0].piece_of is above[1].piece_of:
+        found.add("U6")
+    if not all(channels.unordered for channels in above):
+        return ORDERED
+    axes = {channels.axis for channels in above if channels.axis is not None}
+    if len(axes) > 1 or len(sources) > 1:
+        return ORDERED
+    return Channels(True, next(iter(axes), None), next(iter(sources), None))
+
+
+@rule("U4", FINALIZE, "Shift of the input's channels", "a permutation of channels", exact=True)
+def _(step: Candidate) -> bool:
+    return "U4" in final_violations(step)
+
+
+@rule("U5", FINALIZE, "Split of the input's channels into descending factors", "channels are cut in any order: factors ascend", exact=True)
+def _(step: Candidate) -> bool:
+    return "U5" in final_violations(step)
+
+
+@rule("U6", FINALIZE, "pieces of the input's channels joined again", "a channel shuffle", exact=True)
+def _(step: Candidate) -> bool:
+    return "U6" in final_violations(step)
+
+
+@rule("U7", FINALIZE, "two sums over pieces of the input's channels", "one sum over both", exact=True)
+def _(step: Candidate) -> bool:
+    return "U7" in final_violations(step)
+
+
+def final_violations(step: Candidate) -> set[str]:
+    """Which of U4 to U7 a complete operator breaks."""
+    unordered = {dim for axis, dim in enumerate(step.dims) if axis in step.spec.unordered_input}
+    tops = {dim: Channels(True, dim) if dim in unordered else ORDERED for dim in step.dims}
+    tops |= {dim: FREE for dim in (*step.state.live, *step.state.expansions) if dim not in tops}
+    return violations(tops)

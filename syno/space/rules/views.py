@@ -1,0 +1,190 @@
+"""Rules on views: one primitive above another that commutes or fuses with it.
+
+Paper: section 5.3, Figure 3.
+"""
+
+from __future__ import annotations
+
+from syno.algebra import Size
+from syno.ir.dim import Dim
+from syno.space.facts import Edge, adjacent
+from syno.space.rules.table import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, Candidate, rule
+
+PAPER = "section 5.3"
+
+
+def _minor_below(dim: Dim) -> Size:
+    """The block of the Split under this dim."""
+    assert dim.operation is not None
+    return dim.operation.bottoms[1].size
+
+
+def _window_below(dim: Dim) -> Size:
+    """The window of the Unfold under this dim."""
+    assert dim.operation is not None
+    return dim.operation.bottoms[1].size
+
+
+@rule("V1", MERGE, "Split, then Merge", "(C*i + j) div and mod B*C distribute over i: Merges go below", exact=True, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.SPLIT
+
+
+@rule("V2", MERGE, "Merge on a quotient", "nested Merges re-associate: they go on the remainder only", exact=True, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.QUOTIENT
+
+
+@rule("V3", SPLIT, "Split of a Split as major", "nested Splits re-associate: they go on the minor only", exact=True, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.SPLIT
+
+
+@rule("V4", SPLIT, "Split of adjacent dims", "it undoes a Merge, or joins two sums to one", exact=True, source=PAPER)
+def _(step: Candidate) -> bool:
+    return adjacent(step.of(0), step.of(1))
+
+
+@rule("V5", SHIFT, "Shift, then Shift", "shifts add up", exact=True, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.SHIFT
+
+
+@rule(
+    "V6",
+    (SHIFT, MERGE),
+    "Shift on a Split, or Merge on a Shift, of a large block",
+    "shifting the minor instead differs at the blocks' edges only",
+    exact=False,
+    source=PAPER,
+)
+def _(step: Candidate) -> bool:
+    largest, edge = step.spec.windows.shift_pattern, step.of().edge
+    if step.kind == SHIFT:
+        return edge is Edge.SPLIT and step.sizes[_minor_below(step.dims[0])].highest > largest
+    return edge is Edge.SHIFT and step.sizes[step.block].highest > largest
+
+
+@rule("V7", STRIDE, "Stride, then Stride", "strides multiply", exact=True, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.STRIDE
+
+
+@rule("V8", STRIDE, "Split, then Stride", "S*(B*i + j) = S*B*i + S*j: the Stride goes under the minor", exact=True)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.SPLIT
+
+
+@rule("V9", MERGE, "Stride, then Merge of a larger block", "the Stride goes above the quotient or remainder", exact=True)
+def _(step: Candidate) -> bool:
+    if step.of().edge is not Edge.STRIDE:
+        return False
+    operation = step.dims[0].operation
+    assert operation is not None and isinstance(operation.parameter, Size)
+    return step.sizes[step.block / operation.parameter].lowest >= 1
+
+
+@rule("V10", STRIDE, "Unfold, then Stride", "the Stride distributes, but for the window's centre", exact=False)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.UNFOLD
+
+
+@rule("V11", UNFOLD, "Split, then Unfold", "B*i + j + w: the window goes on the minor; padding differs", exact=False, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.SPLIT
+
+
+@rule(
+    "V12",
+    MERGE,
+    "Unfold, then Merge of a block no smaller than the window",
+    "(i + w - K/2) div B is nearly i div B: the window goes on the remainder",
+    exact=False,
+    source="section 5.3, Figure 3c",
+)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.UNFOLD and step.sizes[step.block / _window_below(step.dims[0])].lowest >= 1
+
+
+@rule("V13", MERGE, "Unfold, then Merge of a block that divides the window", "the window is cut by the block's tiles", exact=False)
+def _(step: Candidate) -> bool:
+    if step.of().edge is not Edge.UNFOLD:
+        return False
+    facts = step.sizes[_window_below(step.dims[0]) / step.block]
+    return facts.is_coefficient and any(facts.exponents)
+
+
+@rule("V14", UNFOLD, "Shift, then Unfold", "they commute, but for wrapping around against padding", exact=False)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.SHIFT
+
+
+@rule("V15", UNFOLD, "Unfold, then Unfold of a smaller window", "windows add up in any order: they ascend", exact=False)
+def _(step: Candidate) -> bool:
+    if step.of().edge is not Edge.UNFOLD:
+        return False
+    return step.sizes[step.dims[1].size / _window_below(step.dims[0])].lowest < 1
+
+
+@rule("V16", (MERGE, SHIFT), "Share, then Merge or Shift", "one-to-one views commute with Share: they go below", exact=True)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.DATA
+
+
+@rule("V17", MERGE, "Merge on a reduction", "a loop that is cut is two loops", exact=True, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.REDUCE
+
+
+@rule("V18", SHIFT, "Shift on a reduction", "a sum does not depend on where it starts", exact=True, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.REDUCE
+
+
+@rule("V19", UNFOLD, "a reduction as a window", "a sum over an unweighted window, a box filter", exact=False, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of(1).edge is Edge.REDUCE
+
+
+@rule("V20", UNFOLD, "Unfold of reductions", "summing all positions sums the window times as much", exact=False, source=PAPER)
+def _(step: Candidate) -> bool:
+    return step.of(0).only_sums
+
+
+@rule("V21", SPLIT, "Split of two axes of one weight", "the weight is reshaped instead: the Split goes below its Share", exact=True)
+def _(step: Candidate) -> bool:
+    weights = step.of(0).shared_by + step.of(1).shared_by
+    return len(set(weights)) < len(weights)
+
+
+# ---- the other of two equal forms; off, because the rows above reject the one ----------------------------------------
+
+
+@rule("V8b", SPLIT, "Stride, then Split as minor", "as V8, the other way", exact=True, on=False, against="V8")
+def _(step: Candidate) -> bool:
+    return step.of(1).edge is Edge.STRIDE
+
+
+@rule("V9b", STRIDE, "Merge, then Stride of the remainder", "as V9, the other way", exact=True, on=False, against="V9")
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.REMAINDER
+
+
+@rule("V11b", SPLIT, "Unfold, then Split as minor", "as V11, the other way", exact=False, on=False, against="V11")
+def _(step: Candidate) -> bool:
+    return step.of(1).edge is Edge.UNFOLD
+
+
+@rule("V12b", UNFOLD, "Merge, then Unfold of the remainder", "as V12, the other way", exact=False, on=False, against="V12")
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.REMAINDER
+
+
+@rule("V14b", SHIFT, "Unfold, then Shift", "as V14, the other way", exact=False, on=False, against="V14")
+def _(step: Candidate) -> bool:
+    return step.of().edge is Edge.UNFOLD
+
+
+@rule("V22", SPLIT, "Unfold, then Split as major", "the window goes above the Split, but for padding", exact=False, on=False)
+def _(step: Candidate) -> bool:
+    return step.of(0).edge is Edge.UNFOLD

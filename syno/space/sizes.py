@@ -1,0 +1,141 @@
+"""Sizes as a search needs them: their values for all layers at hand, and which of them may be tried.
+
+Source: the published system's size enumeration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product as combinations
+
+from syno.algebra import ONE, Kind, Size, Trait
+from syno.space.spec import OperatorSpec
+
+Usage = tuple[int, ...]  # occurrences used up so far, one number per variable of the spec
+
+
+class SizeFacts:
+    """What is known of one size under the spec's valuations."""
+
+    __slots__ = ("exponents", "highest", "is_coefficient", "is_legal", "is_odd", "is_one", "is_valid", "lowest", "shared", "total")
+
+    lowest: float  # over the layers
+    highest: float
+    total: int  # the sum over the layers, each truncated
+    is_one: bool  # for every layer
+    is_odd: bool  # a whole and odd number for every layer
+    is_legal: bool  # a coordinate may have it, and it is at least 1 for every layer
+    is_valid: bool  # it is within the options on sizes, and a whole number if they ask for it
+    is_coefficient: bool  # coefficients only, none in the denominator
+    exponents: Usage  # of the spec's variables
+    shared: Usage  # occurrences that sharing it with a weight uses up
+
+
+class SizeTable:
+    """Facts about sizes, each found once; and the sizes that reductions, strides and merges may take."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+        self.variables = tuple(spec.table.values())
+        self.limits: Usage = tuple(spec.limits[variable] for variable in self.variables)
+        self.none: Usage = (0,) * len(self.variables)
+        self._facts: dict[Size, SizeFacts] = {}
+        self._sizes: dict[Usage, tuple[Size, ...]] = {}
+        self._divisors: dict[tuple[Size, Usage], tuple[Size, ...]] = {}
+
+    def __getitem__(self, size: Size) -> SizeFacts:
+        found = self._facts.get(size)
+        if found is None:
+            found = self._facts[size] = self._find(size)
+        return found
+
+    def _find(self, size: Size) -> SizeFacts:
+        values, options = self.spec.valuations.values(size), self.spec.sizes
+        facts = SizeFacts()
+        facts.lowest, facts.highest, facts.total = float(values.lowest), float(values.highest), values.total
+        facts.is_one = values.is_one
+        facts.is_odd = all(value.denominator == 1 and value.numerator % 2 for value in values.values)
+        facts.is_legal = (
+            size.trait in (Trait.GENERAL, Trait.COEFFICIENT)
+            and values.lowest >= 1
+            and not (options.drop_ones and values.is_one)
+        )
+        facts.is_valid = (
+            len(size.exponents) <= options.variables
+            and sum(abs(exponent) for _, exponent in size.exponents) <= options.powers
+            and (values.is_integer or not options.exact_division)
+        )
+        facts.is_coefficient = size.trait in (Trait.COEFFICIENT, Trait.ONE)
+        facts.exponents = tuple(size.exponent(variable) for variable in self.variables)
+        facts.shared = tuple(
+            abs(exponent) if options.count_coefficients_in_weights or variable.kind is Kind.PRIMARY else 0
+            for variable, exponent in zip(self.variables, facts.exponents, strict=True)
+        )
+        return facts
+
+    # ---- occurrences --------------------------------------------------------------------------------------------
+
+    def reduced(self, size: Size) -> Usage:
+        """Occurrences that a reduction or a stride of this size uses up."""
+        return tuple(map(abs, self[size].exponents))
+
+    def merged(self, block: Size, quotient: Size) -> Usage:
+        """Occurrences that cutting an axis into these two uses up: powers that the axis itself does not have."""
+        if not self.spec.sizes.count_merges:
+            return self.none
+        pairs = zip(self[block].exponents, self[quotient].exponents, strict=True)
+        return tuple((abs(a) + abs(b) - abs(a + b)) // 2 for a, b in pairs)
+
+    def fits(self, usage: Usage, more: Usage) -> bool:
+        """Whether no variable occurs too often."""
+        for used, added, limit in zip(usage, more, self.limits, strict=True):
+            if added and used + added > limit:
+                return False
+        return True
+
+    # ---- enumeration --------------------------------------------------------------------------------------------
+
+    def sizes(self, usage: Usage) -> tuple[Size, ...]:
+        """Every size that a reduction or a stride may have, after `usage`."""
+        found = self._sizes.get(usage)
+        if found is None:
+            width = self.spec.sizes.enumerations_per_variable
+            windows = []
+            for variable, limit, used in zip(self.variables, self.limits, usage, strict=True):
+                room = limit - used
+                if variable.kind is Kind.PRIMARY:
+                    windows.append(range(0, min(room, width - 1) + 1))
+                else:
+                    windows.append(range(max(width // 2 - width + 1, -room), min(width // 2, room) + 1))
+            found = self._sizes[usage] = tuple(s for s in self._combined(windows) if self[s].is_legal and self[s].is_valid)
+        return found
+
+    def divisors(self, size: Size, usage: Usage) -> tuple[Size, ...]:
+        """Every block that an axis of this size may be cut into, after `usage`."""
+        found = self._divisors.get((size, usage))
+        if found is None:
+            width = self.spec.sizes.enumerations_per_variable
+            windows = []
+            for variable, limit, used in zip(self.variables, self.limits, usage, strict=True):
+                exponent, room = size.exponent(variable), limit - used
+                middle = int(exponent / 2)  # towards zero
+                low, high = middle + width // 2 - width + 1, middle + width // 2
+                if variable.kind is Kind.PRIMARY:
+                    rise = max(0, -low)
+                    windows.append(range(low + rise, min(high + rise, exponent) + 1))
+                elif exponent >= 0:
+                    windows.append(range(max(low, -room), min(high, exponent + room) + 1))
+                else:
+                    windows.append(range(max(low, exponent - room), min(high, room) + 1))
+            found = self._divisors[size, usage] = tuple(s for s in self._combined(windows) if self._divides(s, size))
+        return found
+
+    def _divides(self, block: Size, size: Size) -> bool:
+        return all(facts.is_legal and facts.is_valid for facts in (self[block], self[size / block]))
+
+    def _combined(self, windows: list[range]) -> Iterator[Size]:
+        """The sizes with exponents from the windows, the first variable changing fastest."""
+        for exponents in combinations(*reversed(windows)):
+            size = Size(dict(zip(self.variables, reversed(exponents), strict=True)))
+            if size is not ONE:
+                yield size

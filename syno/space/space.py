@@ -1,0 +1,180 @@
+"""The space of operators under one spec: states, the steps between them, and complete operators.
+
+>>> space = Space(paper("resnet18"))
+>>> operators = list(space.enumerate(4))
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from syno.algebra import product
+from syno.ir.dim import Dim, content_id
+from syno.ir.graph import PGraph
+from syno.space.candidates import Candidates
+from syno.space.complete import Completion
+from syno.space.distance import UNREACHABLE, Axis, Distance, Limits
+from syno.space.facts import DimFacts, Edge, FactTable, Role
+from syno.space.rules import RuleSet
+from syno.space.rules.table import FINALIZE, MERGE, Candidate
+from syno.space.sizes import SizeTable
+from syno.space.spec import OperatorSpec
+from syno.space.state import State
+
+
+@dataclass(frozen=True)
+class Step:
+    """An arc: what is added, and the state or the complete operator that it leads to.
+
+    Attributes:
+        kind: the primitive, "Contraction" or "Finalize".
+        id: content id of what is added: the same addition has the same id in different states.
+        node: the state, or the operator itself.
+        operator: the complete operator if this is a Finalize.
+    """
+
+    kind: str
+    id: str
+    node: Hashable
+    operator: PGraph | None = None
+
+
+class Space:
+    """All operators that a spec allows, reached step by step from the output up."""
+
+    def __init__(self, spec: OperatorSpec, *, use_distance: bool = True) -> None:
+        self.spec = spec
+        self.use_distance = use_distance
+        self.sizes = SizeTable(spec)
+        self.facts = FactTable(spec, self.sizes)
+        self.rules = RuleSet(spec.rules_off, spec.rules_on)
+        self.candidates = Candidates(spec, self.sizes, self.facts, self.rules)
+        self.completion = Completion(spec, self.sizes, self.facts, self.rules)
+        self.distance = Distance(spec, self.sizes, self.completion.wanted)
+        self._axes: dict[tuple[Dim, int], Axis] = {}
+        self._feasible: dict[State, bool] = {}
+
+    @cached_property
+    def root(self) -> State:
+        """The output's axes."""
+        return self.candidates.root()
+
+    # ---- distance -----------------------------------------------------------------------------------------------
+
+    def distance_of(self, state: State, most: int | None = None) -> int:
+        """How many more primitives the state needs at least; UNREACHABLE if that is above `most` (the depth left)."""
+        left = self.spec.depth - state.steps if most is None else most
+        axes, limits = self.abstract(state, left)
+        return self.distance(axes, limits, left)
+
+    def abstract(self, state: State, left: int) -> tuple[tuple[Axis, ...], Limits]:
+        """What the distance knows of a state."""
+        counts, most = state.ends.counts, self.spec.occurrences
+        weights = most.tensors - 1 - counts.weights
+
+        def room(used: int, limit: int | None) -> int:
+            return left if limit is None else min(left, limit - used)
+
+        pooled: set[Dim] = set()
+        weighted: set[Dim] = set()
+        for dim in state.data:
+            pooled |= self.facts[dim].pooled
+            weighted |= self.facts[dim].weighted
+        much = self.sizes[product(dim.size for dim in pooled - weighted)].highest > self.spec.reductions.largest_pooling
+        limits = Limits(
+            merges=room(counts.merges, most.merges),
+            splits=room(counts.splits, most.splits),
+            unfolds=room(counts.unfolds, most.unfolds),
+            repeats=room(counts.repeats, most.expands) if self.spec.repeats.largest > 1 else 0,
+            weights=min(weights, left),
+            needs_weight=not counts.weights or (much and self.rules.is_on("C14")),
+            room=tuple(limit - used for limit, used in zip(self.sizes.limits, state.ends.usage, strict=True)),
+        )
+        return tuple(sorted((self._axis(dim, state) for dim in state.data), key=_axis_order)), limits
+
+    def _axis(self, dim: Dim, state: State) -> Axis:
+        weights = state.ends.counts.weights
+        found = self._axes.get((dim, weights))
+        if found is None:
+            found = self._axes[dim, weights] = self._find_axis(dim, state)
+        return found
+
+    def _find_axis(self, dim: Dim, state: State) -> Axis:
+        facts, spec = self.facts[dim], self.spec
+        slack = spec.occurrences.chain_length - facts.height
+        window = UNREACHABLE
+        if slack > 0 and self.candidates.is_window(facts):
+            window = int(facts.edge is Edge.REDUCE and self.rules.is_on("V19"))
+        endings = UNREACHABLE
+        if slack > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):
+            if self.candidates.may_be_outer(facts, dim.size):
+                endings = 1
+            elif facts.edge is Edge.REDUCE and slack > 1 and self._low_rank(facts):
+                endings = 2
+        return Axis(
+            size=dim.size,
+            slack=min(max(slack, 0), 1),
+            mergeable=self._mergeable(dim, slack, state),
+            endings=endings,
+            window=window,
+            repeat=spec.repeats.largest > 1 and facts.edge in (Edge.QUOTIENT, Edge.REMAINDER),
+            strided=facts.discards,
+        )
+
+    def _low_rank(self, facts: DimFacts) -> bool:
+        options = self.spec.contractions
+        return options.least_low_rank <= facts.size.highest <= options.most_low_rank
+
+    def _mergeable(self, dim: Dim, slack: int, state: State) -> int:
+        candidate = Candidate(self.spec, self.sizes, self.facts, state, MERGE, (dim,))
+        table = self.rules.table
+        if slack > 0 and not any(name in table and table[name].rejects(candidate) for name in ("V1", "V2", "V16", "V17", "C8")):
+            return 0
+        return 1 if slack > 1 else UNREACHABLE
+
+    def is_feasible(self, state: State) -> bool:
+        """Whether the state may still become an operator, as far as the distance can tell."""
+        if state.steps > self.spec.depth:
+            return False
+        if not self.use_distance:
+            return True
+        return self._reducible(state) or self.distance_of(state) < UNREACHABLE
+
+    def _reducible(self, state: State) -> bool:
+        """Whether more sums may make a state feasible that is none yet."""
+        counts = state.ends.counts
+        if counts.reductions < counts.steps or counts.reductions >= self.spec.occurrences.reductions:
+            return False
+        found = self._feasible.get(state)
+        if found is None:
+            found = self._feasible[state] = any(
+                self.is_feasible(self.candidates.take(step))
+                for step in self.candidates._reductions(state)
+                if self.rules.reject(step) is None
+            )
+        return found
+
+    # ---- steps --------------------------------------------------------------------------------------------------
+
+    def children(self, state: State) -> Iterator[tuple[Candidate, State]]:
+        """The steps from a state to feasible ones."""
+        if state.steps >= self.spec.depth:
+            return
+        for candidate in self.candidates(state):
+            child = self.candidates.take(candidate)
+            if self.is_feasible(child):
+                yield candidate, child
+
+    def operators(self, state: State) -> list[PGraph]:
+        """The complete operators that the state is."""
+        return self.completion(state)
+
+
+def _axis_order(axis: Axis) -> tuple[int, ...]:
+    return (axis.size.code, *axis[1:])
+
+
+__all__ = ["FINALIZE", "Role", "Space", "Step", "content_id", "random"]

@@ -1,0 +1,340 @@
+"""What a search is for: shapes, variables with limits, the layers to replace, options, budgets.
+
+A spec is a value. Every number of the published system has its place here under a full name; the defaults are those of
+its Python interface, and `syno.space.presets` holds what the paper used for each model.
+
+Source: the options of the published system.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from syno.algebra import Kind, Size, Valuations, Variable, VariableTable
+from syno.errors import SpecError, SynoError, suggestion
+from syno.ir.dim import content_id
+
+DEFAULT_OCCURRENCES = 3
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A group of options. Frozen; unknown names are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def with_(self, **changes: Any) -> Self:
+        """A copy with these fields changed, checked again."""
+        return type(self)(**{**self.model_dump(), **changes})
+
+
+class Occurrences(Section):
+    """How often each primitive may occur; None for as often as the depth allows."""
+
+    reductions: Count = 5
+    tensors: Annotated[int, Field(ge=1, le=4)] = 2  # the input and the weights
+    shares: Count | None = None
+    merges: Count | None = None
+    splits: Count | None = None
+    shifts: Count | None = None
+    strides: Count | None = 0
+    unfolds: Count | None = None
+    expands: Count | None = None  # repeats only; those inside contractions are not counted
+    chain_length: Positive = 6  # operations above each other
+
+
+class Sizes(Section):
+    """Which sizes are tried."""
+
+    enumerations_per_variable: Positive = 5  # the width of the window of exponents
+    variables: Positive = 3  # different ones in one size
+    powers: Positive = 16  # the sum of the exponents' absolute values
+    exact_division: bool = True  # every size is a whole number for every layer
+    count_coefficients_in_weights: bool = False  # whether sharing uses up a coefficient's occurrences
+    count_merges: bool = True  # whether dividing by more than a size holds uses them up; the published system forgot
+    drop_ones: bool = True  # a size that is 1 for every layer is no size; the published system searched such loops
+
+
+class Reductions(Section):
+    """Sums."""
+
+    multiple: Annotated[float, Field(ge=1)] = 4  # of the input's elements (bound axes apart), for all reductions together
+    largest_pooling: Annotated[float, Field(ge=1)] = 8  # the product of sums over unweighted elements
+
+
+class Windows(Section):
+    """Unfold and Stride."""
+
+    odd: bool = True
+    largest: Annotated[int, Field(gt=1)] = 30
+    least_ratio: Annotated[float, Field(ge=1)] = 2.0  # of the axis to its window
+    largest_strided: Annotated[int, Field(gt=1)] = 30
+    shift_pattern: Annotated[float, Field(ge=0)] = 2.0  # the largest block that a Shift may stand above or below of
+
+
+class Contractions(Section):
+    """Weights."""
+
+    least_elements: Count = 100  # of a weight, for the smallest layer
+    largest_outer: Positive = 6144  # product of the output-only axes of weights
+    least_low_rank: Positive = 3  # the size of an axis that two weights share, for the largest layer
+    most_low_rank: Positive = 8
+
+
+class Repeats(Section):
+    """Expand above Merge: repeating elements."""
+
+    largest: Positive = 5  # the product of all repeats; 1 for none
+    tile: bool = True  # also of whole axes
+
+
+class Budget(Section):
+    """Bounds of the whole model, for one batch. Multiply-adds count as one FLOP.
+
+    `rest_*` is what the model has outside of the replaced layers.
+    """
+
+    least_flops: float = 0
+    most_flops: float = 1e15
+    least_parameters: float = 0
+    most_parameters: float = float("inf")
+    most_memory_bytes: float = float("inf")  # of data, weights and result of any one stage of a layer
+    rest_flops: Annotated[float, Field(ge=0)] = 0
+    rest_parameters: Annotated[float, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _some_room(self) -> Self:
+        for what, least, most in (
+            ("flops", self.least_flops, self.most_flops),
+            ("parameters", self.least_parameters, self.most_parameters),
+        ):
+            rest = self.rest_flops if what == "flops" else self.rest_parameters
+            if least > most:
+                raise ValueError(f"least_{what} is {least:g} and most_{what} is {most:g}: no model fits; raise most_{what}")
+            if most <= rest:
+                raise ValueError(
+                    f"most_{what} is {most:g}, and the model outside the replaced layers has {rest:g} already; raise most_{what}"
+                )
+        return self
+
+
+class Layer(Section):
+    """One set of values, and for how many of the replaced layers it holds."""
+
+    values: Mapping[str, Positive]
+    count: Positive = 1
+
+
+class OperatorSpec(Section):
+    """What is searched, and within which bounds. `OperatorSpec.load` reads it from a YAML file.
+
+    Attributes:
+        name: a label.
+        input, output: shapes such as `N, C_in: unordered, H, H`; the mark says that the axis has no order of its own.
+        variables: `primaries; coefficients`, each `name=value:occurrences`, as in `N:0, C_in:2, H:0; k=3:2`. Occurrences
+            bound how often a variable is used by reductions and weights (3 if not given, 0 bans it).
+        layers: the values of the variables in each replaced layer.
+        bound_axes: pairs of output and input axis that are the same (a batch).
+        depth: the most primitives of an operator; a contraction counts as one.
+        finalizations: the most operators made of one set of coordinates (they differ in which axis is which).
+        rules_off, rules_on: ids of canonicalization rules to switch off, or on if they are off by default.
+    """
+
+    name: str = "operator"
+    input: str
+    output: str
+    variables: str
+    layers: tuple[Layer, ...]
+    bound_axes: tuple[tuple[Count, Count], ...] = ()
+    depth: Positive = 12
+    finalizations: Positive = 2
+    occurrences: Occurrences = Occurrences()
+    sizes: Sizes = Sizes()
+    reductions: Reductions = Reductions()
+    windows: Windows = Windows()
+    contractions: Contractions = Contractions()
+    repeats: Repeats = Repeats()
+    budget: Budget = Budget()
+    rules_off: tuple[str, ...] = ()
+    rules_on: tuple[str, ...] = ()
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise SpecError(_explained(error, str(fields.get("name", "operator")))) from None
+
+    @classmethod
+    def load(cls, file: Path) -> OperatorSpec:
+        """Read a YAML file. SpecError says what is wrong with it and what is allowed."""
+        try:
+            content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise SpecError(f"{file}: cannot be read as YAML: {error}") from None
+        if not isinstance(content, dict):
+            raise SpecError(f"{file}: holds no mapping; a spec has the fields {', '.join(cls.model_fields)}")
+        return cls(**{"name": file.stem, **content})
+
+    def dump(self) -> str:
+        """The YAML text that `load` reads back to an equal spec."""
+        return yaml.safe_dump(self.model_dump(mode="json", exclude_defaults=True), sort_keys=False, width=120)
+
+    @cached_property
+    def id(self) -> str:
+        """Content id of everything but the name."""
+        return content_id("spec", self.model_dump_json(exclude={"name"}))
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _layers(cls, layers: Any) -> Any:
+        """A layer may be written as its values alone."""
+        if not isinstance(layers, list | tuple):
+            return layers
+        return [row if isinstance(row, Layer) or (isinstance(row, Mapping) and "values" in row) else {"values": row} for row in layers]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        try:
+            self._check()
+        except SynoError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    # ---- what the text means ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _declared(self) -> tuple[VariableTable, dict[Variable, int]]:
+        limits: dict[str, int] = {}
+
+        def strip(match: re.Match[str]) -> str:
+            limits[match["name"]] = int(match["limit"])
+            return match["declared"]
+
+        text = re.sub(r"(?P<declared>(?P<name>\w+)\s*(?:=\s*\d+\s*)?):\s*(?P<limit>\d+)", strip, self.variables)
+        table = VariableTable.parse(text)
+        return table, {table[name]: limits.get(name, DEFAULT_OCCURRENCES) for name in table}
+
+    @property
+    def table(self) -> VariableTable:
+        """The variables, with the values of those that have one everywhere."""
+        return self._declared[0]
+
+    @property
+    def limits(self) -> Mapping[Variable, int]:
+        """The most occurrences of each variable."""
+        return self._declared[1]
+
+    @cached_property
+    def valuations(self) -> Valuations:
+        """One valuation per replaced layer."""
+        return Valuations([self.table.valuation(layer.values) for layer in self.layers for _ in range(layer.count)])
+
+    @cached_property
+    def output_sizes(self) -> tuple[Size, ...]:
+        """The output's sizes, axis by axis."""
+        return tuple(size for size, _ in _axes(self.output, self.table))
+
+    @cached_property
+    def input_sizes(self) -> tuple[Size, ...]:
+        """The input's sizes, axis by axis."""
+        return tuple(size for size, _ in _axes(self.input, self.table))
+
+    @cached_property
+    def unordered_output(self) -> frozenset[int]:
+        """The output axes without an order of their own."""
+        return frozenset(axis for axis, (_, unordered) in enumerate(_axes(self.output, self.table)) if unordered)
+
+    @cached_property
+    def unordered_input(self) -> frozenset[int]:
+        """The input axes without an order of their own."""
+        return frozenset(axis for axis, (_, unordered) in enumerate(_axes(self.input, self.table)) if unordered)
+
+    def _check(self) -> None:
+        if not self.layers:
+            raise SpecError("layers is empty: give the values of the variables for at least one layer")
+        for title, sizes in (("input", self.input_sizes), ("output", self.output_sizes)):
+            if not sizes:
+                raise SpecError(f"{title} has no axes; write it as in N, C_in: unordered, H, H")
+            for size in sizes:
+                size.check_legal(f"an axis of the {title}")
+                for row in self.valuations:
+                    row.integer(size)
+        for out, into in self.bound_axes:
+            if out >= len(self.output_sizes) or into >= len(self.input_sizes):
+                raise SpecError(
+                    f"bound_axes holds [{out}, {into}]; the output has {len(self.output_sizes)} axes, "
+                    f"the input {len(self.input_sizes)}, counted from 0"
+                )
+            if self.output_sizes[out] is not self.input_sizes[into]:
+                raise SpecError(
+                    f"bound_axes holds [{out}, {into}], but output axis {out} has size {self.output_sizes[out]} "
+                    f"and input axis {into} has size {self.input_sizes[into]}; only equal axes can be bound"
+                )
+        for place in (0, 1):
+            ends = [pair[place] for pair in self.bound_axes]
+            if len(set(ends)) < len(ends):
+                raise SpecError(f"bound_axes binds one axis twice: {list(self.bound_axes)}")
+        self._check_input_axes()
+        if self.contractions.least_low_rank > self.contractions.most_low_rank:
+            raise SpecError(
+                f"contractions: least_low_rank is {self.contractions.least_low_rank}, above most_low_rank "
+                f"{self.contractions.most_low_rank}: no two weights could share an axis; lower the one or raise the other"
+            )
+        if self.windows.odd and not self.sizes.exact_division:
+            raise SpecError("windows: odd needs sizes: exact_division, else a window's parity is not known; switch odd off")
+
+    def _check_input_axes(self) -> None:
+        bound = {into for _, into in self.bound_axes}
+        for axis, size in enumerate(self.input_sizes):
+            primaries = [(v.name, e) for v, e in size.exponents if v.kind is Kind.PRIMARY]
+            if axis not in bound and (len(primaries) != 1 or primaries[0][1] != 1):
+                raise SpecError(
+                    f"input axis {axis} has size {size}: an axis of the input has one primary variable, to the power of one "
+                    "(and any coefficients); declare a primary variable for it"
+                )
+
+
+def _axes(shape: str, table: VariableTable) -> list[tuple[Size, bool]]:
+    axes = []
+    for part in filter(None, (piece.strip() for piece in shape.strip().strip("[]").split(","))):
+        size, _, mark = (piece.strip() for piece in part.partition(":"))
+        if mark not in ("", "unordered"):
+            raise SpecError(f'"{part}" marks an axis as "{mark}"; the one mark there is: unordered.{suggestion(mark, ["unordered"])}')
+        axes.append((table.size(size), bool(mark)))
+    return axes
+
+
+def _explained(error: ValidationError, name: str) -> str:
+    """One line for each thing that is wrong, with what is allowed there."""
+    lines = []
+    for problem in error.errors():
+        where = [str(part) for part in problem["loc"]]
+        place = ".".join(where) or "the spec"
+        if problem["type"] == "extra_forbidden":
+            allowed = _fields(where[:-1])
+            lines.append(f'{place}: there is no such option; there are: {", ".join(allowed)}.{suggestion(where[-1], allowed)}')
+        elif problem["type"] == "missing":
+            lines.append(f"{place}: is missing")
+        elif problem["type"] == "value_error":
+            lines.append(problem["msg"].removeprefix("Value error, ") if not where else f"{place}: {problem['ctx']['error']}")
+        else:
+            lines.append(f"{place}: {problem['msg']}; given: {problem['input']!r}")
+    return f'spec "{name}": ' + "; ".join(lines)
+
+
+def _fields(path: list[str]) -> list[str]:
+    model: Any = OperatorSpec
+    for part in path:
+        if part.isdigit():
+            continue
+        annotation = model.model_fields[part].annotation
+        model = annotation if isinstance(annotation, type) else Layer
+    return list(model.model_fields)
