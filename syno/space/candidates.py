@@ -16,7 +16,7 @@ from syno.space.rules import RuleSet
 from syno.space.rules.table import CONTRACTION, EXPAND, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, Candidate
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
-from syno.space.state import Ends, State, more
+from syno.space.state import Ends, Increase, State, more
 
 SHIFT_AMOUNT = 1  # a Shift by more is seldom useful; the published system has no other
 
@@ -71,6 +71,8 @@ class Candidates:
         """Sums in the order of their enumeration, so that a set of them is reached in one way only."""
         loops = [dim.size for dim in state.data if dim.is_reduce]
         pure = len(loops) == state.steps
+        if not pure and self.rules.is_on("C1"):
+            return
         reached = product(loops)
         options = self.sizes.sizes(self.sizes.none)
         start = max((options.index(size) for size in loops), default=0) if pure else 0
@@ -124,8 +126,8 @@ class Candidates:
     def _merges(self, state: State, live: list[Dim]) -> Iterator[Candidate]:
         usage = state.ends.usage
         for dim in live:
-            for block in self.sizes.divisors(dim.size, usage):
-                if self.sizes.fits(usage, self.sizes.merged(block, dim.size / block)):
+            for block, used in self.sizes.divisors(dim.size):
+                if self.sizes.fits(usage, used):
                     yield self._step(state, MERGE, (dim,), block)
 
     def _contractions(self, state: State, live: list[Dim]) -> Iterator[Candidate]:
@@ -172,13 +174,13 @@ class Candidates:
 
     def take(self, step: Candidate) -> State:
         """The state after the step."""
-        state, none = step.state, self.sizes.none
-        ends = state.ends
+        state, ends, none = step.state, step.state.ends, self.sizes.none
         match step.kind:
             case "Reduce":
-                number = sum(1 for dim in _reductions_below(state) if dim.size is step.size)
+                number = sum(dim.size is step.size for dim in ends.sums)
                 top = dims.reduce(step.block, number)
-                return state.replaced((), (top,), (), more(ends, self.sizes.reduced(step.block), reductions=1))
+                grown = replace(more(ends, self.sizes.reduced(step.block), reductions=1), sums=(*ends.sums, top))
+                return state.replaced((), (top,), (), grown)
             case "Shift":
                 return state.replaced(step.dims, (dims.shift(step.dims[0], SHIFT_AMOUNT),), (), more(ends, none, shifts=1))
             case "Stride":
@@ -186,14 +188,18 @@ class Candidates:
                 return state.replaced(step.dims, (top,), (), more(ends, self.sizes.reduced(step.block), strides=1))
             case "Split":
                 return state.replaced(step.dims, (dims.split(*step.dims),), (), more(ends, none, splits=1))
-            case "Unfold":
-                return state.replaced(step.dims, (dims.unfold(*step.dims),), (), more(ends, none, unfolds=1))
-            case "Expand":
-                grown = more(ends, none, repeats=1)
-                return state.replaced(step.dims, (), step.dims, replace(grown, repeats=ends.repeats * step.dims[0].size))
             case "Merge":
                 usage = self.sizes.merged(step.block, step.dims[0].size / step.block)
-                return state.replaced(step.dims, dims.merge(step.dims[0], step.block), (), more(ends, usage, merges=1))
+                grown = more(ends, usage if self.spec.sizes.count_merges else none, merges=1)
+                return state.replaced(step.dims, dims.merge(step.dims[0], step.block), (), grown)
+            case "Unfold":
+                increase = self._increase(step.dims, step.dims[1].size)
+                grown = replace(more(ends, none, unfolds=1), increases=(*ends.increases, increase))
+                return state.replaced(step.dims, (dims.unfold(*step.dims),), (), grown)
+            case "Expand":
+                increase = self._increase(step.dims, step.dims[0].size)
+                grown = replace(more(ends, none, repeats=1), increases=(*ends.increases, increase))
+                return state.replaced(step.dims, (), step.dims, replace(grown, repeats=ends.repeats * step.dims[0].size))
         return self._contract(step)
 
     def _contract(self, step: Candidate) -> State:
@@ -209,21 +215,25 @@ class Candidates:
                 outer = outer * dim.size if self.facts[dim].role is Role.OUTER else outer
             else:
                 tops.append(data)
-        leader = min((self.facts[dim].height, dim.id) for dim in step.dims)
-        grown = replace(more(ends, usage, shares=len(step.dims), weights=1), outer=outer, leaders=(*ends.leaders, leader))
+        grown = replace(
+            more(ends, usage, shares=len(step.dims), weights=1),
+            outer=outer,
+            leaders=(*ends.leaders, min((self.facts[dim].height, dim.id) for dim in step.dims)),
+            increases=(*ends.increases, *(self._increase((dim,), dim.size) for dim in expanded)),
+            weight_sums=(*ends.weight_sums, self._sums_below(step.dims)),
+        )
         return state.replaced(step.dims, tops, expanded, grown)
+
+    def _increase(self, bottoms: tuple[Dim, ...], size: Size) -> Increase:
+        tags = 0
+        for dim in bottoms:
+            tags |= self.facts[dim].tags
+        return Increase(size, self._sums_below(bottoms), tags)
+
+    def _sums_below(self, bottoms: tuple[Dim, ...]) -> frozenset[Dim]:
+        facts = [self.facts[dim] for dim in bottoms]
+        return frozenset().union(*(f.pooled for f in facts), *(f.weighted for f in facts))
 
 
 def _room(used: int, most: int | None) -> bool:
     return most is None or used < most
-
-
-def _reductions_below(state: State) -> set[Dim]:
-    pending, found = list(state.live) + list(state.expansions), set()
-    while pending:
-        dim = pending.pop()
-        if dim.is_reduce:
-            found.add(dim)
-        elif dim.operation is not None:
-            pending += dim.operation.bottoms
-    return found

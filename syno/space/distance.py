@@ -27,7 +27,10 @@ class Axis(NamedTuple):
 
     size: Size
     slack: int  # how many more primitives may stand above it
-    mergeable: int  # primitives before a Merge can cut it: 0, 1, or UNREACHABLE
+    cut: bool  # whether a Merge can cut it now
+    shift: bool  # whether a Shift can go on it, so that a Merge can cut what is above
+    fold: int  # contractions before a window can slide over it: 0, 1, or UNREACHABLE
+    minor: bool  # whether a Shift can go above a Split with it as minor
     endings: int  # contractions after which a weight may have ended it: 1, 2, or UNREACHABLE
     window: int  # contractions before it can be a window by itself: 0, 1, or UNREACHABLE
     repeat: bool  # whether an Expand can end it
@@ -39,11 +42,13 @@ class Limits(NamedTuple):
 
     merges: int
     splits: int
+    shifts: int
     unfolds: int
     repeats: int
     weights: int
     needs_weight: bool  # at least one contraction must come
     room: Usage  # occurrences left
+    beside: tuple[tuple[int, int], ...]  # places of axes that one weight may not end together
 
 
 class Group(NamedTuple):
@@ -72,14 +77,16 @@ class Distance:
     spec: OperatorSpec
     sizes: SizeTable
     wanted: tuple[Size, ...]
+    small_blocks: bool = True  # whether a Merge above a Shift cuts off small blocks only
     _known: dict[tuple[tuple[Axis, ...], Limits], tuple[int, int]] = field(default_factory=dict)  # distance, searched up to
 
     def __post_init__(self) -> None:
         order = sorted(range(len(self.wanted)), key=lambda i: str(self.wanted[i]))
-        self._partitions = [
-            [tuple(self.wanted[i] for i in block) for block in partition] for partition in _partitions(tuple(order))
-        ]
-        self._partitions.sort(key=lambda partition: -len(partition))
+        self._goal = _product(self.wanted)
+        self.shift_pattern = self.spec.windows.shift_pattern if self.small_blocks else float("inf")
+        partitions = [[tuple(self.wanted[i] for i in block) for block in partition] for partition in _partitions(tuple(order))]
+        # with the number of Merges that part the axes of blocks, fewest first
+        self._partitions = sorted(((len(order) - len(partition), partition) for partition in partitions), key=lambda pair: pair[0])
 
     def __call__(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> int:
         """The distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""
@@ -97,8 +104,13 @@ class Distance:
     def grouping(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> Grouping | None:
         """The cheapest choice of fates within `most` steps, or None."""
         best: Grouping | None = None
+        excess = _product(tuple(axis.size for axis in axes)) / self._goal
+        if excess.trait is Trait.UNDEFINED or excess.trait is Trait.ILLEGAL_COEFFICIENT or len(axes) < 1:
+            return None
         for contractions in range(int(limits.needs_weight), min(limits.weights, 2) + 1):
-            for partition in self._partitions:
+            for base, partition in self._partitions:
+                if base > limits.merges:
+                    break
                 search = _Search(self, axes, limits, partition, contractions, (best.steps - 1 if best else most) - contractions)
                 best = search.run() or best
         return best
@@ -122,6 +134,7 @@ class _Search:
     ) -> None:
         self.distance, self.limits, self.partition, self.contractions = distance, limits, partition, contractions
         self.sizes = distance.sizes
+        self.given = axes
         self.axes = sorted(axes, key=lambda axis: axis.size.trait is not Trait.GENERAL)  # primaries decide most
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.base = sum(len(block) - 1 for block in partition)  # Merges that part the axes of a block
@@ -215,14 +228,24 @@ class _Search:
                 else:
                     return
             if rest is not ONE or len(self.partition[group]) > 1:
-                cost += min(axis.mergeable for axis in members)
+                extra = self._cutting(group)
+                merges += extra // 2
+                cost += extra % 2 + extra // 2
             if cost > self.most:
                 return
         if merges > limits.merges or ended < self.contractions or splits > limits.splits or repeats > limits.repeats:
             return
         if unfolds > limits.unfolds and unfolds - limits.unfolds > limits.splits - splits:
             return
-        if self.ended and not self._room_to_end():
+        if self.windows and not self._windows_fit():
+            return
+        if self.contractions == 1 and limits.beside and self._ends_neighbours():
+            return
+        if self.contractions and self._largest_weight() < self.distance.spec.contractions.least_elements:
+            cost += 2  # only another piece of an axis could make a weight large enough: it is cut off, and dealt with
+            if merges == limits.merges:
+                return
+        if cost > self.most or (self.ended and not self._room_to_end()):
             return
         self.most = cost - 1
         self.best = Grouping(
@@ -237,8 +260,67 @@ class _Search:
             tuple(axis.size for axis in self.ended),
         )
 
+    def _windows_fit(self) -> bool:
+        """Whether each window has an axis to slide over."""
+        if any(rest is not ONE for rest in self.rest):  # pieces that are cut off may be such axes
+            return True
+        ratio = self.distance.spec.windows.least_ratio
+        positions = {axis.size for members in self.members for axis in members if axis.fold <= self.contractions}
+        for goal, members in zip(self.goal, self.members, strict=True):
+            if self.contractions and len(members) > 1 and any(axis.fold <= 1 for axis in members):
+                positions.add(goal)  # joined, weighted, then slid over
+        return all(any(self.sizes[size / axis.size].lowest >= ratio for size in positions) for axis in self.windows)
+
+    def _ends_neighbours(self) -> bool:
+        ended = {id(axis) for axis in self.ended}
+        return any(id(self.given[i]) in ended and id(self.given[j]) in ended for i, j in self.limits.beside)
+
+    def _cutting(self, group: int) -> int:
+        """What it takes to cut something off the group: 0, 1 for a Shift, 2 for another Merge, UNREACHABLE."""
+        members, rest = self.members[group], self.rest[group]
+        if len(self.partition[group]) > 1:
+            parts = members
+        else:
+            parts = [axis for axis in members if axis.size is rest or self.sizes[axis.size / rest].is_legal]
+        if any(axis.cut or (axis.fold <= self.contractions and self.windows) for axis in parts):
+            return 0
+        if self.limits.shifts and self._cut_above_shift(members, parts, rest):
+            return 1
+        return 2 if sum(axis.cut or axis.fold <= self.contractions for axis in members) > 1 else UNREACHABLE
+
+    def _cut_above_shift(self, members: list[Axis], parts: list[Axis], rest: Size) -> bool:
+        """Whether a Merge may cut off the rest above a Shift, where one of the two pieces must be small."""
+        if any(axis.shift and self._small_cut(axis.size, rest) for axis in parts):
+            return True
+        for minor in members:
+            if not minor.minor:
+                continue
+            others = [axis.size for axis in members if axis is not minor]
+            wholes = {minor.size}
+            for size in others:
+                wholes |= {whole * size for whole in wholes}
+            wholes.discard(minor.size)
+            if any(self._small_cut(whole, rest) for whole in wholes):
+                return True
+        return False
+
+    def _small_cut(self, whole: Size, rest: Size) -> bool:
+        kept = self.sizes[whole / rest]
+        return kept.is_legal and min(kept.highest, self.sizes[rest].highest) <= self.distance.shift_pattern
+
     def may_end(self, size: Size) -> bool:
         return self.distance.fits(self.limits.room, self.sizes[size].shared)
+
+    def _largest_weight(self) -> float:
+        """The elements of a weight with every axis that it may have, in the smallest layer."""
+        total = ONE
+        for axis in self.axes:
+            if self.may_end(axis.size):
+                total = total * axis.size
+        for group, members in enumerate(self.members):
+            if self.rest[group] is not ONE and not any(self.may_end(axis.size) for axis in members):
+                total = total * self.rest[group]
+        return self.sizes[total].lowest
 
     def _room_to_end(self) -> bool:
         total = [0] * len(self.limits.room)

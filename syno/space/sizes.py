@@ -5,10 +5,11 @@ Source: the published system's size enumeration.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product as combinations
 
-from syno.algebra import ONE, Kind, Size, Trait
+from syno.algebra import Kind, Size, Trait, Variable
 from syno.space.spec import OperatorSpec
 
 Usage = tuple[int, ...]  # occurrences used up so far, one number per variable of the spec
@@ -41,7 +42,9 @@ class SizeTable:
         self.none: Usage = (0,) * len(self.variables)
         self._facts: dict[Size, SizeFacts] = {}
         self._sizes: dict[Usage, tuple[Size, ...]] = {}
-        self._divisors: dict[tuple[Size, Usage], tuple[Size, ...]] = {}
+        self._divisors: dict[Size, tuple[tuple[Size, Usage], ...]] = {}
+        distinct = Counter(tuple(row[name] for name in spec.table) for row in spec.valuations)
+        self._rows = [(dict(zip(self.variables, row, strict=True)), count) for row, count in distinct.items()]
 
     def __getitem__(self, size: Size) -> SizeFacts:
         found = self._facts.get(size)
@@ -50,28 +53,41 @@ class SizeTable:
         return found
 
     def _find(self, size: Size) -> SizeFacts:
-        values, options = self.spec.valuations.values(size), self.spec.sizes
-        facts = SizeFacts()
-        facts.lowest, facts.highest, facts.total = float(values.lowest), float(values.highest), values.total
-        facts.is_one = values.is_one
-        facts.is_odd = all(value.denominator == 1 and value.numerator % 2 for value in values.values)
+        options, facts = self.spec.sizes, SizeFacts()
+        values = [self._value(size, row) for row, _ in self._rows]
+        facts.lowest, facts.highest = (above / below for above, below in (min(values, key=_ratio), max(values, key=_ratio)))
+        facts.total = sum(above // below * count for (above, below), (_, count) in zip(values, self._rows, strict=True))
+        facts.is_one = all(above == below for above, below in values)
+        whole = all(above % below == 0 for above, below in values)
+        facts.is_odd = whole and all(above // below % 2 for above, below in values)
         facts.is_legal = (
             size.trait in (Trait.GENERAL, Trait.COEFFICIENT)
-            and values.lowest >= 1
-            and not (options.drop_ones and values.is_one)
+            and all(above >= below for above, below in values)
+            and not (options.drop_ones and facts.is_one)
         )
         facts.is_valid = (
             len(size.exponents) <= options.variables
             and sum(abs(exponent) for _, exponent in size.exponents) <= options.powers
-            and (values.is_integer or not options.exact_division)
+            and (whole or not options.exact_division)
         )
         facts.is_coefficient = size.trait in (Trait.COEFFICIENT, Trait.ONE)
-        facts.exponents = tuple(size.exponent(variable) for variable in self.variables)
+        exponents = dict(size.exponents)
+        facts.exponents = tuple(exponents.get(variable, 0) for variable in self.variables)
         facts.shared = tuple(
             abs(exponent) if options.count_coefficients_in_weights or variable.kind is Kind.PRIMARY else 0
             for variable, exponent in zip(self.variables, facts.exponents, strict=True)
         )
         return facts
+
+    def _value(self, size: Size, row: dict[Variable, int]) -> tuple[int, int]:
+        """Numerator and denominator for one layer."""
+        above = below = 1
+        for variable, exponent in size.exponents:
+            if exponent > 0:
+                above *= row[variable] ** exponent
+            else:
+                below *= row[variable] ** -exponent
+        return above, below
 
     # ---- occurrences --------------------------------------------------------------------------------------------
 
@@ -80,9 +96,7 @@ class SizeTable:
         return tuple(map(abs, self[size].exponents))
 
     def merged(self, block: Size, quotient: Size) -> Usage:
-        """Occurrences that cutting an axis into these two uses up: powers that the axis itself does not have."""
-        if not self.spec.sizes.count_merges:
-            return self.none
+        """Occurrences that cutting an axis into these two takes: powers that the axis itself does not have."""
         pairs = zip(self[block].exponents, self[quotient].exponents, strict=True)
         return tuple((abs(a) + abs(b) - abs(a + b)) // 2 for a, b in pairs)
 
@@ -110,32 +124,39 @@ class SizeTable:
             found = self._sizes[usage] = tuple(s for s in self._combined(windows) if self[s].is_legal and self[s].is_valid)
         return found
 
-    def divisors(self, size: Size, usage: Usage) -> tuple[Size, ...]:
-        """Every block that an axis of this size may be cut into, after `usage`."""
-        found = self._divisors.get((size, usage))
+    def divisors(self, size: Size) -> tuple[tuple[Size, Usage], ...]:
+        """Every block that an axis of this size may be cut into, with the occurrences that this takes."""
+        found = self._divisors.get(size)
         if found is None:
             width = self.spec.sizes.enumerations_per_variable
             windows = []
-            for variable, limit, used in zip(self.variables, self.limits, usage, strict=True):
-                exponent, room = size.exponent(variable), limit - used
+            for variable, limit, exponent in zip(self.variables, self.limits, self[size].exponents, strict=True):
                 middle = int(exponent / 2)  # towards zero
                 low, high = middle + width // 2 - width + 1, middle + width // 2
                 if variable.kind is Kind.PRIMARY:
                     rise = max(0, -low)
                     windows.append(range(low + rise, min(high + rise, exponent) + 1))
-                elif exponent >= 0:
-                    windows.append(range(max(low, -room), min(high, exponent + room) + 1))
                 else:
-                    windows.append(range(max(low, exponent - room), min(high, room) + 1))
-            found = self._divisors[size, usage] = tuple(s for s in self._combined(windows) if self._divides(s, size))
+                    windows.append(range(max(low, min(exponent, 0) - limit), min(high, max(exponent, 0) + limit) + 1))
+            blocks = [block for block in self._combined(windows) if self._divides(block, size)]
+            found = self._divisors[size] = tuple((block, self.merged(block, size / block)) for block in blocks)
         return found
 
     def _divides(self, block: Size, size: Size) -> bool:
         return all(facts.is_legal and facts.is_valid for facts in (self[block], self[size / block]))
 
     def _combined(self, windows: list[range]) -> Iterator[Size]:
-        """The sizes with exponents from the windows, the first variable changing fastest."""
-        for exponents in combinations(*reversed(windows)):
-            size = Size(dict(zip(self.variables, reversed(exponents), strict=True)))
-            if size is not ONE:
-                yield size
+        """The sizes with exponents from the windows, the first variable changing fastest; too long ones left out."""
+        options, last = self.spec.sizes, len(self.variables) - 1
+        primaries = [variable.kind is Kind.PRIMARY for variable in self.variables]
+        for reverse in combinations(*reversed(windows)):
+            used = [i for i, exponent in enumerate(reverse) if exponent]
+            if not used or len(used) > options.variables:
+                continue
+            if any(reverse[i] < 0 for i in used) and not any(primaries[last - i] for i in used):
+                continue
+            yield Size({self.variables[last - i]: reverse[i] for i in used})
+
+
+def _ratio(value: tuple[int, int]) -> float:
+    return value[0] / value[1]

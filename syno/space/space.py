@@ -17,9 +17,10 @@ from syno.ir.graph import PGraph
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance import UNREACHABLE, Axis, Distance, Limits
-from syno.space.facts import DimFacts, Edge, FactTable, Role
+from syno.space.facts import DimFacts, Edge, FactTable, Role, adjacent
+from syno.space.flops import FlopsBound
 from syno.space.rules import RuleSet
-from syno.space.rules.table import FINALIZE, MERGE, Candidate
+from syno.space.rules.table import FINALIZE, MERGE, SHIFT, UNFOLD, Candidate
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
@@ -53,7 +54,10 @@ class Space:
         self.rules = RuleSet(spec.rules_off, spec.rules_on)
         self.candidates = Candidates(spec, self.sizes, self.facts, self.rules)
         self.completion = Completion(spec, self.sizes, self.facts, self.rules)
-        self.distance = Distance(spec, self.sizes, self.completion.wanted)
+        self.distance = Distance(spec, self.sizes, self.completion.wanted, self.rules.is_on("V6"))
+        self.flops = FlopsBound(spec, self.sizes)
+        self.most_flops = spec.budget.most_flops - spec.budget.rest_flops
+        self.least_flops = spec.budget.least_flops - spec.budget.rest_flops
         self._axes: dict[tuple[Dim, int], Axis] = {}
         self._feasible: dict[State, bool] = {}
 
@@ -87,13 +91,20 @@ class Space:
         limits = Limits(
             merges=room(counts.merges, most.merges),
             splits=room(counts.splits, most.splits),
+            shifts=room(counts.shifts, most.shifts),
             unfolds=room(counts.unfolds, most.unfolds),
             repeats=room(counts.repeats, most.expands) if self.spec.repeats.largest > 1 else 0,
             weights=min(weights, left),
             needs_weight=not counts.weights or (much and self.rules.is_on("C14")),
             room=tuple(limit - used for limit, used in zip(self.sizes.limits, state.ends.usage, strict=True)),
+            beside=(),
         )
-        return tuple(sorted((self._axis(dim, state) for dim in state.data), key=_axis_order)), limits
+        pairs = sorted(((self._axis(dim, state), dim) for dim in state.data), key=lambda pair: _axis_order(pair[0]))
+        if self.rules.is_on("C9"):
+            ends = [(i, self.facts[dim]) for i, (axis, dim) in enumerate(pairs) if axis.endings == 1]
+            beside = tuple((i, j) for i, a in ends for j, b in ends if i < j and (adjacent(a, b) or adjacent(b, a)))
+            limits = limits._replace(beside=beside)
+        return tuple(axis for axis, _ in pairs), limits
 
     def _axis(self, dim: Dim, state: State) -> Axis:
         weights = state.ends.counts.weights
@@ -117,7 +128,10 @@ class Space:
         return Axis(
             size=dim.size,
             slack=min(max(slack, 0), 1),
-            mergeable=self._mergeable(dim, slack, state),
+            cut=slack > 0 and self._allowed(MERGE, dim, state, "V1", "V2", "V16", "V17", "C8"),
+            shift=slack > 1 and self._allowed(SHIFT, dim, state, "V5", "V6", "V16", "V18", "U1"),
+            fold=self._folds(dim, slack, state),
+            minor=slack > 2 and (facts.size.highest <= spec.windows.shift_pattern or not self.rules.is_on("V6")),
             endings=endings,
             window=window,
             repeat=spec.repeats.largest > 1 and facts.edge in (Edge.QUOTIENT, Edge.REMAINDER),
@@ -128,20 +142,34 @@ class Space:
         options = self.spec.contractions
         return options.least_low_rank <= facts.size.highest <= options.most_low_rank
 
-    def _mergeable(self, dim: Dim, slack: int, state: State) -> int:
-        candidate = Candidate(self.spec, self.sizes, self.facts, state, MERGE, (dim,))
-        table = self.rules.table
-        if slack > 0 and not any(name in table and table[name].rejects(candidate) for name in ("V1", "V2", "V16", "V17", "C8")):
+    def _folds(self, dim: Dim, slack: int, state: State) -> int:
+        if slack > 0 and self._allowed(UNFOLD, dim, state, "V11", "V14", "V20"):
             return 0
-        return 1 if slack > 1 else UNREACHABLE
+        return 1 if slack > 1 and self._allowed(UNFOLD, dim, state, "V20") else UNREACHABLE
+
+    def _allowed(self, kind: str, dim: Dim, state: State, *rules: str) -> bool:
+        """Whether none of the rules forbids the step on the dim."""
+        candidate = Candidate(self.spec, self.sizes, self.facts, state, kind, (dim,))
+        table = self.rules.table
+        return not any(name in table and table[name].rejects(candidate) for name in rules)
 
     def is_feasible(self, state: State) -> bool:
         """Whether the state may still become an operator, as far as the distance can tell."""
         if state.steps > self.spec.depth:
             return False
+        if self.flops.lower_bound(state) > self.most_flops:
+            return False
         if not self.use_distance:
             return True
+        counts = state.ends.counts
+        if counts.steps > counts.reductions and self.most_possible_flops(state) < self.least_flops:
+            return False
         return self._reducible(state) or self.distance_of(state) < UNREACHABLE
+
+    def most_possible_flops(self, state: State) -> int:
+        """Multiply-adds of the replaced layers if all is done in one stage: no operator with these sums needs more."""
+        iterations = product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))
+        return self.sizes[iterations].total * (self.spec.occurrences.tensors - 1)
 
     def _reducible(self, state: State) -> bool:
         """Whether more sums may make a state feasible that is none yet."""

@@ -31,6 +31,14 @@ class Counts(NamedTuple):
         return sum(self) - self.shares
 
 
+class Increase(NamedTuple):
+    """A window, or an axis that only a weight or nothing is indexed by."""
+
+    size: Size
+    sums: frozenset[Dim]  # the reductions below
+    tags: int  # the weights below, as bits
+
+
 @dataclass(frozen=True, slots=True)
 class Ends:
     """What of a state is no dim: what it has used up, and what its weights began with."""
@@ -40,6 +48,9 @@ class Ends:
     outer: Size = ONE  # product of the output-only axes of weights
     repeats: Size = ONE  # product of repeated elements
     leaders: tuple[tuple[int, str], ...] = ()  # for each weight, the first of its axes
+    sums: tuple[Dim, ...] = ()  # the reductions
+    increases: tuple[Increase, ...] = ()  # what widens the data on its way from the input
+    weight_sums: tuple[frozenset[Dim], ...] = ()  # for each weight, the reductions below it
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,8 @@ def violations(tops: Mapping[Dim, Channels]) -> set[str]:
             below = _through_split(operation, above[0], known, found)
         elif operation.primitive in (MERGE_ROW, SHARE_ROW):
             below = [_through_merge(above, found)]
+            if operation.primitive is SHARE_ROW:  # a weight tells the pieces apart
+                below = [Channels(below[0].unordered, below[0].axis)]
         elif not operation.bottoms:
             source = above[0].piece_of
             if source is not None:

@@ -1,0 +1,8 @@
+"""The table of policies."""
+
+from __future__ import annotations
+
+from syno.registry import Registry
+from syno.search.policies.contract import Policy
+
+POLICIES: Registry[type[Policy]] = Registry("search policy")

@@ -1,0 +1,162 @@
+"""How good an evaluated operator is, as one number in [0, 1] that policies climb.
+
+>>> REWARDS["accuracy"](low=0.4, high=0.7, power=4)({"accuracy": 0.55})
+0.0625
+>>> PAPER_REWARDS["gpt2"]({"loss": 7.2})
+Failure(reason='the loss is 7.2; it must be below 6.9')
+
+Source: the published system's live rewards, and the settings its search was run with.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from syno.registry import Registry
+
+Metrics: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an operator has no reward: its evaluation broke, or measured nothing that can be used."""
+
+    reason: str
+
+
+Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or why there is none
+
+
+class Reward(BaseModel, ABC):
+    """A function from metrics to a reward, with its settings. Equal settings give equal rewards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]]  # the metrics it reads
+
+    def __call__(self, metrics: Metrics) -> Outcome:
+        """The reward in [0, 1], or a Failure if a metric it needs is absent or no number."""
+        for metric in self.needs:
+            if metric not in metrics:
+                return Failure(f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {_listed(metrics)}')
+            if not math.isfinite(metrics[metric]):
+                return Failure(f'"{metric}" is {metrics[metric]}, which is no measurement')
+        value = self.of(metrics)
+        return value if isinstance(value, Failure) else min(max(value, 0.0), 1.0)
+
+    @abstractmethod
+    def of(self, metrics: Metrics) -> Outcome:
+        """The reward before clipping."""
+
+    def settings(self) -> dict[str, Any]:
+        """The name and all settings, as they are stored with a study; `from_settings` reads them."""
+        return {"name": self.name, **self.model_dump()}
+
+
+REWARDS: Registry[type[Reward]] = Registry("reward")
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+@REWARDS.register("accuracy")
+class AccuracyReward(Reward):
+    """((a - low) / (high - low)) ** power for the accuracy a, a fraction. Accuracy 0 means that training broke.
+
+    The published replay code divides by (1 - low) / high instead, so that replayed and live rewards differ; this is the
+    live formula, everywhere.
+    """
+
+    name = "accuracy"
+    needs = ("accuracy",)
+    low: Fraction = 0.4
+    high: Fraction = 0.7
+    power: Positive = 4
+
+    @model_validator(mode="after")
+    def _ordered(self) -> AccuracyReward:
+        if self.low >= self.high:
+            raise ValueError(f"low={self.low} must be below high={self.high}")
+        return self
+
+    def of(self, metrics: Metrics) -> Outcome:
+        """See the class."""
+        accuracy = metrics["accuracy"]
+        if accuracy <= 0:
+            return Failure(f"the accuracy is {accuracy:g}; it must be above 0")
+        return (max(accuracy - self.low, 0.0) / (self.high - self.low)) ** self.power
+
+
+@REWARDS.register("flops")
+class FlopsReward(Reward):
+    """Few FLOPs, once the accuracy suffices: (m + max(0, 1 - f / max_ratio) * (1 - m)) ** power with m = min_accuracy.
+
+    f is `flops / original_flops`, of the whole model. Below min_accuracy it is accuracy ** power, so that every operator
+    that suffices is worth more than every one that does not; the published formula leaves this case open.
+    """
+
+    name = "flops"
+    needs = ("accuracy", "flops", "original_flops")
+    min_accuracy: Fraction = 0.6
+    max_ratio: Positive = 0.9
+    power: Positive = 4
+
+    def of(self, metrics: Metrics) -> Outcome:
+        """See the class."""
+        accuracy, original = metrics["accuracy"], metrics["original_flops"]
+        if accuracy <= 0:
+            return Failure(f"the accuracy is {accuracy:g}; it must be above 0")
+        if original <= 0:
+            return Failure(f"original_flops is {original:g}; it must be above 0")
+        if accuracy < self.min_accuracy:
+            return accuracy**self.power
+        saved = max(0.0, 1 - metrics["flops"] / original / self.max_ratio)
+        return (self.min_accuracy + saved * (1 - self.min_accuracy)) ** self.power
+
+
+@REWARDS.register("loss")
+class LossReward(Reward):
+    """((maximum - loss) / maximum) ** power. A loss of `maximum` or more means that nothing was learnt."""
+
+    name = "loss"
+    needs = ("loss",)
+    maximum: Positive = 6.9
+    power: Positive = 4
+
+    def of(self, metrics: Metrics) -> Outcome:
+        """See the class."""
+        loss = metrics["loss"]
+        if loss >= self.maximum:
+            return Failure(f"the loss is {loss:g}; it must be below {self.maximum:g}")
+        return ((self.maximum - max(loss, 0.0)) / self.maximum) ** self.power
+
+
+PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
+    {
+        "resnet18": AccuracyReward(low=0.4, high=0.7, power=4),
+        "resnext29_2x64d": AccuracyReward(low=0.2, high=0.7, power=4),
+        "efficientnet_v2_s": AccuracyReward(low=0.3, high=0.7, power=4),
+        "densenet121": AccuracyReward(low=0.3, high=0.7, power=4),
+        "gpt2": LossReward(maximum=6.9, power=4),
+    }
+)
+
+
+def from_settings(settings: Mapping[str, Any]) -> Reward:
+    """The reward with these settings: its `name`, and what differs from the defaults.
+
+    Raises UnknownNameError for a name that is not registered, pydantic's ValidationError for settings out of range.
+    """
+    rest = dict(settings)
+    return REWARDS[rest.pop("name", "accuracy")](**rest)
+
+
+def _listed(metrics: Metrics) -> str:
+    return ", ".join(metrics) or "nothing"
