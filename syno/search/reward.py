@@ -45,7 +45,8 @@ class Reward(BaseModel, ABC):
         """The reward in [0, 1], or a Failure if a metric it needs is absent or no number."""
         for metric in self.needs:
             if metric not in metrics:
-                return Failure(f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {_listed(metrics)}')
+                measured = ", ".join(metrics) or "nothing"
+                return Failure(f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {measured}')
             if not math.isfinite(metrics[metric]):
                 return Failure(f'"{metric}" is {metrics[metric]}, which is no measurement')
         value = self.of(metrics)
@@ -91,7 +92,7 @@ class AccuracyReward(Reward):
         accuracy = metrics["accuracy"]
         if accuracy <= 0:
             return Failure(f"the accuracy is {accuracy:g}; it must be above 0")
-        return (max(accuracy - self.low, 0.0) / (self.high - self.low)) ** self.power
+        return float((max(accuracy - self.low, 0.0) / (self.high - self.low)) ** self.power)
 
 
 @REWARDS.register("flops")
@@ -116,9 +117,9 @@ class FlopsReward(Reward):
         if original <= 0:
             return Failure(f"original_flops is {original:g}; it must be above 0")
         if accuracy < self.min_accuracy:
-            return accuracy**self.power
+            return float(accuracy**self.power)
         saved = max(0.0, 1 - metrics["flops"] / original / self.max_ratio)
-        return (self.min_accuracy + saved * (1 - self.min_accuracy)) ** self.power
+        return float((self.min_accuracy + saved * (1 - self.min_accuracy)) ** self.power)
 
 
 @REWARDS.register("loss")
@@ -135,7 +136,7 @@ class LossReward(Reward):
         loss = metrics["loss"]
         if loss >= self.maximum:
             return Failure(f"the loss is {loss:g}; it must be below {self.maximum:g}")
-        return ((self.maximum - max(loss, 0.0)) / self.maximum) ** self.power
+        return float(((self.maximum - max(loss, 0.0)) / self.maximum) ** self.power)
 
 
 PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
@@ -156,7 +157,3 @@ def from_settings(settings: Mapping[str, Any]) -> Reward:
     """
     rest = dict(settings)
     return REWARDS[rest.pop("name", "accuracy")](**rest)
-
-
-def _listed(metrics: Metrics) -> str:
-    return ", ".join(metrics) or "nothing"

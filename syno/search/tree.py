@@ -35,13 +35,20 @@ class Step(Protocol):
     """
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:  # noqa: D102  (the class says it)
+        ...
+
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:  # noqa: D102
+        ...
+
     @property
-    def node(self) -> Hashable: ...
+    def node(self) -> Hashable:  # noqa: D102
+        ...
+
     @property
-    def operator(self) -> PGraph | None: ...
+    def operator(self) -> PGraph | None:  # noqa: D102
+        ...
 
 
 @runtime_checkable
@@ -51,7 +58,9 @@ class Tree(Protocol):
     """
 
     @property
-    def root(self) -> Hashable: ...
+    def root(self) -> Hashable:
+        """The node that holds nothing but the output."""
+        ...
 
     def steps(self, node: Hashable) -> Sequence[Step]:
         """All steps from `node` that are not known to be dead ends, in an order that every process agrees on.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from syno.errors import SpecError
-from syno.ir.graph import PGraph
 from syno.search.draws import Draws
 from syno.search.tree import Step, Tree
 

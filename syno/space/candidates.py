@@ -77,10 +77,11 @@ class Candidates:
         options = self.sizes.sizes(self.sizes.none)
         start = max((options.index(size) for size in loops), default=0) if pure else 0
         for size in options[start:]:
-            if self.sizes.fits(state.ends.usage, self.sizes.reduced(size)) and self._within_multiple(reached * size):
+            if self.sizes.fits(state.ends.usage, self.sizes.reduced(size)) and self.within_multiple(reached * size):
                 yield self._step(state, REDUCE, (), size)
 
-    def _within_multiple(self, reached: Size) -> bool:
+    def within_multiple(self, reached: Size) -> bool:
+        """Whether the product of all reductions is small enough."""
         return self.sizes[reached / self._input].highest <= self.spec.reductions.multiple
 
     def _strides(self, state: State, live: list[Dim]) -> Iterator[Candidate]:

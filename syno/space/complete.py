@@ -72,6 +72,10 @@ class Completion:
         self._bound = {into: output_axis(out, self.spec.output_sizes[out]) for out, into in self.spec.bound_axes}
         self.wanted = tuple(size for axis, size in enumerate(self.spec.input_sizes) if axis not in self._bound)
 
+        marked = {size for axis, size in enumerate(self.spec.input_sizes) if axis in self.spec.unordered_input}
+        ordered = {size for axis, size in enumerate(self.spec.input_sizes) if axis not in self.spec.unordered_input}
+        self.unordered = frozenset(marked - ordered)
+
     def __call__(self, state: State) -> list[PGraph]:
         """The operators that the state is, cheapest first, at most `finalizations` of them."""
         if not state.ends.counts.weights or len(state.data) != len(self.wanted):

@@ -11,19 +11,23 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from syno.algebra import product
+from syno.algebra import Size, product
+from syno.ir import dim as dims
 from syno.ir.dim import Dim, content_id
 from syno.ir.graph import PGraph
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
-from syno.space.distance import UNREACHABLE, Axis, Distance, Limits
+from syno.space.axes import UNREACHABLE, Axis, Limits
+from syno.space.distance import Distance
 from syno.space.facts import DimFacts, Edge, FactTable, Role, adjacent
 from syno.space.flops import FlopsBound
 from syno.space.rules import RuleSet
+from syno.space.rules.unordered import Channels, violations
 from syno.space.rules.table import FINALIZE, MERGE, SHIFT, UNFOLD, Candidate
-from syno.space.sizes import SizeTable
+from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
+from syno.space.sums import SumSets
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,19 @@ class Space:
         self.rules = RuleSet(spec.rules_off, spec.rules_on)
         self.candidates = Candidates(spec, self.sizes, self.facts, self.rules)
         self.completion = Completion(spec, self.sizes, self.facts, self.rules)
-        self.distance = Distance(spec, self.sizes, self.completion.wanted, self.rules.is_on("V6"))
-        self.flops = FlopsBound(spec, self.sizes)
-        self.most_flops = spec.budget.most_flops - spec.budget.rest_flops
         self.least_flops = spec.budget.least_flops - spec.budget.rest_flops
+        self.most_flops = spec.budget.most_flops - spec.budget.rest_flops
+        self.distance = Distance(
+            spec,
+            self.sizes,
+            self.completion.wanted,
+            self.completion.unordered,
+            self.least_flops,
+            self.most_flops,
+            small_blocks=self.rules.is_on("V6"),
+        )
+        self.flops = FlopsBound(spec, self.sizes)
         self._axes: dict[tuple[Dim, int], Axis] = {}
-        self._feasible: dict[State, bool] = {}
 
     @cached_property
     def root(self) -> State:
@@ -95,6 +106,8 @@ class Space:
             unfolds=room(counts.unfolds, most.unfolds),
             repeats=room(counts.repeats, most.expands) if self.spec.repeats.largest > 1 else 0,
             weights=min(weights, left),
+            weighted=counts.weights,
+            iterations=self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total,
             needs_weight=not counts.weights or (much and self.rules.is_on("C14")),
             room=tuple(limit - used for limit, used in zip(self.sizes.limits, state.ends.usage, strict=True)),
             beside=(),
@@ -135,6 +148,8 @@ class Space:
             endings=endings,
             window=window,
             repeat=spec.repeats.largest > 1 and facts.edge in (Edge.QUOTIENT, Edge.REMAINDER),
+            pool=self._pool(facts),
+            misordered=self._misordered(dim),
             strided=facts.discards,
         )
 
@@ -142,10 +157,21 @@ class Space:
         options = self.spec.contractions
         return options.least_low_rank <= facts.size.highest <= options.most_low_rank
 
+    def _pool(self, facts: DimFacts) -> float:
+        """The product of the sums below that may stay unweighted."""
+        largest = self.spec.reductions.largest_pooling if self.rules.is_on("C14") else float("inf")
+        small = [dim.size for dim in facts.pooled if self.sizes[dim.size].highest <= largest]
+        return self.sizes[product(small)].highest
+
+    def _misordered(self, dim: Dim) -> bool:
+        broken = violations({dim: Channels(True, dim)})
+        return any(self.rules.is_on(name) for name in broken)
+
     def _folds(self, dim: Dim, slack: int, state: State) -> int:
         if slack > 0 and self._allowed(UNFOLD, dim, state, "V11", "V14", "V20"):
             return 0
-        return 1 if slack > 1 and self._allowed(UNFOLD, dim, state, "V20") else UNREACHABLE
+        shareable = self.sizes.fits(state.ends.usage, self.facts[dim].size.shared)
+        return 1 if slack > 1 and shareable and self._allowed(UNFOLD, dim, state, "V20") else UNREACHABLE
 
     def _allowed(self, kind: str, dim: Dim, state: State, *rules: str) -> bool:
         """Whether none of the rules forbids the step on the dim."""
@@ -162,28 +188,38 @@ class Space:
         if not self.use_distance:
             return True
         counts = state.ends.counts
-        if counts.steps > counts.reductions and self.most_possible_flops(state) < self.least_flops:
-            return False
-        return self._reducible(state) or self.distance_of(state) < UNREACHABLE
+        if counts.steps == counts.reductions and self.rules.is_on("C1"):
+            return self.sum_sets.leads_on(tuple(dim.size for dim in state.ends.sums))
+        return self.distance_of(state) < UNREACHABLE
 
-    def most_possible_flops(self, state: State) -> int:
-        """Multiply-adds of the replaced layers if all is done in one stage: no operator with these sums needs more."""
-        iterations = product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))
-        return self.sizes[iterations].total * (self.spec.occurrences.tensors - 1)
+    @cached_property
+    def sum_sets(self) -> SumSets:
+        """The sets of reductions that lead somewhere."""
+        base, limits = self.abstract(self.root, self.spec.depth)
+        keys = {size: self._axis(dims.reduce(size), self.root) for size in self.sizes.sizes(self.sizes.none)}
+        outputs, goal = product(self.spec.output_sizes), product(self.completion.wanted)
+        live = product(axis.size for axis in base)
+        room = tuple(self.sizes.limits)
 
-    def _reducible(self, state: State) -> bool:
-        """Whether more sums may make a state feasible that is none yet."""
-        counts = state.ends.counts
-        if counts.reductions < counts.steps or counts.reductions >= self.spec.occurrences.reductions:
-            return False
-        found = self._feasible.get(state)
-        if found is None:
-            found = self._feasible[state] = any(
-                self.is_feasible(self.candidates.take(step))
-                for step in self.candidates._reductions(state)
-                if self.rules.reject(step) is None
+        def feasible(sums: tuple[Size, ...], reached: Size, usage: Usage) -> bool:
+            if not (live * reached / goal).is_legal:
+                return False
+            left = self.spec.depth - len(sums)
+            axes = tuple(sorted((*base, *(keys[size] for size in sums)), key=_axis_order))
+            now = limits._replace(
+                merges=min(limits.merges, left),
+                splits=min(limits.splits, left),
+                shifts=min(limits.shifts, left),
+                unfolds=min(limits.unfolds, left),
+                repeats=min(limits.repeats, left),
+                weights=min(limits.weights, left),
+                iterations=self.sizes[outputs * reached].total,
+                room=tuple(limit - used for limit, used in zip(room, usage, strict=True)),
+                beside=(),
             )
-        return found
+            return self.distance(axes, now, left) < UNREACHABLE
+
+        return SumSets(self.sizes, self.spec.occurrences.reductions, self.candidates.within_multiple, feasible)
 
     # ---- steps --------------------------------------------------------------------------------------------------
 

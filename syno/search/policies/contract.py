@@ -127,7 +127,9 @@ class Policy(ABC):
         Raises SpecError if its fingerprint was proposed before.
         """
         if candidate.fingerprint in self.walks.taken:
-            raise SpecError(f"the operator with fingerprint {candidate.fingerprint} was proposed already; each is proposed once")
+            raise SpecError(
+                f"the operator with fingerprint {candidate.fingerprint} was proposed already; each is proposed once"
+            )
         self.walks.taken.add(candidate.fingerprint)
         self._outstanding[candidate.fingerprint] = candidate
         self._proposed += 1

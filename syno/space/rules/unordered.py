@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from syno.algebra import Size
 from syno.ir.dim import Dim, Operation
-from syno.ir.primitives import EXPAND
 from syno.ir.primitives import MERGE as MERGE_ROW
 from syno.ir.primitives import SHARE as SHARE_ROW
 from syno.ir.primitives import SPLIT as SPLIT_ROW
@@ -65,13 +64,13 @@ def violations(tops: Mapping[Dim, Channels]) -> set[str]:
     """Which of U4 to U7 the operations below break.
 
     Args:
-        tops: what is known of each dim at the top; those of weights and expansions are FREE.
+        tops: what is known of each dim at the top; others are ORDERED, but those of weights are FREE.
     """
     found: set[str] = set()
     known = dict(tops)
     reductions_of: dict[Operation, int] = {}
     for operation in _top_down(known):
-        above = [known[dim] for dim in operation.tops] if operation.primitive is not EXPAND else [FREE]
+        above = [known.get(dim, FREE if dim.is_weight_side else ORDERED) for dim in operation.tops]
         if operation.primitive is SPLIT_ROW:
             below = _through_split(operation, above[0], known, found)
         elif operation.primitive in (MERGE_ROW, SHARE_ROW):

@@ -1,0 +1,168 @@
+"""Which trial a worker runs next: decided by every worker for itself, from what is stored.
+
+A worker reads the trials, tells its policy what is new, and then creates a trial: of an operator whose trial was interrupted,
+else of one that the policy proposes. It reads the trials again; if the ledger gives the trial a role, it runs it. The policy
+hears of everything by reading, of this worker's own trials too: so a worker that is started anew gets the same policy.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from platform import python_version
+
+from syno.ir.graph import PGraph
+from syno.search.ledger import Claim, Ledger, is_running
+from syno.search.policies.contract import EXHAUSTED, Policy, Proposal
+from syno.search.records import Result, attributes, operator_of, worker_of
+from syno.search.storage import TrialStore
+from syno.search.worker import Worker
+
+PACKAGES = ("syno", "optuna", "torch")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A trial that this worker is to run.
+
+    Attributes:
+        trial_id: its id in the storage.
+        number: its number in the study.
+        operator: what to evaluate.
+    """
+
+    trial_id: int
+    number: int
+    operator: PGraph
+
+
+class Dispatch:
+    """One worker's view of a study."""
+
+    def __init__(self, store: TrialStore, policy: Policy, most_attempts: int) -> None:
+        self.store = store
+        self.policy = policy
+        self.ledger = Ledger(most_attempts)
+        self.is_exhausted = False
+        self._told: set[int] = set()  # numbers of claims whose outcomes the policy knows
+        self._unrecorded: list[int] = []  # those of them that no trial says it was created after
+        self._to_tell: dict[int, Claim] = {}
+        self._own: set[int] = set()  # ids of trials of this object that have not ended
+        self._salt = ""
+        self._looked_for_stale = -float("inf")
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Take note of everything that is stored, and tell the policy of it, in an order that follows from what is stored."""
+        for claim in self.ledger.update(self.store.trials()):
+            for number in claim.told:
+                self._tell(number)
+            self._unrecorded = [number for number in self._unrecorded if number not in claim.told]
+            self.policy.adopt(claim.candidate)
+            self._to_tell[claim.number] = claim
+        for number in list(self._to_tell):
+            self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        claim = self._to_tell.get(number)
+        if claim is not None and claim.outcome is not None:
+            del self._to_tell[number]
+            self._unrecorded.append(number)
+            self.policy.tell(claim.candidate, claim.outcome)
+
+    def end_dead(self, *, alone: bool = False) -> None:
+        """End the trials whose workers are gone, so that they are retried.
+
+        With `alone`, all running trials are of workers that are gone.
+        """
+        now = time.monotonic()
+        running = [trial for trial in self.store.trials() if is_running(trial)]
+        for trial in running:
+            result = Result.of(trial)
+            if result is not None:  # its worker had all but ended it
+                self.store.end(trial._trial_id, result.state, result.reward)
+            elif alone or trial._trial_id in self._own or worker_of(trial).is_gone():
+                self.store.end(trial._trial_id, Result("interrupted").state)
+                self.store.leases.forget(trial._trial_id)
+        self._own.clear()
+        if now - self._looked_for_stale >= self.store.leases.interval / 2:
+            self._looked_for_stale = now
+            self.store.leases.end_stale(self.store.study, [trial for trial in self.store.trials() if is_running(trial)])
+
+    # ---- the next trial -------------------------------------------------------------------------------------------
+
+    def next(self, most: int) -> Task | None:
+        """A trial to run, now running; None if there is nothing to begin with among the first `most` claims.
+
+        None is not the end: while `ledger.is_open`, trials of other workers may yet be interrupted.
+        """
+        while True:
+            self.end_dead()
+            self.read()
+            claim = self.ledger.to_retry(most)
+            if claim is not None:
+                task = self._retry(claim)
+            elif len(self.ledger.claims) < most and not self.is_exhausted:
+                proposal = self.policy.propose(self._salt)
+                if proposal is EXHAUSTED:
+                    self.is_exhausted = True
+                    return None
+                task = self._begin(proposal, attempt=0)
+            else:
+                return None
+            if task is not None and self._may_run(task, most):
+                return task
+
+    def _retry(self, claim: Claim) -> Task:
+        operator = operator_of(self.store.trials()[claim.number])
+        return self._begin(Proposal(claim.candidate.path, claim.candidate.fingerprint, operator), len(claim.numbers))
+
+    def _begin(self, proposal: Proposal, attempt: int) -> Task:
+        stored = attributes(
+            proposal,
+            attempt=attempt,
+            told=[] if attempt else list(self._unrecorded),
+            salt=self._salt,
+            seed=self.policy.seed,
+            worker=Worker.here(),
+            versions=versions(),
+        )
+        trial_id = self.store.create(stored)
+        self._own.add(trial_id)
+        return Task(trial_id, self.store.number(trial_id), proposal.operator)
+
+    def _may_run(self, task: Task, most: int) -> bool:
+        """Whether the trial just created is needed. If not, it is ended."""
+        self.read()
+        role = self.ledger.role(task.number)
+        if role is None:  # ask for something else, and not for what all others ask for who had no luck either
+            self._salt = str(task.number)
+            self.finish(task, Result("duplicate", message="another worker had begun with this operator a moment before"))
+            return False
+        if not role.attempt:
+            self._salt = ""
+        if role.claim.rank >= most:  # several workers began with what they took for the last trial
+            self.finish(task, Result("interrupted", message=f"the study had {most} trials already; more would go on with this"))
+            return False
+        return True
+
+    def finish(self, task: Task, result: Result) -> bool:
+        """Store the result of a trial and end it. False if somebody else ended it: its lease had run out."""
+        kept = self.store.annotate(task.trial_id, "result", result.stored())
+        if kept:
+            self.store.end(task.trial_id, result.state, result.reward)
+        self._own.discard(task.trial_id)
+        return kept
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a result may depend on, as far as it is installed."""
+    found = {"python": python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

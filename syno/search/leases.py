@@ -1,0 +1,179 @@
+"""Telling the trials of dead workers from those of slow ones.
+
+A worker renews a lease on its trial while it evaluates it. A trial whose lease is too old is stale: its worker is dead.
+Databases keep the leases as Optuna's heartbeats, by the database's clock. Journal files know no heartbeats; beside a
+journal, each lease is a file whose time of change is what counts, by the file server's clock. No worker's clock matters.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import optuna
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
+
+WATCHED = "watched"  # the attribute of a trial that somebody else has seen running
+
+
+class Leases(ABC):
+    """Leases on the trials of one study.
+
+    Attributes:
+        interval: seconds between two renewals.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+
+    @abstractmethod
+    def renew(self, trial_id: int) -> None:
+        """The trial is being evaluated now."""
+
+    @abstractmethod
+    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> None:
+        """Give the state FAIL to those of the running trials whose lease is too old.
+
+        A trial without a lease, as its worker died before the first, gets one now, so that it becomes stale in time.
+        """
+
+    def forget(self, trial_id: int) -> None:  # noqa: B027  (there may be nothing to clear away)
+        """The trial has ended."""
+
+    def kept(self, trial_id: int) -> Renewal:
+        """A context in which the lease on the trial is renewed in a thread."""
+        return Renewal(self, trial_id)
+
+
+class NoLeases(Leases):
+    """For storages in memory, whose workers die together with them."""
+
+    def __init__(self) -> None:
+        super().__init__(interval=60)
+
+    def renew(self, trial_id: int) -> None:
+        """Nothing."""
+
+    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> None:
+        """Nothing."""
+
+
+class Heartbeats(Leases):
+    """Optuna's heartbeats, of a database.
+
+    Its RetryHeartbeatStaleTrialCallback is not used: it adds the new trial after the old one was ended, and a worker killed
+    between the two would lose an operator. What is to be retried follows here from what is stored.
+    """
+
+    def __init__(self, storage: BaseStorage, interval: float) -> None:
+        super().__init__(interval)
+        self._storage = storage
+
+    def renew(self, trial_id: int) -> None:
+        """Record a heartbeat."""
+        self._storage.record_heartbeat(trial_id)  # type: ignore[attr-defined]  # a storage with heartbeats has it
+
+    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> None:
+        """Let Optuna end them.
+
+        It takes trials without a first heartbeat for alive. So each gets one from whoever sees it first; once, lest the trial
+        of a dead worker be kept alive by everybody who comes to look.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            optuna.storages.fail_stale_trials(study)
+        for trial in running:
+            if WATCHED in trial.user_attrs:
+                continue
+            try:
+                self._storage.set_trial_user_attr(trial._trial_id, WATCHED, True)
+            except optuna.exceptions.UpdateFinishedTrialError:
+                continue
+            self.renew(trial._trial_id)
+
+
+class LeaseFiles(Leases):
+    """A folder of files beside a journal, one for each running trial.
+
+    Attributes:
+        grace: seconds without renewal after which a lease is too old.
+    """
+
+    def __init__(self, storage: BaseStorage, folder: Path, interval: float, grace: float) -> None:
+        super().__init__(interval)
+        self.grace = grace
+        self._storage = storage
+        self._folder = folder
+
+    def renew(self, trial_id: int) -> None:
+        """Touch the trial's file."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / str(trial_id)).touch()
+
+    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> None:
+        """End the trials whose file was not touched in time."""
+        now = self._now() if running else 0.0
+        for trial in running:
+            try:
+                age = now - (self._folder / str(trial._trial_id)).stat().st_mtime
+            except FileNotFoundError:
+                self.renew(trial._trial_id)
+                continue
+            if age > self.grace:
+                end(self._storage, trial._trial_id)
+                self.forget(trial._trial_id)
+
+    def forget(self, trial_id: int) -> None:
+        """Remove the trial's file."""
+        (self._folder / str(trial_id)).unlink(missing_ok=True)
+
+    def _now(self) -> float:
+        """The file server's time."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        clock = self._folder / f"now-{uuid.uuid4().hex}"
+        clock.touch()
+        try:
+            return clock.stat().st_mtime
+        finally:
+            clock.unlink(missing_ok=True)
+
+
+class Renewal:
+    """Renews a lease in a thread until the context is left."""
+
+    def __init__(self, leases: Leases, trial_id: int) -> None:
+        self._leases = leases
+        self._trial_id = trial_id
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name=f"lease on trial {trial_id}", daemon=True)
+
+    def _renew(self) -> None:
+        while not self._over.wait(self._leases.interval):
+            try:
+                self._leases.renew(self._trial_id)
+            except Exception as error:  # the storage may be back before the lease runs out
+                warnings.warn(f"the lease on trial {self._trial_id} was not renewed: {error}", stacklevel=2)
+
+    def __enter__(self) -> Renewal:
+        self._leases.renew(self._trial_id)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        self._leases.forget(self._trial_id)
+
+
+def end(storage: BaseStorage, trial_id: int, state: TrialState = TrialState.FAIL, reward: float | None = None) -> bool:
+    """Give a trial its last state. False if it has one already: the first to end it wins."""
+    try:
+        return storage.set_trial_state_values(trial_id, state, None if reward is None else [reward])
+    except optuna.exceptions.UpdateFinishedTrialError:
+        return False

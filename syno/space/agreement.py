@@ -1,0 +1,246 @@
+"""Operators at small sizes: which sizes, what each summand reads, and how often two operators read the same.
+
+Approximate canonicalization rules replace an operator by one that reads nearly the same elements. "Nearly" is a number
+here: the share of summands at which both read the same. Fingerprints are made of the same summands.
+
+Paper: section 5.3 (approximate equivalences).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syno.algebra import Kind, Size, Valuation, Variable
+from syno.errors import GraphError
+from syno.ir.coordinates import coordinates
+from syno.ir.dim import Dim
+from syno.ir.graph import PGraph
+
+Array = NDArray[Any]
+Window = tuple[Size, Size]  # the axis and the window of an Unfold
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
+FACTORS = range(2, 24)  # of what divides a primary
+LEAST = 5  # value of a primary: rotations by few positions, either way, differ
+
+
+def agreement(first: PGraph, second: PGraph, values: Mapping[str, int] | None = None) -> float:
+    """The share of summands, in [0, 1], at which two operators read the same elements.
+
+    A summand is a position of all output axes and reductions, which are the same dims in both. The operators agree on it
+    where both count it and read the same element of the input and of every weight (the same index along every axis), and
+    where neither counts it, because both read beyond a border. Where only one of them counts it they differ.
+
+    Args:
+        first: an operator.
+        second: an operator with the same output axes, reductions, and shapes of input and weights.
+        values: a value for each variable that has no default.
+
+    Raises:
+        GraphError: their loops or shapes differ. SizeError, ValuationError: as for any valuation.
+
+    Paper: section 5.3 (an Unfold below a Merge is nearly one above it); the count is exact.
+    """
+    _check_comparable(first, second)
+    valuation = Valuation({**second.defaults, **first.defaults, **(values or {})})
+    one, other = Summands.of(first, valuation), Summands.of(second, valuation)
+    inside = [*one.inside, *other.inside]
+    same = [one.at[a] == other.at[b] for a, b in zip(_read(first), _read(second), strict=True)]
+    both = one.count(inside)
+    only_one, only_other = one.count(one.inside) - both, other.count(other.inside) - both
+    differ = both - one.count([*inside, *same])
+    return 1 - (differ + only_one + only_other) / prod(one.extents)
+
+
+def _read(graph: PGraph) -> list[Dim]:
+    return [dim for dims in (graph.input, *graph.weights) for dim in dims]
+
+
+def _check_comparable(first: PGraph, second: PGraph) -> None:
+    for what, dims, others in (
+        ("output axes", first.output, second.output),
+        ("reductions", first.reduces, second.reduces),
+    ):
+        if dims != others:
+            raise GraphError(f"the {what} of {first!r} are {dims}, those of {second!r} are {others}; they must be the same")
+    shapes = [[[dim.size for dim in dims] for dims in (graph.input, *graph.weights)] for graph in (first, second)]
+    if shapes[0] != shapes[1]:
+        raise GraphError(f"{first!r} and {second!r} read tensors of different shapes; input and weights must be alike")
+
+
+# ---- what summands read ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summands:
+    """The index map at one valuation: a summand for each position of all loops (output axes, then reductions).
+
+    Every array has one axis for each loop, of length 1 where it does not depend on that loop.
+
+    Attributes:
+        valuation: the values of the variables.
+        extents: of the loops.
+        at: the coordinate of each dim.
+        inside: whether an Unfold's guard holds, for each that can fail. A summand counts where all of them hold.
+    """
+
+    valuation: Valuation
+    extents: tuple[int, ...]
+    at: Mapping[Dim, Array]
+    inside: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, graph: PGraph, valuation: Valuation) -> Summands:
+        """Those of `graph`. SizeError for a size that is no whole number, ValuationError for a variable without value."""
+        loops = (*graph.output, *graph.reduces)
+        extents = tuple(valuation.integer(dim.size) for dim in loops)
+        given = {
+            dim: np.arange(extents[axis]).reshape([-1 if other == axis else 1 for other in range(len(loops))])
+            for axis, dim in enumerate(loops)
+        }
+        indices = _Indices(valuation)
+        at = coordinates(graph.tops, given, indices)
+        return cls(valuation, extents, at, tuple(indices.inside))
+
+    def count(self, conditions: Iterable[Array]) -> int:
+        """The number of summands at which all of `conditions` hold."""
+        one = np.ones([1] * len(self.extents), np.int64)
+        return int(
+            summed([one, *(condition.astype(np.int64) for condition in conditions)], dict(enumerate(self.extents))).item()
+        )
+
+
+class _Indices:
+    """Arithmetic on arrays of integers. What each guard says is kept by itself, over the loops that it depends on."""
+
+    def __init__(self, valuation: Valuation) -> None:
+        self.valuation = valuation
+        self.inside: list[Array] = []
+
+    def size(self, size: Size) -> int:
+        return self.valuation.integer(size)
+
+    def half(self, size: Size) -> int:
+        return self.valuation.integer(size) // 2
+
+    def guard(self, index: Array, extent: Size) -> Array:
+        last = self.valuation.integer(extent) - 1
+        inside = (index >= 0) & (index <= last)
+        if not inside.all():
+            self.inside.append(inside)
+        return np.minimum(np.maximum(index, 0), last)  # a legal address; the summand does not count
+
+
+def summed(factors: Iterable[Array], over: Mapping[int, int]) -> Array:
+    """The product of `factors`, at least one, summed over some axes, which keep a length of 1.
+
+    All have the same number of axes, each of length 1 or of that axis's one extent. `over` gives the extents of the axes
+    to sum over; one that no factor depends on multiplies by its extent.
+
+    Source: variable elimination, as in Dechter 1999, Bucket elimination: a unifying framework for reasoning.
+    """
+    return reduce(np.multiply, eliminated(factors, over))
+
+
+def eliminated(factors: Iterable[Array], over: Mapping[int, int]) -> list[Array]:
+    """As `summed`, but what is left is not multiplied. The product over all axes is never made."""
+    left = list(factors)
+    for axis in _order(tuple(factor.shape for factor in left), tuple(sorted(over))):
+        bucket = [factor for factor in left if factor.shape[axis] > 1]
+        if bucket:
+            left = [factor for factor in left if factor.shape[axis] == 1]
+            left.append(reduce(np.multiply, sorted(bucket, key=np.size)).sum(axis=axis, keepdims=True))
+        elif over[axis] > 1:
+            left[0] = left[0] * left[0].dtype.type(over[axis])
+    return left
+
+
+@lru_cache(maxsize=4096)
+def _order(shapes: tuple[tuple[int, ...], ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes; at each step the one whose factors have the smallest product."""
+    left, waiting, order = list(shapes), list(axes), list[int]()
+
+    def joined(axis: int) -> tuple[int, ...]:
+        return tuple(map(max, zip(*(shape for shape in left if shape[axis] > 1), strict=True)))
+
+    while waiting:
+        axis = min(waiting, key=lambda axis: prod(joined(axis)))
+        waiting.remove(axis)
+        order.append(axis)
+        if joint := joined(axis):
+            left = [shape for shape in left if shape[axis] == 1]
+            left.append((*joint[:axis], 1, *joint[axis + 1 :]))
+    return tuple(order)
+
+
+# ---- which sizes ----------------------------------------------------------------------------------------------------
+
+
+def tiny_valuations(sizes: Iterable[Size], windows: Iterable[Window] = (), count: int = 2) -> tuple[Valuation, ...]:
+    """Values as small as can be told apart, at which every size is a whole number, and above 1 unless it is 1 itself.
+
+    Coefficients are different primes, primaries are multiples of what divides them.
+
+    Args:
+        sizes: that must be whole; their variables get values.
+        windows: axis and window of each Unfold there may be. If possible windows are odd, and all of a window is inside
+            the axis at some position.
+        count: how many valuations. No variable has the same value in two of them, if possible.
+
+    Source: this project; several valuations, because in one of them different sizes can have equal values.
+    """
+    sizes, windows = sorted({*sizes}), sorted({*windows})
+    variables = sorted({variable for size in sizes for variable in size.variables}, key=lambda variable: variable.sort_key)
+    rows: list[Valuation] = []
+    for number in range(count):
+        values: dict[str, int] = {}
+        for variable in _coefficients(variables, sizes, windows if number % 2 else ()):
+            taken = {*values.values(), *(row[variable.name] for row in rows)}
+            taken |= {2} if any(variable in window.variables for _, window in windows) else set()
+            values[variable.name] = next(prime for prime in PRIMES if prime not in taken)
+        for variable in variables:
+            if variable.kind is Kind.PRIMARY:
+                values[variable.name] = _primary(
+                    variable, values, sizes, windows, {*values.values(), *(row[variable.name] for row in rows)}
+                )
+        rows.append(Valuation(values))
+    return tuple(rows)
+
+
+def _coefficients(variables: Iterable[Variable], sizes: Sequence[Size], windows: Sequence[Window]) -> list[Variable]:
+    """Those that shall be smallest first: the ones in `windows`, then those that divide most."""
+
+    def key(variable: Variable) -> tuple[bool, int]:
+        return (not any(variable in window.variables for _, window in windows), min(size.exponent(variable) for size in sizes))
+
+    return sorted((variable for variable in variables if variable.kind is Kind.COEFFICIENT), key=key)
+
+
+def _primary(
+    variable: Variable, values: Mapping[str, int], sizes: Sequence[Size], windows: Sequence[Window], taken: set[int]
+) -> int:
+    """A multiple of its divisors that leaves few windows too wide or even, and few sizes alike, and is small."""
+    powers = {name: 0 for name in values}
+    for size in sizes:
+        for below, exponent in size.exponents if size.exponent(variable) > 0 else ():
+            if exponent < 0:
+                powers[below.name] = max(powers[below.name], ceil(-exponent / size.exponent(variable)))
+    divisor = prod(values[name] ** power for name, power in powers.items())
+    known = {*values, variable.name}
+    seen = [size for size in sizes if known.issuperset(v.name for v in size.variables)]
+    spans = [pair for pair in windows if known.issuperset(v.name for size in pair for v in size.variables)]
+
+    def fault(factor: int) -> tuple[int, int]:
+        row = Valuation({**values, variable.name: divisor * factor})
+        wide = sum(row.fraction(window) > 2 * row.fraction(axis) - 1 or row.fraction(window) % 2 == 0 for axis, window in spans)
+        alike = len(seen) - len({row.fraction(size) for size in seen})
+        return wide, 2 * factor + 3 * alike + 6 * (divisor * factor in taken)
+
+    least = max(LEAST, 3 * divisor if any(variable in axis.variables for axis, _ in windows) else 0)
+    return divisor * min((factor for factor in FACTORS if divisor * factor >= least), key=fault)

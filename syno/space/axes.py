@@ -1,0 +1,65 @@
+"""What the shape distance knows of a state: sizes, and what may still be done with each.
+
+Paper: section 5.4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from syno.algebra import Size
+from syno.space.sizes import Usage
+
+UNREACHABLE = 1_000
+
+
+class Axis(NamedTuple):
+    """What the distance knows of a live dim."""
+
+    size: Size
+    slack: int  # how many more primitives may stand above it
+    cut: bool  # whether a Merge can cut it now
+    shift: bool  # whether a Shift can go on it, so that a Merge can cut what is above
+    fold: int  # contractions before a window can slide over it: 0, 1, or UNREACHABLE
+    minor: bool  # whether a Shift can go above a Split with it as minor
+    endings: int  # contractions after which a weight may have ended it: 1, 2, or UNREACHABLE
+    window: int  # contractions before it can be a window by itself: 0, 1, or UNREACHABLE
+    repeat: bool  # whether an Expand can end it
+    pool: float  # the product of sums below that may stay without a weight, for the largest layer
+    misordered: bool  # whether it cannot be part of an axis without order, by the rules on channels
+    strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
+
+
+class Limits(NamedTuple):
+    """What may still be used; numbers above the depth left are cut to it."""
+
+    merges: int
+    splits: int
+    shifts: int
+    unfolds: int
+    repeats: int
+    weights: int
+    needs_weight: bool  # at least one contraction must come
+    weighted: int  # the weights so far
+    iterations: int  # of all loops, summed over the layers: the FLOPs of a single stage with one weight
+    room: Usage  # occurrences left
+    beside: tuple[tuple[int, int], ...]  # places of axes that one weight may not end together
+
+
+class Group(NamedTuple):
+    """Axes of the input that are made together, and one way to do it: for `explain`."""
+
+    wanted: tuple[Size, ...]
+    axes: tuple[Size, ...]
+    rest: Size  # what is too much, and has to be cut off and ended
+
+
+class Grouping(NamedTuple):
+    """The cheapest choice of fates."""
+
+    steps: int
+    contractions: int
+    groups: tuple[Group, ...]
+    windows: tuple[Size, ...]
+    repeated: tuple[Size, ...]
+    ended: tuple[Size, ...]  # by weights

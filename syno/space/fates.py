@@ -1,0 +1,338 @@
+"""The search for the cheapest fates of a state's axes.
+
+Paper: section 5.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from syno.algebra import ONE, Size, Trait, product
+from syno.space.axes import UNREACHABLE, Axis, Group, Grouping, Limits
+
+if TYPE_CHECKING:
+    from syno.space.distance import Distance
+
+WINDOW, REPEAT = 100, 101  # fates by number: 0 ended, 1 and up a group
+
+
+class Fates:
+    """Branch and bound over the fates of the axes, for one partition of the input's axes into blocks made together."""
+
+    def __init__(
+        self, distance: Distance, axes: tuple[Axis, ...], limits: Limits, partition: list[tuple[Size, ...]], most: int
+    ) -> None:
+        self.distance, self.limits, self.partition = distance, limits, partition
+        self.sizes, self.excess = distance.sizes, distance.excess
+        self.given = axes
+        self.axes = sorted(axes, key=_hardest_first)
+        self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
+        self.base = sum(len(block) - 1 for block in partition)  # Merges that part the axes of a block
+        self.goal = [product(block) for block in partition]
+        self.most = most
+        self.best: Grouping | None = None
+        self.cuts, self.cuts_left = 0, limits.merges - self.base  # Merges that cut off what is too much; the most
+        self.members: list[list[Axis]] = [[] for _ in partition]
+        self.rest: list[Size] = [ONE / goal for goal in self.goal]
+        self.windows: list[Axis] = []
+        self.repeated: list[Axis] = []
+        self.ended: list[Axis] = []
+        self.contractions = 0
+
+    def run(self) -> Grouping | None:
+        """The cheapest choice of fates, if one is cheap enough."""
+        if self.cuts_left >= 0 and len(self.axes) >= len(self.partition):
+            self._assign(0, self.base, 0, 0)
+        return self.best
+
+    # ---- choosing -----------------------------------------------------------------------------------------------
+
+    def _assign(self, index: int, cost: int, contractions: int, last: int) -> None:
+        """Choose the fate of axis `index`.
+
+        `cost` and `contractions` are what the fates chosen so far need; `last` is the fate of the axis before, which an
+        equal axis does not go below.
+        """
+        if cost + contractions > self.most:
+            return
+        if index == self.with_primaries:  # what follows are coefficients, which only make a rest larger
+            if any(rest.trait is Trait.UNDEFINED for rest in self.rest):
+                return
+            cuts = sum(self.excess(rest, True) for rest in self.rest)
+            if cuts > self.cuts_left:
+                return
+            before, self.cuts = self.cuts, cuts
+            self._choose(index, cost + cuts - before, contractions, last)
+            self.cuts = before
+            return
+        self._choose(index, cost, contractions, last)
+
+    def _choose(self, index: int, cost: int, contractions: int, last: int) -> None:
+        if index == len(self.axes):
+            self._complete(cost, contractions)
+            return
+        axis = self.axes[index]
+        if len(self.axes) - index < sum(not members for members in self.members):
+            return
+        if index == 0 or axis != self.axes[index - 1]:
+            last = 0
+        if not last and axis.endings <= self.limits.weights:
+            self.ended.append(axis)
+            self._assign(index + 1, cost, max(contractions, axis.endings), 0)
+            self.ended.pop()
+        for group in self._groups(axis):
+            if group + 1 >= last:
+                self._join(index, group, cost, contractions)
+        if axis.window <= 1 and WINDOW >= last and len(self.windows) < self.limits.unfolds + self.limits.splits:
+            self.windows.append(axis)
+            self._assign(index + 1, cost + 1, contractions, WINDOW)
+            self.windows.pop()
+        if axis.repeat:
+            self.repeated.append(axis)
+            self._assign(index + 1, cost + 1, contractions, REPEAT)
+            self.repeated.pop()
+
+    def _join(self, index: int, group: int, cost: int, contractions: int) -> None:
+        axis, members, rest = self.axes[index], self.members[group], self.rest[group]
+        now = rest * axis.size
+        late = index >= self.with_primaries
+        cuts = self.excess(now, late) - self.excess(rest, late)
+        if self.cuts + cuts > self.cuts_left:
+            return
+        self.cuts += cuts
+        self.rest[group] = now
+        members.append(axis)
+        self._assign(index + 1, cost + (len(members) > 1) + cuts, contractions, group + 1)
+        members.pop()
+        self.rest[group] = rest
+        self.cuts -= cuts
+
+    def _groups(self, axis: Axis) -> Iterator[int]:
+        if axis.strided:
+            return
+        seen = set()
+        for group, members in enumerate(self.members):
+            if not members:
+                if self.goal[group] in seen:  # an equal group is as empty
+                    continue
+                seen.add(self.goal[group])
+            if axis.slack > 0:
+                if not members or members[0].slack > 0:
+                    yield group
+            elif not members and len(self.partition[group]) == 1 and axis.size is self.goal[group]:
+                yield group
+
+    # ---- all chosen ---------------------------------------------------------------------------------------------
+
+    def _complete(self, cost: int, contractions: int) -> None:
+        limits = self.limits
+        if not all(self.members) or (self.windows and not limits.unfolds):
+            return
+        for group, rest in enumerate(self.rest):
+            if rest is ONE:
+                if self.distance.is_unordered(self.partition[group]) and any(axis.misordered for axis in self.members[group]):
+                    return
+            elif not self.sizes[rest].is_legal or self.members[group][0].slack <= 0:
+                return
+        if self.ended and not self._room_to_end():
+            return
+        for number in range(max(contractions, int(limits.needs_weight)), min(limits.weights, 2) + 1):
+            self.contractions = number
+            steps = self._steps(cost) if self._within_flops(limits.weighted + number) else None
+            if steps is not None and steps + number <= self.most:
+                self.most = steps + number - 1
+                self.best = self._grouping(steps + number)
+
+    def _within_flops(self, weights: int) -> bool:
+        """Whether an operator with so many weights may be within the budget.
+
+        No operator needs more than all in one stage. With one weight it needs no less, but for sums over unweighted
+        elements, which come before.
+        """
+        iterations, distance = self.limits.iterations, self.distance
+        if iterations * weights < distance.least_flops:
+            return False
+        if weights > 1:
+            return True
+        pool = 1.0
+        for members in self.members:
+            for axis in members:
+                pool *= axis.pool
+        return iterations / min(pool, distance.spec.reductions.largest_pooling) <= distance.most_flops
+
+    def _grouping(self, steps: int) -> Grouping:
+        return Grouping(
+            steps,
+            self.contractions,
+            tuple(
+                Group(block, tuple(axis.size for axis in members), rest)
+                for block, members, rest in zip(self.partition, self.members, self.rest, strict=True)
+            ),
+            tuple(axis.size for axis in self.windows),
+            tuple(axis.size for axis in self.repeated),
+            tuple(axis.size for axis in self.ended),
+        )
+
+    def _steps(self, cost: int) -> int | None:
+        """What the fates need beside contractions, with this number of those; None if it cannot be."""
+        limits = self.limits
+        merges, unfolds, repeats, ended = self.base, len(self.windows), len(self.repeated), len(self.ended)
+        for group, rest in enumerate(self.rest):
+            if rest is ONE and len(self.partition[group]) == 1:
+                continue
+            if rest is not ONE:
+                merges += 1  # `cost` has it already
+            fate, extra = self._rest_fate(group)
+            if fate is None:
+                return None
+            merges += extra // 2
+            cost += extra % 2 + extra // 2
+            ended += fate == "ended"
+            unfolds += fate == "window"
+            repeats += fate == "repeat"
+            cost += fate in ("window", "repeat")
+        splits = sum(len(members) - 1 for members in self.members)
+        if merges > limits.merges or ended < self.contractions or splits > limits.splits or repeats > limits.repeats:
+            return None
+        if unfolds > limits.unfolds and unfolds - limits.unfolds > limits.splits - splits:
+            return None
+        if self.windows and not (self._windows_fit() and (self.contractions or self._bare_windows_join())):
+            return None
+        if self.contractions == 1 and limits.beside and self._ends_neighbours():
+            return None
+        if self.contractions and self._largest_weight() < self.distance.spec.contractions.least_elements:
+            cost += 2  # only another piece of an axis could make a weight large enough: it is cut off, and dealt with
+            if merges == limits.merges:
+                return None
+        return cost
+
+    def _rest_fate(self, group: int) -> tuple[str | None, int]:
+        """How what is too much in a group goes, and what it takes to cut it off (see `_cutting`)."""
+        rest, spec = self.rest[group], self.distance.spec
+        if rest is ONE:  # a block of several axes, to be parted
+            extra = self._cutting(group, False)
+            return (None if extra == UNREACHABLE else "parted"), extra
+        facts = self.sizes[rest]
+        fates = []
+        if self.contractions and self.may_end(rest):
+            fates.append("ended")
+        if facts.highest <= spec.windows.largest and (facts.is_odd or not spec.windows.odd) and self.limits.unfolds:
+            fates.append("window")
+        if self.limits.repeats and facts.highest <= spec.repeats.largest:
+            fates.append("repeat")
+        costs = [(self._cutting(group, fate == "ended"), fate) for fate in fates]
+        costs = [(extra, fate) for extra, fate in costs if extra < UNREACHABLE]
+        if not costs:
+            return None, 0
+        extra, fate = min(costs, key=lambda pair: pair[0] + (pair[1] != "ended"))
+        return fate, extra
+
+    def _bare_windows_join(self) -> bool:
+        """Whether bare sums, which are no windows by themselves, find another window to join."""
+        others = [axis.size for axis in self.windows if not axis.window]
+        largest = self.distance.spec.windows.largest
+        return all(any(self.sizes[axis.size * o].highest <= largest for o in others) for axis in self.windows if axis.window)
+
+    def _windows_fit(self) -> bool:
+        """Whether each window has an axis to slide over."""
+        ratio = self.distance.spec.windows.least_ratio
+        positions = {axis.size for members in self.members for axis in members if axis.fold <= self.contractions}
+        for goal, members in zip(self.goal, self.members, strict=True):
+            if self.contractions and len(members) > 1 and any(axis.fold <= 1 for axis in members):
+                positions.add(goal)  # joined, weighted, then slid over
+        for rest, members in zip(self.rest, self.members, strict=True):
+            if rest is not ONE:
+                positions |= {rest, *(axis.size / rest for axis in members if self.sizes[axis.size / rest].is_legal)}
+                if len(members) > 1 and (self.limits.shifts or self.contractions):
+                    return True  # pieces of axes joined before
+        return all(any(self.sizes[size / axis.size].lowest >= ratio for size in positions) for axis in self.windows)
+
+    def _ends_neighbours(self) -> bool:
+        ended = {id(axis) for axis in self.ended}
+        return any(id(self.given[i]) in ended and id(self.given[j]) in ended for i, j in self.limits.beside)
+
+    def _cutting(self, group: int, ended: bool) -> int:
+        """What it takes to cut something off the group: 0, 1 for a Shift, 2 for another Merge, UNREACHABLE.
+
+        `ended` says that a weight ends what is cut off.
+        """
+        members, rest = self.members[group], self.rest[group]
+        if len(self.partition[group]) > 1:
+            return 0 if any(axis.cut or axis.shift or axis.fold <= self.contractions for axis in members) else UNREACHABLE
+        parts = [axis for axis in members if self._divides(rest, axis.size)]
+        if any(axis.cut for axis in parts):
+            return 0
+        if self.windows and any(self._cut_above_window(axis, rest, ended, len(members) == 1) for axis in members):
+            return 0
+        if self.limits.shifts and self._cut_above_shift(members, parts, rest):
+            return 1
+        return 2 if sum(axis.cut or axis.fold <= self.contractions for axis in members) > 1 else UNREACHABLE
+
+    def _divides(self, rest: Size, whole: Size) -> bool:
+        if whole is rest:
+            return False
+        kept = whole / rest
+        return self.sizes[kept].is_legal and self.distance.fits(self.limits.room, self.sizes.merged(rest, kept))
+
+    def _cut_above_window(self, axis: Axis, rest: Size, ended: bool, single: bool) -> bool:
+        """Whether a Merge may cut off the rest above an Unfold, where one of the two pieces is smaller than the window."""
+        if axis.fold > self.contractions:
+            return False
+        if axis.fold and (not self.ended or (ended and self.contractions < 2)):
+            return False  # the weight that comes first needs an axis to end, too
+        whole = axis.size if single or not axis.fold else None
+        if whole is not None and not self._divides(rest, whole):
+            return False
+        if not self.distance.small_blocks:
+            return True
+        blocks = [rest] if whole is None else [rest, whole / rest]
+        if whole is None and axis.fold:
+            return True  # several axes joined before
+        return any(self.sizes[block / window.size].lowest < 1 for block in blocks for window in self.windows)
+
+    def _cut_above_shift(self, members: list[Axis], parts: list[Axis], rest: Size) -> bool:
+        """Whether a Merge may cut off the rest above a Shift, where one of the two pieces must be small."""
+        if any(axis.shift and self._small_cut(axis.size, rest) for axis in parts):
+            return True
+        for minor in members:
+            if not minor.minor:
+                continue
+            others = [axis.size for axis in members if axis is not minor]
+            wholes = {minor.size}
+            for size in others:
+                wholes |= {whole * size for whole in wholes}
+            wholes.discard(minor.size)
+            if any(self._small_cut(whole, rest) for whole in wholes):
+                return True
+        return False
+
+    def _small_cut(self, whole: Size, rest: Size) -> bool:
+        kept = self.sizes[whole / rest]
+        return kept.is_legal and min(kept.highest, self.sizes[rest].highest) <= self.distance.shift_pattern
+
+    def may_end(self, size: Size) -> bool:
+        return self.distance.fits(self.limits.room, self.sizes[size].shared)
+
+    def _largest_weight(self) -> float:
+        """The elements of a weight with every axis that it may have, in the smallest layer."""
+        total = ONE
+        for axis in self.axes:
+            if self.may_end(axis.size):
+                total = total * axis.size
+        for group, members in enumerate(self.members):
+            if self.rest[group] is not ONE and not any(self.may_end(axis.size) for axis in members):
+                total = total * self.rest[group]
+        return self.sizes[total].lowest
+
+    def _room_to_end(self) -> bool:
+        total = [0] * len(self.limits.room)
+        for axis in self.ended:
+            for i, used in enumerate(self.sizes[axis.size].shared):
+                total[i] += used * axis.endings
+        return self.distance.fits(self.limits.room, tuple(total))
+
+
+def _hardest_first(axis: Axis) -> tuple[bool, int, int, bool]:
+    """Primaries decide most, then what no weight can end; equal axes side by side."""
+    return (axis.size.trait is not Trait.GENERAL, -axis.endings, axis.size.code, axis.cut)
