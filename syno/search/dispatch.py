@@ -137,12 +137,10 @@ class Dispatch:
         """Whether the trial just created is needed. If not, it is ended."""
         self.read()
         role = self.ledger.role(task.number)
-        if role is None:  # ask for something else, and not for what all others ask for who had no luck either
+        if role is None:  # from now on ask for other things than those who ask at the same moments
             self._salt = str(task.number)
             self.finish(task, Result("duplicate", message="another worker had begun with this operator a moment before"))
             return False
-        if not role.attempt:
-            self._salt = ""
         if role.claim.rank >= most:  # several workers began with what they took for the last trial
             self.finish(task, Result("interrupted", message=f"the study had {most} trials already; more would go on with this"))
             return False

@@ -18,7 +18,7 @@ from optuna.pruners import BasePruner
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from syno.errors import SpecError
 from syno.search.leases import Heartbeats, LeaseFiles, Leases, NoLeases, end
@@ -117,6 +117,8 @@ def _patiently(action: Callable[[], T]) -> T:
     for attempt in range(OPENING_ATTEMPTS):
         try:
             return action()
+        except ArgumentError as error:
+            raise SpecError(f"the storage cannot be opened: {error}") from error
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
             if attempt == OPENING_ATTEMPTS - 1:
                 raise SpecError(f"the storage cannot be opened: {error}") from error

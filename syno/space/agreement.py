@@ -110,10 +110,8 @@ class Summands:
 
     def count(self, conditions: Iterable[Array]) -> int:
         """The number of summands at which all of `conditions` hold."""
-        one = np.ones([1] * len(self.extents), np.int64)
-        return int(
-            summed([one, *(condition.astype(np.int64) for condition in conditions)], dict(enumerate(self.extents))).item()
-        )
+        factors = [np.ones([1] * len(self.extents), np.int64), *(condition.astype(np.int64) for condition in conditions)]
+        return int(summed(factors, dict(enumerate(self.extents))).item())
 
 
 class _Indices:
@@ -197,41 +195,42 @@ def tiny_valuations(sizes: Iterable[Size], windows: Iterable[Window] = (), count
     """
     sizes, windows = sorted({*sizes}), sorted({*windows})
     variables = sorted({variable for size in sizes for variable in size.variables}, key=lambda variable: variable.sort_key)
+    in_windows = {variable for _, window in windows for variable in window.variables}
     rows: list[Valuation] = []
     for number in range(count):
         values: dict[str, int] = {}
-        for variable in _coefficients(variables, sizes, windows if number % 2 else ()):
+        for variable in _smallest_first(variables, sizes, in_windows if number % 2 else set()):
             taken = {*values.values(), *(row[variable.name] for row in rows)}
-            taken |= {2} if any(variable in window.variables for _, window in windows) else set()
-            values[variable.name] = next(prime for prime in PRIMES if prime not in taken)
-        for variable in variables:
             if variable.kind is Kind.PRIMARY:
-                values[variable.name] = _primary(
-                    variable, values, sizes, windows, {*values.values(), *(row[variable.name] for row in rows)}
-                )
+                values[variable.name] = _multiple(variable, values, sizes, windows, taken)
+            else:
+                primes = (prime for prime in PRIMES if prime not in taken and not (prime == 2 and variable in in_windows))
+                values[variable.name] = next(primes, PRIMES[-1])
         rows.append(Valuation(values))
     return tuple(rows)
 
 
-def _coefficients(variables: Iterable[Variable], sizes: Sequence[Size], windows: Sequence[Window]) -> list[Variable]:
-    """Those that shall be smallest first: the ones in `windows`, then those that divide most."""
+def _smallest_first(variables: Iterable[Variable], sizes: Sequence[Size], first: set[Variable]) -> list[Variable]:
+    """Coefficients, those first that are `first` or else divide most, as they shall be smallest; then primaries."""
 
-    def key(variable: Variable) -> tuple[bool, int]:
-        return (not any(variable in window.variables for _, window in windows), min(size.exponent(variable) for size in sizes))
+    def key(variable: Variable) -> tuple[bool, bool, int]:
+        if variable.kind is Kind.PRIMARY:
+            return (True, False, 0)
+        return (False, variable not in first, min(size.exponent(variable) for size in sizes))
 
-    return sorted((variable for variable in variables if variable.kind is Kind.COEFFICIENT), key=key)
+    return sorted(variables, key=key)
 
 
-def _primary(
+def _multiple(
     variable: Variable, values: Mapping[str, int], sizes: Sequence[Size], windows: Sequence[Window], taken: set[int]
 ) -> int:
     """A multiple of its divisors that leaves few windows too wide or even, and few sizes alike, and is small."""
-    powers = {name: 0 for name in values}
+    powers = dict.fromkeys(values, 0)
     for size in sizes:
         for below, exponent in size.exponents if size.exponent(variable) > 0 else ():
             if exponent < 0:
                 powers[below.name] = max(powers[below.name], ceil(-exponent / size.exponent(variable)))
-    divisor = prod(values[name] ** power for name, power in powers.items())
+    divisor = int(prod(values[name] ** power for name, power in powers.items()))
     known = {*values, variable.name}
     seen = [size for size in sizes if known.issuperset(v.name for v in size.variables)]
     spans = [pair for pair in windows if known.issuperset(v.name for size in pair for v in size.variables)]

@@ -25,6 +25,10 @@ class Axis(NamedTuple):
     endings: int  # contractions after which a weight may have ended it: 1, 2, or UNREACHABLE
     window: int  # contractions before it can be a window by itself: 0, 1, or UNREACHABLE
     repeat: bool  # whether an Expand can end it
+    widens: bool  # whether ending it counts towards the largest product of output-only axes
+    shareable: bool  # whether a weight can be indexed by it
+    must_weigh: bool  # whether it is a bare sum too large to stay without a weight
+    fresh: bool  # whether it is above the newest weight, so that views may go on it
     pool: float  # the product of sums below that may stay without a weight, for the largest layer
     misordered: bool  # whether it cannot be part of an axis without order, by the rules on channels
     strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
@@ -43,7 +47,10 @@ class Limits(NamedTuple):
     weighted: int  # the weights so far
     iterations: int  # of all loops, summed over the layers: the FLOPs of a single stage with one weight
     room: Usage  # occurrences left
+    outer: Size  # the product of output-only axes so far
     beside: tuple[tuple[int, int], ...]  # places of axes that one weight may not end together
+    apart: tuple[tuple[int, int], ...]  # places of axes that no Split may join before another weight
+    touching: tuple[tuple[int, int], ...]  # places of axes that no Split may join without a third
 
 
 class Group(NamedTuple):

@@ -5,11 +5,12 @@ Source: the published system's finalization.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
-from syno.algebra import Valuations
+from syno.algebra import Valuations, product
 from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form
@@ -41,11 +42,7 @@ class Cost:
 def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
     """The operator's cost in the model that the spec describes."""
     used = set(operator.variables)
-    layers = [({name: value for name, value in row.items() if name in used}, 1) for row in spec.valuations]
-    distinct: dict[tuple[tuple[str, int], ...], int] = {}
-    for row, _ in layers:
-        key = tuple(sorted(row.items()))
-        distinct[key] = distinct.get(key, 0) + 1
+    distinct = Counter(tuple((name, value) for name, value in row.items() if name in used) for row in spec.valuations)
     rows = Valuations([dict(key) for key in distinct])
     plan = min(
         plans(operator, rows),
@@ -112,16 +109,34 @@ class Completion:
 
     def operator(self, state: State, axes: tuple[Dim, ...]) -> PGraph:
         """The operator with these axes of the input."""
+        return normal_form(self._graph(state, axes))
+
+    def _graph(self, state: State, axes: tuple[Dim, ...]) -> PGraph:
         weights: list[list[Dim]] = [[] for _ in range(state.ends.counts.weights)]
         for dim in state.live:
             if dim.is_weight_side:
                 assert dim.operation is not None and isinstance(dim.operation.parameter, int)
                 weights[dim.operation.parameter - 1].append(dim)
         output = tuple(output_axis(i, size) for i, size in enumerate(self.spec.output_sizes))
-        graph = PGraph(
+        return PGraph(
             output, axes, tuple(map(tuple, weights)), state.expansions, self.spec.name, defaults=self.spec.table.defaults
         )
-        return normal_form(graph)
+
+    def cheap_forever(self, state: State) -> bool:
+        """Whether the state is so cheap that no operator made of it by reshaping alone reaches the least FLOPs.
+
+        Only for states whose data has as many elements as the input: no weight and no window can come any more. Reshaping
+        the input takes at most one pass over it for each view.
+        """
+        least = self.spec.budget.least_flops - self.spec.budget.rest_flops
+        if least <= 0 or not state.ends.counts.weights:
+            return False
+        views = (self.spec.depth - state.steps) * self.sizes[product(self.spec.input_sizes)].total
+        if self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total + views < least:
+            return True
+        bound = (self._bound[axis] for axis in sorted(self._bound))
+        partial = self._graph(state, (*bound, *state.data))
+        return cost(partial, self.spec).flops + views < self.spec.budget.least_flops
 
     def excess(self, price: Cost) -> str | None:
         """Which bound of the budget the cost breaks, in words; None if none."""

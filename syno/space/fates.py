@@ -6,10 +6,12 @@ Paper: section 5.4.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from syno.algebra import ONE, Size, Trait, product
 from syno.space.axes import UNREACHABLE, Axis, Group, Grouping, Limits
+from syno.space.sizes import Usage
 
 if TYPE_CHECKING:
     from syno.space.distance import Distance
@@ -135,7 +137,7 @@ class Fates:
                     return
             elif not self.sizes[rest].is_legal or self.members[group][0].slack <= 0:
                 return
-        if self.ended and not self._room_to_end():
+        if self._weighed() is None or self._outer_too_large():
             return
         for number in range(max(contractions, int(limits.needs_weight)), min(limits.weights, 2) + 1):
             self.contractions = number
@@ -198,6 +200,8 @@ class Fates:
         if unfolds > limits.unfolds and unfolds - limits.unfolds > limits.splits - splits:
             return None
         if self.windows and not (self._windows_fit() and (self.contractions or self._bare_windows_join())):
+            return None
+        if not (self._inner_fit() if self.contractions else self._split_allowed()):
             return None
         if self.contractions == 1 and limits.beside and self._ends_neighbours():
             return None
@@ -312,25 +316,92 @@ class Fates:
         return kept.is_legal and min(kept.highest, self.sizes[rest].highest) <= self.distance.shift_pattern
 
     def may_end(self, size: Size) -> bool:
+        """Whether a weight may end a piece of that size."""
+        return self.may_weigh(size) and self.sizes[self.limits.outer * size].highest <= self.distance.spec.contractions.largest_outer
+
+    def may_weigh(self, size: Size) -> bool:
+        """Whether a weight may be indexed by a dim of that size."""
         return self.distance.fits(self.limits.room, self.sizes[size].shared)
 
     def _largest_weight(self) -> float:
         """The elements of a weight with every axis that it may have, in the smallest layer."""
         total = ONE
         for axis in self.axes:
-            if self.may_end(axis.size):
+            if self.may_weigh(axis.size):
                 total = total * axis.size
         for group, members in enumerate(self.members):
-            if self.rest[group] is not ONE and not any(self.may_end(axis.size) for axis in members):
+            if self.rest[group] is not ONE and not any(self.may_weigh(axis.size) for axis in members):
                 total = total * self.rest[group]
         return self.sizes[total].lowest
 
-    def _room_to_end(self) -> bool:
-        total = [0] * len(self.limits.room)
+    def _outer_too_large(self) -> bool:
+        total = self.limits.outer
         for axis in self.ended:
-            for i, used in enumerate(self.sizes[axis.size].shared):
-                total[i] += used * axis.endings
-        return self.distance.fits(self.limits.room, tuple(total))
+            if axis.widens:
+                total = total * axis.size
+        return self.sizes[total].highest > self.distance.spec.contractions.largest_outer
+
+    def _weighed(self) -> Usage | None:
+        """Occurrences that the axes use up that a weight must end or have; None if that is too much."""
+        total = self.sizes.none
+        for axis in self.ended:
+            for _ in range(axis.endings):
+                total = _sum(total, self.sizes[axis.size].shared)
+        for axis in (*chain.from_iterable(self.members), *self.windows, *self.repeated):
+            if axis.must_weigh:
+                total = _sum(total, self.sizes[axis.size].shared)
+        return total if self.distance.fits(self.limits.room, total) else None
+
+    def _inner_fit(self) -> bool:
+        """Whether each contraction finds a dim that the weight and the data both are indexed by."""
+        need = self.contractions
+        kept = [axis for axis in (*chain.from_iterable(self.members), *self.windows, *self.repeated) if axis.shareable]
+        need -= any(axis.must_weigh for axis in kept)
+        need -= any(axis.endings == 2 for axis in self.ended)
+        if need <= 0:
+            return True
+        used = self._weighed()
+        assert used is not None
+        costs = {self.sizes[axis.size].shared for axis in kept}
+        if len(self.ended) > 1 and self.contractions > 1:  # one that a later weight ends
+            costs |= {self.sizes[axis.size].shared for axis in self.ended}
+        for rest in self.rest:
+            if rest is not ONE:
+                return True  # pieces of what is cut may be such dims
+        return any(self.distance.fits(self.limits.room, _times(need, cost, used)) for cost in costs)
+
+    def _split_allowed(self) -> bool:
+        """Whether Splits can make the groups although no weight comes any more."""
+        fresh_window = any(axis.fresh for axis in self.windows)
+        for i, j in self.limits.apart:
+            a, b = self.given[i], self.given[j]
+            if self._together(a, b) and not (self.windows and (a.fold == 0 or b.fold == 0)):
+                return False
+        for i, j in self.limits.touching:
+            a, b = self.given[i], self.given[j]
+            if self._together(a, b, alone=True) and not (self.windows and (a.fold == 0 or b.fold == 0)):
+                return False
+        return all(
+            len(members) < 2
+            or any(axis.fresh for axis in members)
+            or (fresh_window and any(axis.fold == 0 for axis in members))
+            for members in self.members
+        )
+
+    def _together(self, a: Axis, b: Axis, alone: bool = False) -> bool:
+        """Whether they are in one group, with nothing else if `alone`."""
+        for members in self.members:
+            if any(axis is a for axis in members) and any(axis is b for axis in members):
+                return not alone or len(members) == 2
+        return False
+
+
+def _sum(a: Usage, b: Usage) -> Usage:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _times(number: int, a: Usage, b: Usage) -> Usage:
+    return tuple(number * x + y for x, y in zip(a, b, strict=True))
 
 
 def _hardest_first(axis: Axis) -> tuple[bool, int, int, bool]:

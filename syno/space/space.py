@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from random import Random
 
 from syno.algebra import Size, product
 from syno.ir import dim as dims
@@ -70,6 +70,10 @@ class Space:
             small_blocks=self.rules.is_on("V6"),
         )
         self.flops = FlopsBound(spec, self.sizes)
+        self._goal = product(self.completion.wanted)
+        self._dead: set[Hashable] = set()
+        self._steps: dict[State, tuple[Step, ...]] = {}
+        self._cheap_states: dict[State, bool] = {}
         self._axes: dict[tuple[Dim, int], Axis] = {}
 
     @cached_property
@@ -110,14 +114,29 @@ class Space:
             iterations=self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total,
             needs_weight=not counts.weights or (much and self.rules.is_on("C14")),
             room=tuple(limit - used for limit, used in zip(self.sizes.limits, state.ends.usage, strict=True)),
+            outer=state.ends.outer,
             beside=(),
+            apart=(),
+            touching=(),
         )
         pairs = sorted(((self._axis(dim, state), dim) for dim in state.data), key=lambda pair: _axis_order(pair[0]))
-        if self.rules.is_on("C9"):
-            ends = [(i, self.facts[dim]) for i, (axis, dim) in enumerate(pairs) if axis.endings == 1]
-            beside = tuple((i, j) for i, a in ends for j, b in ends if i < j and (adjacent(a, b) or adjacent(b, a)))
-            limits = limits._replace(beside=beside)
-        return tuple(axis for axis, _ in pairs), limits
+        axes = tuple(axis for axis, _ in pairs)
+        facts = [(i, self.facts[dim]) for i, (_, dim) in enumerate(pairs)]
+        return axes, self._related(axes, facts, limits)
+
+    def _related(self, axes: tuple[Axis, ...], facts: list[tuple[int, DimFacts]], limits: Limits) -> Limits:
+        """The limits with the pairs of axes that rules keep from each other."""
+        beside, apart, touching = [], [], []
+        for i, a in facts:
+            for j, b in facts[i + 1 :]:
+                before, after = adjacent(a, b), adjacent(b, a)
+                if (before or after) and axes[i].endings == 1 == axes[j].endings and self.rules.is_on("C9"):
+                    beside.append((i, j))
+                if a.shared_by and b.shared_by and set(a.shared_by) & set(b.shared_by) and self.rules.is_on("V21"):
+                    apart.append((i, j))
+                if before and after and self.rules.is_on("V4"):
+                    touching.append((i, j))
+        return limits._replace(beside=tuple(beside), apart=tuple(apart), touching=tuple(touching))
 
     def _axis(self, dim: Dim, state: State) -> Axis:
         weights = state.ends.counts.weights
@@ -148,6 +167,10 @@ class Space:
             endings=endings,
             window=window,
             repeat=spec.repeats.largest > 1 and facts.edge in (Edge.QUOTIENT, Edge.REMAINDER),
+            widens=facts.role is Role.OUTER,
+            shareable=slack > 0 and self.sizes.fits(self.sizes.none, facts.size.shared) and not facts.discards,
+            must_weigh=facts.edge is Edge.REDUCE and self.rules.is_on("C14") and facts.size.highest > spec.reductions.largest_pooling,
+            fresh=not state.ends.counts.weights or bool(facts.tags >> state.ends.counts.weights & 1) or not self.rules.is_on("C8"),
             pool=self._pool(facts),
             misordered=self._misordered(dim),
             strided=facts.discards,
@@ -170,7 +193,7 @@ class Space:
     def _folds(self, dim: Dim, slack: int, state: State) -> int:
         if slack > 0 and self._allowed(UNFOLD, dim, state, "V11", "V14", "V20"):
             return 0
-        shareable = self.sizes.fits(state.ends.usage, self.facts[dim].size.shared)
+        shareable = self.sizes.fits(self.sizes.none, self.facts[dim].size.shared)
         return 1 if slack > 1 and shareable and self._allowed(UNFOLD, dim, state, "V20") else UNREACHABLE
 
     def _allowed(self, kind: str, dim: Dim, state: State, *rules: str) -> bool:
@@ -190,7 +213,15 @@ class Space:
         counts = state.ends.counts
         if counts.steps == counts.reductions and self.rules.is_on("C1"):
             return self.sum_sets.leads_on(tuple(dim.size for dim in state.ends.sums))
-        return self.distance_of(state) < UNREACHABLE
+        if self.distance_of(state) == UNREACHABLE:
+            return False
+        return product(dim.size for dim in state.data) is not self._goal or not self._cheap(state)
+
+    def _cheap(self, state: State) -> bool:
+        found = self._cheap_states.get(state)
+        if found is None:
+            found = self._cheap_states[state] = self.completion.cheap_forever(state)
+        return found
 
     @cached_property
     def sum_sets(self) -> SumSets:
@@ -215,7 +246,6 @@ class Space:
                 weights=min(limits.weights, left),
                 iterations=self.sizes[outputs * reached].total,
                 room=tuple(limit - used for limit, used in zip(room, usage, strict=True)),
-                beside=(),
             )
             return self.distance(axes, now, left) < UNREACHABLE
 
@@ -229,16 +259,86 @@ class Space:
             return
         for candidate in self.candidates(state):
             child = self.candidates.take(candidate)
-            if self.is_feasible(child):
+            if child not in self._dead and self.is_feasible(child):
                 yield candidate, child
+
+    def steps(self, node: Hashable) -> tuple[Step, ...]:
+        """All steps from a node that are not known to be dead ends, in an order that is the same in every process."""
+        if not isinstance(node, State) or node in self._dead:
+            return ()
+        known = self._steps.get(node)
+        if known is None:
+            taken = [Step(c.kind, step_id(c), child) for c, child in self.children(node)]
+            known = (*taken, *(Step(FINALIZE, content_id("Finalize", o.id), o, o) for o in self.operators(node)))
+            self._steps[node] = known
+        alive = tuple(step for step in known if step.node not in self._dead)
+        if not alive:
+            self._dead.add(node)
+        return alive
+
+    def walk(self, node: Hashable, random: Random, *, by_kind: bool = True) -> tuple[Step, ...] | None:
+        """A random completion below the node: the steps to take, ending in a Finalize; None if the walk met a dead end.
+
+        Each step is drawn with equal chances among the kinds of steps that can be taken and then among those of the
+        kind, or, without `by_kind`, among all. Dead ends are remembered: no walk goes there twice.
+        """
+        path: list[Step] = []
+        while isinstance(node, State):
+            step = self._drawn(node, random, by_kind)
+            if step is None:
+                self._dead.add(node)
+                return None
+            path.append(step)
+            node = step.node
+        return tuple(path)
+
+    def _drawn(self, state: State, random: Random, by_kind: bool) -> Step | None:
+        """One of the steps by chance. Steps are tried in random order until one is feasible: cheaper than trying all."""
+        if state in self._dead:
+            return None
+        if state in self._steps:
+            options = list(self.steps(state))
+            if not options:
+                return None
+            kinds = sorted({step.kind for step in options})
+            kind = random.choice(kinds) if by_kind else None
+            return random.choice([step for step in options if kind in (None, step.kind)])
+        waiting: dict[str, list[Candidate | PGraph]] = {}
+        for operator in self.operators(state):
+            waiting.setdefault(FINALIZE if by_kind else "", []).append(operator)
+        if state.steps < self.spec.depth:
+            for candidate in self.candidates(state):
+                waiting.setdefault(candidate.kind if by_kind else "", []).append(candidate)
+        while waiting:
+            kind = random.choice(sorted(waiting))
+            options_left = waiting[kind]
+            place = random.randrange(len(options_left))
+            options_left[place], options_left[-1] = options_left[-1], options_left[place]
+            chosen = options_left.pop()
+            if not options_left:
+                del waiting[kind]
+            if isinstance(chosen, PGraph):
+                return Step(FINALIZE, content_id("Finalize", chosen.id), chosen, chosen)
+            child = self.candidates.take(chosen)
+            if child not in self._dead and self.is_feasible(child):
+                return Step(chosen.kind, step_id(chosen), child)
+        return None
 
     def operators(self, state: State) -> list[PGraph]:
         """The complete operators that the state is."""
         return self.completion(state)
 
 
+def step_id(candidate: Candidate) -> str:
+    """Content id of what a step adds: the same in every state and process."""
+    parts = [candidate.kind, str(candidate.size), *sorted(dim.id + ("-" if dim in candidate.outer else "") for dim in candidate.dims)]
+    if candidate.kind in ("Split", "Unfold"):
+        parts = [candidate.kind, *(dim.id for dim in candidate.dims)]
+    return content_id(*parts)
+
+
 def _axis_order(axis: Axis) -> tuple[int, ...]:
     return (axis.size.code, *axis[1:])
 
 
-__all__ = ["FINALIZE", "Role", "Space", "Step", "content_id", "random"]
+__all__ = ["Space", "Step", "step_id"]
