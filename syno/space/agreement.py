@@ -49,13 +49,15 @@ def agreement(first: PGraph, second: PGraph, values: Mapping[str, int] | None = 
     """
     _check_comparable(first, second)
     valuation = Valuation({**second.defaults, **first.defaults, **(values or {})})
+    for size in (*first.sizes, *second.sizes):
+        valuation.integer(size)
     one, other = Summands.of(first, valuation), Summands.of(second, valuation)
     inside = [*one.inside, *other.inside]
     same = [one.at[a] == other.at[b] for a, b in zip(_read(first), _read(second), strict=True)]
     both = one.count(inside)
-    only_one, only_other = one.count(one.inside) - both, other.count(other.inside) - both
-    differ = both - one.count([*inside, *same])
-    return 1 - (differ + only_one + only_other) / prod(one.extents)
+    agreed = one.count([*inside, *same])
+    neither = prod(one.extents) - one.count(one.inside) - other.count(other.inside) + both
+    return (agreed + neither) / prod(one.extents)
 
 
 def _read(graph: PGraph) -> list[Dim]:

@@ -133,9 +133,8 @@ class Fates:
             return
         for group, rest in enumerate(self.rest):
             if rest is ONE:
-                if self.distance.is_unordered(self.partition[group]) and any(axis.misordered for axis in self.members[group]):
-                    return
-            elif not self.sizes[rest].is_legal or self.members[group][0].slack <= 0:
+                continue
+            if not self.sizes[rest].is_legal or self.members[group][0].slack <= 0:
                 return
         if self._weighed() is None or self._outer_too_large():
             return
@@ -195,14 +194,17 @@ class Fates:
             repeats += fate == "repeat"
             cost += fate in ("window", "repeat")
         splits = sum(len(members) - 1 for members in self.members)
-        if merges > limits.merges or ended < self.contractions or splits > limits.splits or repeats > limits.repeats:
+        if ended < self.contractions:  # a weight ends something, be it a piece that is cut off for it
+            merges += self.contractions - ended
+            cost += self.contractions - ended
+        if merges > limits.merges or splits > limits.splits or repeats > limits.repeats:
             return None
         if unfolds > limits.unfolds and unfolds - limits.unfolds > limits.splits - splits:
             return None
-        if self.windows and not (self._windows_fit() and (self.contractions or self._bare_windows_join())):
-            return None
-        if not (self._inner_fit() if self.contractions else self._split_allowed()):
-            return None
+        if self._conflict():
+            if merges == limits.merges or splits == limits.splits or not self._may_exchange():
+                return None
+            cost += 2
         if self.contractions == 1 and limits.beside and self._ends_neighbours():
             return None
         if self.contractions and self._largest_weight() < self.distance.spec.contractions.least_elements:
@@ -210,6 +212,21 @@ class Fates:
             if merges == limits.merges:
                 return None
         return cost
+
+    def _conflict(self) -> bool:
+        """Whether rules keep the axes as they are from these fates."""
+        if self.windows and not (self._windows_fit() and (self.contractions or self._bare_windows_join())):
+            return True
+        for block, rest, members in zip(self.partition, self.rest, self.members, strict=True):
+            if rest is ONE and self.distance.is_unordered(block) and any(axis.misordered for axis in members):
+                return True
+        return not (self._inner_fit() if self.contractions else self._split_allowed())
+
+    def _may_exchange(self) -> bool:
+        """Whether a Merge that is not needed otherwise, and a Split, may put another axis in the place of one."""
+        if any(axis.cut for axis in self.axes) or (self.limits.shifts and any(axis.shift or axis.minor for axis in self.axes)):
+            return True
+        return bool(self.windows) and any(axis.fold <= self.contractions for axis in self.axes)
 
     def _rest_fate(self, group: int) -> tuple[str | None, int]:
         """How what is too much in a group goes, and what it takes to cut it off (see `_cutting`)."""
@@ -385,12 +402,17 @@ class Fates:
             len(members) < 2
             or any(axis.fresh for axis in members)
             or (fresh_window and any(axis.fold == 0 for axis in members))
-            for members in self.members
+            for members in self._uncut()
         )
 
+    def _uncut(self) -> list[list[Axis]]:
+        """The groups from which nothing is cut off, so that their axes are joined as they are."""
+        groups = zip(self.partition, self.rest, self.members, strict=True)
+        return [members for block, rest, members in groups if rest is ONE and len(block) == 1]
+
     def _together(self, a: Axis, b: Axis, alone: bool = False) -> bool:
-        """Whether they are in one group, with nothing else if `alone`."""
-        for members in self.members:
+        """Whether they are joined just as they are, with nothing else if `alone`."""
+        for members in self._uncut():
             if any(axis is a for axis in members) and any(axis is b for axis in members):
                 return not alone or len(members) == 2
         return False

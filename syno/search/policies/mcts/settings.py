@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field
@@ -41,3 +43,12 @@ class MctsSettings(PolicySettings):
     suppress_deviation: NotNegative = 0.001
     failure_reward: Fraction | None = 0.0
     share_values: bool = True
+
+
+PRESETS: Mapping[str, MctsSettings] = MappingProxyType(
+    {
+        "published": MctsSettings(),
+        # The published exploration term is several times the range of the rewards; with this one the search settles sooner.
+        "focused": MctsSettings(exploration=0.5),
+    }
+)

@@ -1,0 +1,168 @@
+"""Specs of the paper's searches, one per model: what they replaced, and within which bounds.
+
+The models' sizes follow from their architecture at 224x224 pixels (GPT-2: 2048 tokens); the replaced layers are those of
+the published search. FLOPs and parameters of the rest of each model are those that the published results imply.
+
+Paper: section 8.1 (setup). Source: settings and results of the published artifact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from syno.registry import Registry
+from syno.space.spec import OperatorSpec
+
+BATCH = 128  # images
+
+PRESETS: Registry[Callable[[], OperatorSpec]] = Registry("model")
+
+_VISION: dict[str, Any] = {
+    "input": "N, C_in: unordered, H, H",
+    "output": "N, C_out: unordered, H, H",
+    "variables": "N:0, C_in:2, C_out:4, H:0; k_1=3:2, k_2=7:2, s=2:2, g=32:3",
+    "bound_axes": [(0, 0)],
+    "depth": 12,
+}
+
+
+def paper(model: str) -> OperatorSpec:
+    """The paper's search for a model. UnknownNameError lists the models there are."""
+    return PRESETS[model]()
+
+
+def _vision(
+    name: str,
+    rows: Sequence[tuple[int, int, int, int]],
+    *,
+    flops: float,
+    rest_flops: float,
+    rest_parameters: float,
+    ratio: tuple[float, float],
+    merges: int,
+    largest_outer: int,
+    most_low_rank: int = 8,
+) -> OperatorSpec:
+    """Rows are C_in, C_out, H and the number of such layers; `ratio` bounds the model's FLOPs by those of the original."""
+    return OperatorSpec(
+        name=name,
+        layers=[{"values": {"N": BATCH, "C_in": i, "C_out": o, "H": h}, "count": n} for i, o, h, n in rows],
+        occurrences={"tensors": 3, "merges": merges, "splits": 3, "shifts": 2, "strides": 0},
+        windows={"least_ratio": 2.3},
+        contractions={"largest_outer": largest_outer, "least_low_rank": 8, "most_low_rank": most_low_rank},
+        repeats={"largest": 1, "tile": False},
+        budget={
+            "least_flops": max(ratio[0] * flops, rest_flops) * BATCH,
+            "most_flops": ratio[1] * flops * BATCH,
+            "rest_flops": rest_flops * BATCH,
+            "rest_parameters": rest_parameters,
+        },
+        **_VISION,
+    )
+
+
+@PRESETS.register("resnet18")
+def resnet18() -> OperatorSpec:
+    """ResNet-18: all 3x3 and 1x1 convolutions (19)."""
+    rows = [(64, 64, 56, 4), (64, 128, 28, 2), (128, 128, 28, 3), (128, 256, 14, 2)]
+    rows += [(256, 256, 14, 3), (256, 512, 7, 2), (512, 512, 7, 3)]
+    return _vision(
+        "resnet18",
+        rows,
+        flops=1.824e9,
+        rest_flops=129.7e6,
+        rest_parameters=70_308,
+        ratio=(0.15, 0.9),
+        merges=1,
+        largest_outer=2048,
+    )
+
+
+@PRESETS.register("resnet34")
+def resnet34() -> OperatorSpec:
+    """ResNet-34: all 3x3 and 1x1 convolutions (35). The paper evaluates ResNet-18's operators in it; so do these bounds."""
+    rows = [(64, 64, 56, 6), (64, 128, 28, 2), (128, 128, 28, 7), (128, 256, 14, 2)]
+    rows += [(256, 256, 14, 11), (256, 512, 7, 2), (512, 512, 7, 5)]
+    return _vision(
+        "resnet34",
+        rows,
+        flops=3.678e9,
+        rest_flops=136.4e6,
+        rest_parameters=77_732,
+        ratio=(0.15, 0.9),
+        merges=1,
+        largest_outer=2048,
+    )
+
+
+@PRESETS.register("densenet121")
+def densenet121() -> OperatorSpec:
+    """DenseNet-121: all 3x3 convolutions (58)."""
+    return _vision(
+        "densenet121",
+        [(128, 32, 56, 6), (128, 32, 28, 12), (128, 32, 14, 24), (128, 32, 7, 16)],
+        flops=2.896e9,
+        rest_flops=1657.6e6,
+        rest_parameters=4_918_244,
+        ratio=(0.15, 1.0),
+        merges=1,
+        largest_outer=5120,
+    )
+
+
+@PRESETS.register("resnext29_2x64d")
+def resnext29_2x64d() -> OperatorSpec:
+    """ResNeXt-29, 2x64d: all 3x3 convolutions (10), grouped as they are."""
+    return _vision(
+        "resnext29_2x64d",
+        [(128, 128, 56, 3), (256, 256, 28, 3), (512, 512, 14, 3), (1024, 1024, 7, 1)],
+        flops=5.126e9,
+        rest_flops=2816.7e6,
+        rest_parameters=11_787_048,
+        ratio=(0.15, 0.95),
+        merges=2,
+        largest_outer=4096,
+    )
+
+
+@PRESETS.register("efficientnet_v2_s")
+def efficientnet_v2_s() -> OperatorSpec:
+    """EfficientNet-V2-S: the 3x3 convolutions of its fused blocks (10)."""
+    return _vision(
+        "efficientnet_v2_s",
+        [(24, 24, 112, 2), (24, 96, 56, 1), (48, 192, 56, 3), (48, 192, 28, 1), (64, 256, 28, 3)],
+        flops=2.90e9,
+        rest_flops=1515.0e6,
+        rest_parameters=19_500_340,
+        ratio=(0.5, 0.9),
+        merges=1,
+        largest_outer=6144,
+        most_low_rank=24,
+    )
+
+
+@PRESETS.register("gpt2")
+def gpt2() -> OperatorSpec:
+    """GPT-2: the projections to query, key and value (12)."""
+    projections = 12 * 2048 * 768 * 2304
+    rest = 209.69e9
+    return OperatorSpec(
+        name="gpt2",
+        input="N, seq_len, H_in: unordered",
+        output="N, seq_len, t*H_in",
+        variables="N:0, seq_len:0, H_in:4; k_1=2:3, k_2=5:2, t=3:3, g=32:3",
+        layers=[{"values": {"N": 1, "seq_len": 2048, "H_in": 768}, "count": 12}],
+        bound_axes=[(0, 0)],
+        depth=7,
+        occurrences={"tensors": 3, "merges": 2, "splits": 2, "shifts": 2, "strides": 0, "chain_length": 5},
+        windows={"least_ratio": 2.3},
+        contractions={"least_elements": 100_000, "largest_outer": 6144, "least_low_rank": 8, "most_low_rank": 8},
+        repeats={"largest": 5, "tile": True},
+        budget={
+            "least_flops": rest,
+            "most_flops": 1.2 * (rest + projections),
+            "rest_flops": rest,
+            "rest_parameters": 102_392_064,
+        },
+    )
