@@ -160,6 +160,10 @@ class Fates:
         for members in self.members:
             for axis in members:
                 pool *= axis.pool
+        largest = distance.spec.windows.largest
+        for axis in self.windows:  # a bare sum may stay unweighted if it is joined with another window
+            if not axis.window or any(o is not axis and self.sizes[o.size * axis.size].highest <= largest for o in self.windows):
+                pool *= axis.pool
         return iterations / min(pool, distance.spec.reductions.largest_pooling) <= distance.most_flops
 
     def _grouping(self, steps: int) -> Grouping:
