@@ -45,11 +45,11 @@ class Dispatch:
         self.policy = policy
         self.ledger = Ledger(most_attempts)
         self.is_exhausted = False
-        self._told: set[int] = set()  # numbers of claims whose outcomes the policy knows
-        self._unrecorded: list[int] = []  # those of them that no trial says it was created after
-        self._to_tell: dict[int, Claim] = {}
+        self._to_tell: dict[int, Claim] = {}  # claims whose outcomes the policy doesn't know, by number
+        self._unrecorded: list[int] = []  # numbers of claims whose outcomes it knows, and no trial says it was proposed after
         self._own: set[int] = set()  # ids of trials of this object that have not ended
         self._salt = ""
+        self._is_rebuilding = True
         self._looked_for_stale = -float("inf")
 
     # ---- reading --------------------------------------------------------------------------------------------------
@@ -59,11 +59,22 @@ class Dispatch:
         for claim in self.ledger.update(self.store.trials()):
             for number in claim.told:
                 self._tell(number)
+            if self._is_rebuilding:
+                self._propose_again(claim)
             self._unrecorded = [number for number in self._unrecorded if number not in claim.told]
             self.policy.adopt(claim.candidate)
             self._to_tell[claim.number] = claim
         for number in list(self._to_tell):
             self._tell(number)
+        self._is_rebuilding = False
+
+    def _propose_again(self, claim: Claim) -> None:
+        """Let the policy, and with it the tree, learn what they learnt when this was proposed.
+
+        Only of a study that had one worker so far: with several, no proposal followed from just what is stored before it.
+        """
+        proposal = self.policy.propose()
+        self._is_rebuilding = isinstance(proposal, Proposal) and proposal.path == claim.candidate.path
 
     def _tell(self, number: int) -> None:
         claim = self._to_tell.get(number)

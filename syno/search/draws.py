@@ -1,8 +1,7 @@
 """Random numbers that belong to names, not to an order of drawing.
 
-A tree forgets steps once it knows them to be dead ends. A generator that is drawn from once per step would then give all
-later steps other numbers, and a study that is resumed, whose tree knows less, would go another way than one that was not
-interrupted. A number that belongs to a step's own id stays as it is.
+A tree forgets steps once it knows them to be dead ends. From a generator that is drawn from once per step, all later steps
+would then get other numbers. A number that belongs to a step's own id stays as it is, whatever else is there.
 """
 
 from __future__ import annotations

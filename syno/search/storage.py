@@ -62,7 +62,9 @@ def open_storage(url: str, interval: float = 60, grace: float = 180) -> tuple[Ba
     try:
         storage = _patiently(lambda: _open_database(url, interval, grace))
     except ImportError as error:
-        raise SpecError(f'the storage "{url}" needs a database driver that is not installed: {error.__cause__ or error}') from error
+        raise SpecError(
+            f'the storage "{url}" needs a database driver that is not installed: {error.__cause__ or error}'
+        ) from error
     return storage, Heartbeats(storage, interval)
 
 

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 
 from syno.errors import SpecError
 from syno.search.draws import Draws
 from syno.search.tree import Step, Tree
 
-LIMIT = 3000  # states looked at in one completion
+LIMIT = 20_000
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to look below a node before going elsewhere.
+
+    Attributes:
+        nodes: partial operators to look at in all.
+        share: what part of those that are left may be spent below one step, so that a dead end without an end in sight doesn't
+            use up all.
+    """
+
+    nodes: int
+    share: float
+
+
+SHORT = Patience(300, 0.1)
+LONG = Patience(3000, 0.5)
+LEAST = 3  # to be spent below a step, however little is left
 
 
 class Walks:
     """Random ways from nodes of a tree to operators that nobody has proposed yet.
 
-    A completion goes down in a random order of kinds, then of steps of one kind, and turns back where there is nothing
-    left. So it draws as a walk does that knows all dead ends beforehand, it is a function of the draws and of the
-    operators taken alone (not of what the tree happens to know), and it returns nothing only if nothing is left.
+    A completion goes down in a random order of kinds, then of steps of one kind. Where there is nothing left, or nothing
+    found for too long, it turns back to the next. So where all dead ends are shallow it draws as a walk does that knows them
+    beforehand, and it finds the last operator of a small tree. What is proven to have nothing left is never looked at again.
 
     Source: hierarchical sampling of final nodes in the published system, with backtracking in place of rejection.
     """
@@ -27,7 +47,8 @@ class Walks:
         self.taken: set[str] = set()  # fingerprints
         self.closed: set[Hashable] = set()  # nodes with nothing left below; it only grows, as `taken` does
         self._fingerprints: dict[Hashable, str] = {}
-        self._looked_at = 0
+        self._left = 0  # nodes that may still be looked at
+        self._given_up: set[Hashable] = set()  # in this completion
 
     def alive(self, node: Hashable) -> list[Step]:
         """The steps from `node` that are not known to have nothing left below them."""
@@ -41,48 +62,66 @@ class Walks:
             found = self._fingerprints[step.node] = self.tree.fingerprint(step.operator)
         return found
 
-    def complete(self, node: Hashable, draws: Draws) -> tuple[Step, ...] | None:
+    def complete(self, node: Hashable, draws: Draws, patience: Patience = SHORT) -> tuple[Step, ...] | None:
         """Random steps from `node` to an operator that is not taken.
 
-        None if there is none (then the node is closed), or none among the first `limit` states looked at (then not).
+        None if there is none (then the node is closed), or if none was found with such patience (then not).
         """
-        self._looked_at = 0
-        return self._complete(node, draws)
+        self._left = patience.nodes
+        self._given_up.clear()
+        return self._complete(node, draws, patience.share)
 
-    def complete_after(self, step: Step, draws: Draws) -> tuple[Step, ...] | None:
+    def complete_after(self, step: Step, draws: Draws, patience: Patience = SHORT) -> tuple[Step, ...] | None:
         """Random steps after `step` to an operator that is not taken; () if the step itself is such an operator."""
-        self._looked_at = 0
-        return self._below(step, draws)
+        self._left = patience.nodes
+        self._given_up.clear()
+        return self._below(step, draws, patience.share)
 
-    def _complete(self, node: Hashable, draws: Draws) -> tuple[Step, ...] | None:
-        if node in self.closed:
+    def anywhere(self, draws: Draws) -> tuple[Step, ...] | None:
+        """Random steps from the root to an operator that is not taken; None if there is none.
+
+        Raises SpecError if operators are too rare to be found.
+        """
+        root = self.tree.root
+        for patience in (SHORT, LONG, Patience(self.limit, 1.0)):
+            path = self.complete(root, draws, patience) if patience.nodes <= self.limit else None
+            if path is not None or root in self.closed:
+                return path
+        raise SpecError(
+            f"no operator found that is not proposed yet, among {self.limit} partial operators looked at; the space has next "
+            "to none. Loosen its budgets or options, raise its depth, or stop here"
+        )
+
+    def _complete(self, node: Hashable, draws: Draws, share: float) -> tuple[Step, ...] | None:
+        if node in self.closed or node in self._given_up:
             return None
-        self._looked_at += 1
+        self._left -= 1
+        nothing_left = True
+        for step in self._shuffled(node, draws):
+            if self._left <= 0:
+                nothing_left = False
+                break
+            spared = max(self._left - max(LEAST, int(self._left * share)), 0)
+            self._left -= spared
+            rest = self._below(step, draws, share)
+            self._left += spared
+            if rest is not None:
+                return (step, *rest)
+            nothing_left &= step.node in self.closed
+        (self.closed if nothing_left else self._given_up).add(node)
+        return None
+
+    def _shuffled(self, node: Hashable, draws: Draws) -> Iterator[Step]:
         by_kind: dict[str, list[Step]] = {}
         for step in self.alive(node):
             by_kind.setdefault(step.kind, []).append(step)
         for kind in draws.order(by_kind, lambda kind: kind):
-            for step in draws.order(by_kind[kind], lambda step: step.id):
-                if self._looked_at >= self.limit:
-                    return None
-                rest = self._below(step, draws)
-                if rest is not None:
-                    return (step, *rest)
-        if self._looked_at < self.limit:
-            self.closed.add(node)
-        return None
+            yield from draws.order(by_kind[kind], lambda step: step.id)
 
-    def _below(self, step: Step, draws: Draws) -> tuple[Step, ...] | None:
+    def _below(self, step: Step, draws: Draws, share: float) -> tuple[Step, ...] | None:
         if step.operator is None:
-            return self._complete(step.node, draws.below(step.id))
+            return self._complete(step.node, draws.below(step.id), share)
         if self.fingerprint(step) not in self.taken:
             return ()
         self.closed.add(step.node)
         return None
-
-    def explain_giving_up(self) -> SpecError:
-        """The error for a tree whose operators cannot be found."""
-        return SpecError(
-            f"no operator found that is not proposed yet, among {self.limit} partial operators looked at; the space has next "
-            "to none. Loosen its budgets or options, raise its depth, or stop here"
-        )

@@ -133,7 +133,11 @@ class Candidates:
 
     def _contractions(self, state: State, live: list[Dim]) -> Iterator[Candidate]:
         """Choices of inner and outer dims. A choice that can no longer become a weight is not followed up."""
-        dims = [dim for dim in live if not self.facts[dim].discards and self.sizes.fits(state.ends.usage, self.facts[dim].size.shared)]
+        dims = [
+            dim
+            for dim in live
+            if not self.facts[dim].discards and self.sizes.fits(state.ends.usage, self.facts[dim].size.shared)
+        ]
         facts = [self.facts[dim] for dim in dims]
         outer_from = [any(f.role is not Role.INNER for f in facts[i:]) for i in range(len(facts) + 1)]
         most = self.spec.occurrences.shares

@@ -20,6 +20,7 @@ from syno.space.fates import Fates
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
 
+
 @dataclass
 class Distance:
     """Distances under one spec, each found once."""
@@ -40,7 +41,9 @@ class Distance:
         self.shift_pattern = self.spec.windows.shift_pattern if self.small_blocks else float("inf")
         partitions = [[tuple(self.wanted[i] for i in block) for block in partition] for partition in _partitions(tuple(order))]
         # with the number of Merges that part the axes of blocks, fewest first
-        self._partitions = sorted(((len(order) - len(partition), partition) for partition in partitions), key=lambda pair: pair[0])
+        self._partitions = sorted(
+            ((len(order) - len(partition), partition) for partition in partitions), key=lambda pair: pair[0]
+        )
 
     def __call__(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> int:
         """The distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""

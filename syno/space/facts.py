@@ -38,6 +38,7 @@ class Role(Enum):
     OUTER = auto()  # end it: an axis of the output, or a piece of one
     LOW_RANK = auto()  # end it: a sum that an earlier weight has already
 
+
 EDGES = {
     SHIFT: (Edge.SHIFT,),
     STRIDE: (Edge.STRIDE,),

@@ -86,7 +86,7 @@ class Fates:
         for group in self._groups(axis):
             if group + 1 >= last:
                 self._join(index, group, cost, contractions)
-        if axis.window <= 1 and WINDOW >= last and len(self.windows) < self.limits.unfolds + self.limits.splits:
+        if axis.window <= 1 and last <= WINDOW and len(self.windows) < self.limits.unfolds + self.limits.splits:
             self.windows.append(axis)
             self._assign(index + 1, cost + 1, contractions, WINDOW)
             self.windows.pop()
@@ -162,7 +162,9 @@ class Fates:
                 pool *= axis.pool
         largest = distance.spec.windows.largest
         for axis in self.windows:  # a bare sum may stay unweighted if it is joined with another window
-            if not axis.window or any(o is not axis and self.sizes[o.size * axis.size].highest <= largest for o in self.windows):
+            if not axis.window or any(
+                o is not axis and self.sizes[o.size * axis.size].highest <= largest for o in self.windows
+            ):
                 pool *= axis.pool
         return iterations / min(pool, distance.spec.reductions.largest_pooling) <= distance.most_flops
 
@@ -338,7 +340,10 @@ class Fates:
 
     def may_end(self, size: Size) -> bool:
         """Whether a weight may end a piece of that size."""
-        return self.may_weigh(size) and self.sizes[self.limits.outer * size].highest <= self.distance.spec.contractions.largest_outer
+        return (
+            self.may_weigh(size)
+            and self.sizes[self.limits.outer * size].highest <= self.distance.spec.contractions.largest_outer
+        )
 
     def may_weigh(self, size: Size) -> bool:
         """Whether a weight may be indexed by a dim of that size."""

@@ -207,23 +207,24 @@ class _Connections:
         return _mixed(_mixed(_mixed(colors) + sums) + following)
 
     def _marks(self, colors: Array) -> Array:
-        """Elements to mark, a row for each way: one of each group's smallest set that look alike.
+        """Elements to mark, a row for each way: one of every rolled output axis, and one of any unordered axis or weight.
 
-        Every rolled output axis is a group, and all that is not rolled is one; it is left out if the ways were too many.
+        Of an axis, and of all weights together, it is one of the smallest set that look alike. Ways that are too many are
+        left out, those with the largest sets first.
         """
-        rings = sorted((part for part in self.unnamed if part.marked), key=lambda part: int(part.seed[0]))
-        groups = [[part.colors] for part in rings]
-        groups.append([part.colors for part in self.unnamed if not part.rolled])
-        alike = []
-        for group in groups:
-            places = np.concatenate([np.arange(self.size)[part] for part in group] or [np.zeros(0, np.int64)])
+        rings, others = [], []
+        for seed in sorted({int(part.seed[0]) for part in self.unnamed}):
+            parts = [part for part in self.unnamed if int(part.seed[0]) == seed and part.rolled == part.marked]
+            places = np.concatenate([np.arange(0), *(np.arange(self.size)[part.colors] for part in parts)])
             found, where, counts = np.unique(colors[places], return_inverse=True, return_counts=True)
             if (counts > 1).any():
                 smallest = np.lexsort((found, np.where(counts > 1, counts, self.size + 1)))[0]
-                alike.append(places[where == smallest])
-        while alike and prod(map(len, alike)) * self.size > LARGEST_BATCH:
-            alike.pop()
-        return np.array(list(every(*alike)) if alike else [])
+                (rings if parts[0].marked else others).append(places[where == smallest])
+        others.sort(key=len)
+        while (rings or others) and prod(map(len, rings)) * max(1, sum(map(len, others))) * self.size > LARGEST_BATCH:
+            (others or rings).pop()
+        lasts = [(place,) for group in others for place in group] or [()]
+        return np.array([(*ring, *last) for ring in every(*rings) for last in lasts if ring or last])
 
     def _hashed(self, colors: Array) -> Array:
         """One number for rows of colors, whatever the order of the rows, of the weights, and of the elements of each."""

@@ -18,7 +18,18 @@ Usage = tuple[int, ...]  # occurrences used up so far, one number per variable o
 class SizeFacts:
     """What is known of one size under the spec's valuations."""
 
-    __slots__ = ("exponents", "highest", "is_coefficient", "is_legal", "is_odd", "is_one", "is_valid", "lowest", "shared", "total")
+    __slots__ = (
+        "exponents",
+        "highest",
+        "is_coefficient",
+        "is_legal",
+        "is_odd",
+        "is_one",
+        "is_valid",
+        "lowest",
+        "shared",
+        "total",
+    )
 
     lowest: float  # over the layers
     highest: float

@@ -198,7 +198,10 @@ class OperatorSpec(Section):
         """A layer may be written as its values alone."""
         if not isinstance(layers, list | tuple):
             return layers
-        return [row if isinstance(row, Layer) or (isinstance(row, Mapping) and "values" in row) else {"values": row} for row in layers]
+        return [
+            row if isinstance(row, Layer) or (isinstance(row, Mapping) and "values" in row) else {"values": row}
+            for row in layers
+        ]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -307,7 +310,9 @@ def _axes(shape: str, table: VariableTable) -> list[tuple[Size, bool]]:
     for part in filter(None, (piece.strip() for piece in shape.strip().strip("[]").split(","))):
         size, _, mark = (piece.strip() for piece in part.partition(":"))
         if mark not in ("", "unordered"):
-            raise SpecError(f'"{part}" marks an axis as "{mark}"; the one mark there is: unordered.{suggestion(mark, ["unordered"])}')
+            raise SpecError(
+                f'"{part}" marks an axis as "{mark}"; the one mark there is: unordered.{suggestion(mark, ["unordered"])}'
+            )
         axes.append((table.size(size), bool(mark)))
     return axes
 
@@ -320,7 +325,7 @@ def _explained(error: ValidationError, name: str) -> str:
         place = ".".join(where) or "the spec"
         if problem["type"] == "extra_forbidden":
             allowed = _fields(where[:-1])
-            lines.append(f'{place}: there is no such option; there are: {", ".join(allowed)}.{suggestion(where[-1], allowed)}')
+            lines.append(f"{place}: there is no such option; there are: {', '.join(allowed)}.{suggestion(where[-1], allowed)}")
         elif problem["type"] == "missing":
             lines.append(f"{place}: is missing")
         elif problem["type"] == "value_error":

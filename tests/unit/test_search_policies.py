@@ -75,34 +75,32 @@ class TestEveryPolicy:
 
     @pytest.mark.parametrize("at_once", [1, 5])
     def test_is_rebuilt_by_replaying_what_happened(self, name: str, at_once: int) -> None:
-        policy = make(name, wide_tree(), 3)
-        happened = events(policy, 80, at_once)
-        for cut in (0, 1, 2, 37, len(happened)):
-            rebuilt = make(name, wide_tree(), 3)
+        """On a tree that has yet to learn what the first one had learnt: it is asked again on the way."""
+        happened = events(make(name, wide_tree(), 3), 80, at_once)
+        rebuilt = make(name, wide_tree(), 3)
+        for event in happened:
+            if event[0] == "ask":
+                assert rebuilt.propose() == event[1]
+            replay(rebuilt, [event])
+
+    @pytest.mark.parametrize("at_once", [1, 5])
+    def test_is_rebuilt_without_asking_if_nothing_is_to_be_learnt(self, name: str, at_once: int) -> None:
+        tree = MockTree(20, (4,))
+        happened = events(make(name, tree, 3), 60, at_once)
+        for cut in (index for index, event in enumerate(happened) if event[0] == "ask" and index % 5 == 0):
+            rebuilt = make(name, MockTree(20, (4,)), 3)
             replay(rebuilt, happened[:cut])
-            following = [proposal for kind, proposal, _ in happened[cut:] if kind == "ask"]
-            expected = following[0] if following else policy.propose()
-            if cut == len(happened) or happened[cut][0] == "ask":
-                assert rebuilt.propose() == expected
+            assert rebuilt.propose() == happened[cut][1]
 
-    def test_the_same_whatever_the_tree_knows_of_dead_ends(self, name: str) -> None:
-        """A tree that knows all dead ends, one that finds out, and one that never learns."""
-        knowing, learning, ignorant = wide_tree(), wide_tree(), wide_tree()
-        ignorant.forgets = False
-        knowing.leaves()
-        assert knowing.dead and not ignorant.dead
-        runs = [events(make(name, tree, 5), 120) for tree in (knowing, learning, ignorant)]
-        assert runs[0] == runs[1] == runs[2]
-
-    def test_the_same_whatever_was_found_closed_before(self, name: str) -> None:
-        """A rebuilt policy doesn't know yet which parts of the tree have nothing left, and goes the same way all the same."""
-        policy = make(name, small_tree(), 2)
-        happened = events(policy, len(small_tree().leaves()))
-        asks = [index for index, (kind, _, _) in enumerate(happened) if kind == "ask"]
-        for index in asks:
+    def test_a_rebuilt_policy_goes_on_to_the_end(self, name: str) -> None:
+        leaves = {small_tree().fingerprint(leaf) for leaf in small_tree().leaves()}
+        happened = events(make(name, small_tree(), 2), len(leaves))
+        for cut in range(0, len(happened), 2):
             rebuilt = make(name, small_tree(), 2)
-            replay(rebuilt, happened[:index])
-            assert rebuilt.propose() == happened[index][1]
+            replay(rebuilt, happened[:cut])
+            before = {proposal.fingerprint for _, proposal, _ in happened[:cut]}
+            after = {proposal.fingerprint for _, proposal, _ in events(rebuilt, len(leaves) - len(before))}
+            assert before | after == leaves and rebuilt.ask() is EXHAUSTED
 
     def test_proposing_changes_nothing(self, name: str) -> None:
         policy = make(name, wide_tree(), 4)

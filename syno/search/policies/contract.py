@@ -61,7 +61,8 @@ class Policy(ABC):
     restart. `ask` is `propose`, which changes nothing, and `adopt` of what it proposes. Every policy keeps these promises:
 
     * What it proposes is a function of the tree, the settings, the seed and the events so far, in their order, and of
-      nothing else. So a policy is rebuilt by adopting and telling what is stored.
+      nothing else. So a policy is rebuilt by adopting and telling what is stored; if the tree learns about dead ends, by
+      proposing it again as well, on a tree that knows no more than the first one did.
     * It never proposes an operator whose fingerprint it has proposed or adopted.
     * It proposes every operator of the tree sooner or later, then answers EXHAUSTED.
     * The operators it is to start from (`warm_start`) come first, in their order.
@@ -112,9 +113,7 @@ class Policy(ABC):
         waiting = [proposal for proposal in self._warm_start if proposal.fingerprint not in self.walks.taken]
         if waiting:
             return draws.generator().choice(waiting) if salt else waiting[0]
-        if self.tree.root in self.walks.closed:
-            return EXHAUSTED
-        path = self._choose(draws)
+        path = None if self.tree.root in self.walks.closed else self._choose(draws)
         if path is None:
             return EXHAUSTED
         operator = path[-1].operator
@@ -163,10 +162,3 @@ class Policy(ABC):
 
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:  # noqa: B027
         """Take note of the outcome of a candidate that is no longer outstanding."""
-
-    def _anywhere(self, draws: Draws) -> tuple[Step, ...] | None:
-        """A random path from the root to an operator that is not taken; None if there is none."""
-        path = self.walks.complete(self.tree.root, draws)
-        if path is None and self.tree.root not in self.walks.closed:
-            raise self.walks.explain_giving_up()
-        return path

@@ -59,11 +59,11 @@ class Evolution(Policy):
         settings, random = self.settings, draws.generator()
         parents = self._population
         if not parents or self._evaluated < settings.beginners or random.random() < settings.fresh:
-            return self._anywhere(draws)
+            return self.walks.anywhere(draws)
         rivals = random.sample(range(len(parents)), min(settings.tournament, len(parents)))
         parent = parents[max(rivals, key=lambda index: (parents[index].reward, index))]
         cut = random.randint(1, len(parent.path))
-        return self._completed(parent.path[:-cut], draws) or self._anywhere(draws)
+        return self._completed(parent.path[:-cut], draws) or self.walks.anywhere(draws)
 
     def _completed(self, kept: tuple[Arc, ...], draws: Draws) -> tuple[Step, ...] | None:
         """An operator that begins with these steps, or with the most of them that are possible."""

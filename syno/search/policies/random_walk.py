@@ -15,4 +15,4 @@ class RandomWalk(Policy):
     name = "random"
 
     def _choose(self, draws: Draws) -> tuple[Step, ...] | None:
-        return self._anywhere(draws)
+        return self.walks.anywhere(draws)

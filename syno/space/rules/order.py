@@ -17,7 +17,13 @@ def _(step: Candidate) -> bool:
     return counts.steps > counts.reductions
 
 
-@rule("C5", CONTRACTION, "a weight without an outer or without an inner dim", "a scaling or an outer product, no matmul", exact=False)
+@rule(
+    "C5",
+    CONTRACTION,
+    "a weight without an outer or without an inner dim",
+    "a scaling or an outer product, no matmul",
+    exact=False,
+)
 def _(step: Candidate) -> bool:
     return not 0 < len(step.outer) < len(step.dims)
 
@@ -32,7 +38,13 @@ def leader(dims: tuple[Dim, ...], step: Candidate) -> tuple[int, str]:
     return min((step.facts[dim].height, dim.id) for dim in dims)
 
 
-@rule("C7", CONTRACTION, "independent weights in descending order", "they commute: the one with the lower dims comes first", exact=True)
+@rule(
+    "C7",
+    CONTRACTION,
+    "independent weights in descending order",
+    "they commute: the one with the lower dims comes first",
+    exact=True,
+)
 def _(step: Candidate) -> bool:
     leaders = step.state.ends.leaders
     if not leaders or any(step.facts[dim].tags >> len(leaders) & 1 for dim in step.dims):
@@ -52,7 +64,9 @@ def _(step: Candidate) -> bool:
     return weights > 0 and not any(step.facts[dim].tags >> weights & 1 for dim in step.dims)
 
 
-@rule("C9", CONTRACTION, "two outer dims that are adjacent", "expanding two pieces of one axis is expanding the axis", exact=True)
+@rule(
+    "C9", CONTRACTION, "two outer dims that are adjacent", "expanding two pieces of one axis is expanding the axis", exact=True
+)
 def _(step: Candidate) -> bool:
     outer = [step.facts[dim] for dim in step.dims if dim in step.outer]
     return any(adjacent(a, b) for a in outer for b in outer if a is not b)
@@ -85,7 +99,13 @@ def _(step: Candidate) -> bool:
     return any(step.facts[dim].edge is Edge.REDUCE for dim in step.outer)
 
 
-@rule("C13", (CONTRACTION, SHIFT, STRIDE, SPLIT, "Unfold", EXPAND, MERGE), "long chains", "deep expressions are no operators people use", exact=False)
+@rule(
+    "C13",
+    (CONTRACTION, SHIFT, STRIDE, SPLIT, "Unfold", EXPAND, MERGE),
+    "long chains",
+    "deep expressions are no operators people use",
+    exact=False,
+)
 def _(step: Candidate) -> bool:
     longest = step.spec.occurrences.chain_length
     return any(step.facts[dim].height >= longest for dim in step.dims)
@@ -99,7 +119,9 @@ def _(step: Candidate) -> bool:
 def pooled(dims: tuple[Dim, ...], step: Candidate):  # type: ignore[no-untyped-def]
     """The product of the reductions that no Share stands above."""
     facts = [step.facts[dim] for dim in dims]
-    return product(dim.size for dim in frozenset().union(*(f.pooled for f in facts)) - frozenset().union(*(f.weighted for f in facts)))
+    return product(
+        dim.size for dim in frozenset().union(*(f.pooled for f in facts)) - frozenset().union(*(f.weighted for f in facts))
+    )
 
 
 __all__ = ["Role", "leader", "pooled"]

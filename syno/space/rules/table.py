@@ -131,7 +131,9 @@ class RuleSet:
         for name in set(off) & set(on):
             raise SpecError(f"rule {name} is in rules_off and in rules_on; take it out of one of them")
         self.rules = tuple(
-            row for row in RULES.values() if (row.on or row.id in on) and row.id not in off and ("all" not in off or row.id in on)
+            row
+            for row in RULES.values()
+            if (row.on or row.id in on) and row.id not in off and ("all" not in off or row.id in on)
         )
         active = {row.id for row in self.rules}
         for row in self.rules:

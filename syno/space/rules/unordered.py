@@ -143,7 +143,13 @@ def _(step: Candidate) -> bool:
     return "U4" in final_violations(step)
 
 
-@rule("U5", FINALIZE, "Split of the input's channels into descending factors", "channels are cut in any order: factors ascend", exact=True)
+@rule(
+    "U5",
+    FINALIZE,
+    "Split of the input's channels into descending factors",
+    "channels are cut in any order: factors ascend",
+    exact=True,
+)
 def _(step: Candidate) -> bool:
     return "U5" in final_violations(step)
 

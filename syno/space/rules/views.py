@@ -25,7 +25,9 @@ def _window_below(dim: Dim) -> Size:
     return dim.operation.bottoms[1].size
 
 
-@rule("V1", MERGE, "Split, then Merge", "(C*i + j) div and mod B*C distribute over i: Merges go below", exact=True, source=PAPER)
+@rule(
+    "V1", MERGE, "Split, then Merge", "(C*i + j) div and mod B*C distribute over i: Merges go below", exact=True, source=PAPER
+)
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.SPLIT
 
@@ -35,7 +37,9 @@ def _(step: Candidate) -> bool:
     return step.of().edge is Edge.QUOTIENT
 
 
-@rule("V3", SPLIT, "Split of a Split as major", "nested Splits re-associate: they go on the minor only", exact=True, source=PAPER)
+@rule(
+    "V3", SPLIT, "Split of a Split as major", "nested Splits re-associate: they go on the minor only", exact=True, source=PAPER
+)
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.SPLIT
 
@@ -89,7 +93,9 @@ def _(step: Candidate) -> bool:
     return step.of().edge is Edge.UNFOLD
 
 
-@rule("V11", UNFOLD, "Split, then Unfold", "B*i + j + w: the window goes on the minor; padding differs", exact=False, source=PAPER)
+@rule(
+    "V11", UNFOLD, "Split, then Unfold", "B*i + j + w: the window goes on the minor; padding differs", exact=False, source=PAPER
+)
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.SPLIT
 
@@ -106,7 +112,9 @@ def _(step: Candidate) -> bool:
     return step.of().edge is Edge.UNFOLD and step.sizes[step.block / _window_below(step.dims[0])].lowest >= 1
 
 
-@rule("V13", MERGE, "Unfold, then Merge of a block that divides the window", "the window is cut by the block's tiles", exact=False)
+@rule(
+    "V13", MERGE, "Unfold, then Merge of a block that divides the window", "the window is cut by the block's tiles", exact=False
+)
 def _(step: Candidate) -> bool:
     if step.of().edge is not Edge.UNFOLD:
         return False
@@ -151,7 +159,13 @@ def _(step: Candidate) -> bool:
     return step.of(0).only_sums
 
 
-@rule("V21", SPLIT, "Split of two axes of one weight", "the weight is reshaped instead: the Split goes below its Share", exact=True)
+@rule(
+    "V21",
+    SPLIT,
+    "Split of two axes of one weight",
+    "the weight is reshaped instead: the Split goes below its Share",
+    exact=True,
+)
 def _(step: Candidate) -> bool:
     weights = step.of(0).shared_by + step.of(1).shared_by
     return len(set(weights)) < len(weights)

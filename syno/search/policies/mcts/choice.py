@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,17 +14,14 @@ from syno.search.tree import Step
 
 
 def reveal(
-    names: Sequence[str], taken: Mapping[str, object], visits: int, promise: Callable[[str], float], settings: MctsSettings
+    names: Sequence[str], taken: Container[str], visits: int, promise: Callable[[str], float], settings: MctsSettings
 ) -> list[str]:
     """The children that come into consideration and were never taken: progressive widening, the most promising first.
 
-    `taken` are those taken before. All of them count, so that it makes no difference when one is found to have nothing left;
-    but if only such are there, one more comes into consideration.
+    `names` are the children with something left, `taken` those that were taken before.
     """
     hidden = [name for name in names if name not in taken]
-    room = math.floor(visits**settings.widening) - len(taken)
-    if len(hidden) == len(names):
-        room = max(room, 1)
+    room = max(math.floor(visits**settings.widening), 1) - (len(names) - len(hidden))
     return sorted(hidden, key=lambda name: (-promise(name), name))[:room] if room > 0 else []
 
 

@@ -39,10 +39,10 @@ class MonteCarloTreeSearch(Policy):
             frontier = select(self.statistics, root, self._alive, self.settings, draws)
             if not frontier.choices:
                 if frontier.node == root:  # all that is left below it is hidden
-                    return self._anywhere(draws)
+                    return self.walks.anywhere(draws)
                 self._set_aside(frontier.node)
                 continue
-            step = expand(frontier)
+            step = expand(frontier, draws)
             rest = simulate(self.walks, step, draws)
             if rest is not None:
                 return (*frontier.path, step, *rest)

@@ -68,13 +68,9 @@ def select(
         node = path[-1].node
 
 
-def expand(frontier: Frontier) -> Step:
-    """The most promising of the frontier's choices.
-
-    The published system takes any of them. Promise has its share of chance already, and the first is the same whether or
-    not the tree knows yet that another one is a dead end.
-    """
-    return frontier.choices[0]
+def expand(frontier: Frontier, draws: Draws) -> Step:
+    """One of the frontier's choices, all equally likely."""
+    return draws.below("expand").order(frontier.choices, lambda step: step.id)[0]
 
 
 def simulate(walks: Walks, step: Step, draws: Draws) -> tuple[Step, ...] | None:

@@ -1,0 +1,77 @@
+"""Drawing operators at random, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from random import Random
+
+from syno.ir.graph import PGraph
+from syno.space.space import Space, Step
+from syno.space.state import State
+
+
+@dataclass
+class Sampler:
+    """Random walks that find each operator once. What is found, or leads nowhere, is not drawn again.
+
+    Attributes:
+        space: where to walk.
+        random: what decides.
+        by_kind: whether a step's kind is drawn first, then one of the kind; else one of all.
+        operators: what was found, by fingerprint, in order.
+        walks: walks so far.
+        dead_ends: those that met a state from which no step leads to an operator.
+        duplicates: those that ended in another form of an operator found before.
+    """
+
+    space: Space
+    random: Random
+    by_kind: bool = True
+    operators: dict[str, PGraph] = field(default_factory=dict)
+    walks: int = 0
+    dead_ends: int = 0
+    duplicates: int = 0
+    _done: set[Hashable] = field(default_factory=set)
+    _met: set[Hashable] = field(default_factory=set)  # states from which some operator was found
+
+    def draw(self) -> PGraph | None:
+        """Walk once. Returns an operator not found before, or None: a dead end, a duplicate, or nothing left."""
+        if self.is_exhausted:
+            return None
+        self.walks += 1
+        path: list[State] = [self.space.root]
+        while path:
+            step = self.space.drawn(path[-1], self.random, by_kind=self.by_kind, without=self._done)
+            if step is not None and isinstance(step.node, State):
+                path.append(step.node)
+            elif step is not None:
+                return self._found(step, path)
+            else:
+                state = path.pop()
+                self._done.add(state)
+                if state not in self._met:
+                    self.dead_ends += 1
+                    return None
+        return None
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every operator was found."""
+        return self.space.root in self._done
+
+    @property
+    def valid_share(self) -> float:
+        """The share of walks that ended in an operator."""
+        return 1 - self.dead_ends / self.walks if self.walks else 1.0
+
+    def _found(self, step: Step, path: list[State]) -> PGraph | None:
+        assert step.operator is not None
+        self._done.add(step.operator)
+        self._met.update(path)
+        name = self.space.fingerprint(step.operator)
+        if name in self.operators:
+            self.duplicates += 1
+            return None
+        self.operators[name] = step.operator
+        return step.operator
