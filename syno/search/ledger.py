@@ -10,7 +10,7 @@ coordinates workers, so it works on every storage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from optuna.trial import FrozenTrial, TrialState
@@ -39,26 +39,24 @@ class Claim:
     numbers: list[int]
     outcome: Outcome | None = None
     needs_trial: bool = False
-    _deaths: set[int] = field(default_factory=set)
 
     @property
     def number(self) -> int:
         """Its first trial."""
         return self.numbers[0]
 
-    def update(self, last: FrozenTrial, most_attempts: int) -> Kind | None:
-        """Take note of its last trial. Returns how the claim ended, if it did."""
-        result = Result.of(last)
+    def update(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Kind | None:
+        """Take note of its trials. Returns how the claim ended, if it did."""
+        result = Result.of(trials[-1])
         self.needs_trial = False
-        if result is None and not last.state.is_finished():
+        if result is None and not trials[-1].state.is_finished():
             return None
         if result is not None and (outcome := result.outcome) is not None:
             self.outcome = outcome
             return result.kind
-        if result is None:
-            self._deaths.add(last.number)
-        if len(self._deaths) >= most_attempts:
-            self.outcome = Failure(f"its worker died during the evaluation, {len(self._deaths)} times")
+        deaths = sum(trial.state.is_finished() and Result.of(trial) is None for trial in trials)
+        if deaths >= most_attempts:
+            self.outcome = Failure(f"its worker died during the evaluation, {deaths} times")
             return "failed"
         self.needs_trial = True
         return None
@@ -96,14 +94,13 @@ class Ledger:
         new = [claim for trial in trials[self._seen :] if (claim := self._enter(trial)) is not None]
         self._seen = len(trials)
         for rank, claim in list(self._open.items()):
-            last = trials[claim.numbers[-1]]
-            kind = claim.update(last, self.most_attempts)
+            kind = claim.update([trials[number] for number in claim.numbers], self.most_attempts)
             if kind is None:
                 continue
             del self._open[rank]
             self.ended[kind] += 1
             if isinstance(claim.outcome, float) and kind == "complete" and (self.best is None or claim.outcome > self.best[0]):
-                self.best = (claim.outcome, last.number)
+                self.best = (claim.outcome, claim.numbers[-1])
         return new
 
     def _enter(self, trial: FrozenTrial) -> Claim | None:

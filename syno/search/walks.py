@@ -101,10 +101,10 @@ class Walks:
             if self._left <= 0:
                 nothing_left = False
                 break
-            spared = max(self._left - max(LEAST, int(self._left * share)), 0)
-            self._left -= spared
+            left, spent = self._left, max(LEAST, int(self._left * share))
+            self._left = spent
             rest = self._below(step, draws, share)
-            self._left += spared
+            self._left += left - spent
             if rest is not None:
                 return (step, *rest)
             nothing_left &= step.node in self.closed

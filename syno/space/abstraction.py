@@ -105,8 +105,8 @@ class Abstraction:
         return Axis(
             size=dim.size,
             slack=min(max(slack, 0), 1),
-            cut=slack > 0 and self._allowed(MERGE, dim, state, "V1", "V2", "V16", "V17", "C8"),
-            shift=slack > 1 and self._allowed(SHIFT, dim, state, "V5", "V6", "V16", "V18", "U1"),
+            cuts=self._cuts(dim, state) if slack > 0 else (),
+            shift=slack > 1 and self._allowed(SHIFT, dim, state, "V5", "V6", "V16", "V18", "U1", "C8"),
             fold=self._folds(dim, slack, state),
             minor=slack > 2 and (facts.size.highest <= spec.windows.shift_pattern or not self.rules.is_on("V6")),
             endings=endings,
@@ -139,6 +139,15 @@ class Abstraction:
         broken = violations({dim: Channels(True, dim)})
         return any(self.rules.is_on(name) for name in broken)
 
+    def _cuts(self, dim: Dim, state: State) -> tuple[Size, ...]:
+        """The pieces that rules let a Merge cut now."""
+        pieces: dict[Size, None] = {}
+        for block, _ in self.sizes.divisors(dim.size):
+            step = Candidate(self.spec, self.sizes, self.facts, state, MERGE, (dim,), block)
+            if not any(row.rejects(step) for row in self.rules.of(MERGE)):
+                pieces |= {block: None, dim.size / block: None}
+        return tuple(sorted(pieces, key=lambda size: size.code))
+
     def _folds(self, dim: Dim, slack: int, state: State) -> int:
         if slack > 0 and self._allowed(UNFOLD, dim, state, "V11", "V14", "V20"):
             return 0
@@ -154,4 +163,4 @@ class Abstraction:
 
 def axis_order(axis: Axis) -> tuple[float, ...]:
     """In which order the axes of a state are handed to the distance."""
-    return (axis.size.code, *axis[1:])
+    return (axis.size.code, *axis[2:], *(size.code for size in axis.cuts))

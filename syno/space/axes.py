@@ -18,7 +18,7 @@ class Axis(NamedTuple):
 
     size: Size
     slack: int  # how many more primitives may stand above it
-    cut: bool  # whether a Merge can cut it now
+    cuts: tuple[Size, ...]  # the pieces, blocks and quotients, that a Merge can cut it into now
     shift: bool  # whether a Shift can go on it, so that a Merge can cut what is above
     fold: int  # contractions before a window can slide over it: 0, 1, or UNREACHABLE
     minor: bool  # whether a Shift can go above a Split with it as minor

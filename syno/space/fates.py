@@ -136,7 +136,7 @@ class Fates:
                 continue
             if not self.sizes[rest].is_legal or self.members[group][0].slack <= 0:
                 return
-        if self._weighed() is None or self._outer_too_large():
+        if self._weighed() is None:
             return
         for number in range(max(contractions, int(limits.needs_weight)), min(limits.weights, 2) + 1):
             self.contractions = number
@@ -185,6 +185,7 @@ class Fates:
         """What the fates need beside contractions, with this number of those; None if it cannot be."""
         limits = self.limits
         merges, unfolds, repeats, ended = self.base, len(self.windows), len(self.repeated), len(self.ended)
+        outer = product((limits.outer, *(axis.size for axis in self.ended if axis.widens)))
         for group, rest in enumerate(self.rest):
             if rest is ONE and len(self.partition[group]) == 1:
                 continue
@@ -196,9 +197,12 @@ class Fates:
             merges += extra // 2
             cost += extra % 2 + extra // 2
             ended += fate == "ended"
+            outer = outer * rest if fate == "ended" else outer
             unfolds += fate == "window"
             repeats += fate == "repeat"
             cost += fate in ("window", "repeat")
+        if self.sizes[outer].highest > self.distance.spec.contractions.largest_outer:
+            return None
         splits = sum(len(members) - 1 for members in self.members)
         if ended < self.contractions:  # a weight ends something, be it a piece that is cut off for it
             merges += self.contractions - ended
@@ -213,15 +217,17 @@ class Fates:
             cost += 2
         if self.contractions == 1 and limits.beside and self._ends_neighbours():
             return None
-        if self.contractions and self._largest_weight() < self.distance.spec.contractions.least_elements:
-            cost += 2  # only another piece of an axis could make a weight large enough: it is cut off, and dealt with
-            if merges == limits.merges:
+        if self.contractions and not self._weights_large_enough():
+            if merges == limits.merges or not self._may_exchange():
                 return None
+            cost += 2  # only another piece of an axis could make the weights larger: it is cut off, and dealt with
         return cost
 
     def _conflict(self) -> bool:
         """Whether rules keep the axes as they are from these fates."""
-        if self.windows and not (self._windows_fit() and (self.contractions or self._bare_windows_join())):
+        if self.windows and not self._windows_fit():
+            return True
+        if self.contractions == 1 and self._sums_left_apart():
             return True
         for block, rest, members in zip(self.partition, self.rest, self.members, strict=True):
             if rest is ONE and self.distance.is_unordered(block) and any(axis.misordered for axis in members):
@@ -230,7 +236,10 @@ class Fates:
 
     def _may_exchange(self) -> bool:
         """Whether a Merge that is not needed otherwise, and a Split, may put another axis in the place of one."""
-        if any(axis.cut for axis in self.axes) or (self.limits.shifts and any(axis.shift or axis.minor for axis in self.axes)):
+        fresh = self.contractions or any(axis.fresh for axis in self.axes)
+        if any(axis.cuts for axis in self.axes) or (self.limits.shifts and any(axis.shift for axis in self.axes)):
+            return True
+        if self.limits.shifts and fresh and any(axis.minor for axis in self.axes):
             return True
         return bool(self.windows) and any(axis.fold <= self.contractions for axis in self.axes)
 
@@ -255,25 +264,30 @@ class Fates:
         extra, fate = min(costs, key=lambda pair: pair[0] + (pair[1] != "ended"))
         return fate, extra
 
-    def _bare_windows_join(self) -> bool:
-        """Whether bare sums, which are no windows by themselves, find another window to join."""
-        others = [axis.size for axis in self.windows if not axis.window]
-        largest = self.distance.spec.windows.largest
-        return all(any(self.sizes[axis.size * o].highest <= largest for o in others) for axis in self.windows if axis.window)
-
     def _windows_fit(self) -> bool:
-        """Whether each window has an axis to slide over."""
-        ratio = self.distance.spec.windows.least_ratio
+        """Whether each window has an axis to slide over; without another weight, bare sums have to join a window for it."""
         positions = {axis.size for members in self.members for axis in members if axis.fold <= self.contractions}
-        for goal, members in zip(self.goal, self.members, strict=True):
+        for goal, rest, members in zip(self.goal, self.rest, self.members, strict=True):
             if self.contractions and len(members) > 1 and any(axis.fold <= 1 for axis in members):
                 positions.add(goal)  # joined, weighted, then slid over
-        for rest, members in zip(self.rest, self.members, strict=True):
             if rest is not ONE:
                 positions |= {rest, *(axis.size / rest for axis in members if self.sizes[axis.size / rest].is_legal)}
                 if len(members) > 1 and (self.limits.shifts or self.contractions):
                     return True  # pieces of axes joined before
-        return all(any(self.sizes[size / axis.size].lowest >= ratio for size in positions) for axis in self.windows)
+        for axis in self.windows:
+            if self.contractions or not axis.window:
+                sizes = [axis.size]
+            else:
+                sizes = [axis.size * other.size for other in self.windows if not other.window]
+            if not any(self._slides(size, positions) for size in sizes):
+                return False
+        return True
+
+    def _slides(self, window: Size, positions: set[Size]) -> bool:
+        options = self.distance.spec.windows
+        if self.sizes[window].highest > options.largest:
+            return False
+        return any(self.sizes[size / window].lowest >= options.least_ratio for size in positions)
 
     def _ends_neighbours(self) -> bool:
         ended = {id(axis) for axis in self.ended}
@@ -286,15 +300,15 @@ class Fates:
         """
         members, rest = self.members[group], self.rest[group]
         if len(self.partition[group]) > 1:
-            return 0 if any(axis.cut or axis.shift or axis.fold <= self.contractions for axis in members) else UNREACHABLE
+            return 0 if any(axis.cuts or axis.shift or axis.fold <= self.contractions for axis in members) else UNREACHABLE
         parts = [axis for axis in members if self._divides(rest, axis.size)]
-        if any(axis.cut for axis in parts):
+        if any(rest in axis.cuts for axis in parts):
             return 0
         if self.windows and any(self._cut_above_window(axis, rest, ended, len(members) == 1) for axis in members):
             return 0
         if self.limits.shifts and self._cut_above_shift(members, parts, rest):
             return 1
-        return 2 if sum(axis.cut or axis.fold <= self.contractions for axis in members) > 1 else UNREACHABLE
+        return 2 if sum(bool(axis.cuts) or axis.fold <= self.contractions for axis in members) > 1 else UNREACHABLE
 
     def _divides(self, rest: Size, whole: Size) -> bool:
         if whole is rest:
@@ -349,23 +363,27 @@ class Fates:
         """Whether a weight may be indexed by a dim of that size."""
         return self.distance.fits(self.limits.room, self.sizes[size].shared)
 
-    def _largest_weight(self) -> float:
-        """The elements of a weight with every axis that it may have, in the smallest layer."""
+    def _weights_large_enough(self) -> bool:
+        """Whether the new weights may have the least number of elements each, in every layer.
+
+        Together they have at most the product of all axes, each as often as occurrences allow, or once for each weight.
+        """
+        used = self._weighed()
+        assert used is not None
+        room = [limit - use for limit, use in zip(self.limits.room, used, strict=True)]
+        ended = {id(axis) for axis in self.ended}
         total = ONE
         for axis in self.axes:
-            if self.may_weigh(axis.size):
-                total = total * axis.size
-        for group, members in enumerate(self.members):
-            if self.rest[group] is not ONE and not any(self.may_weigh(axis.size) for axis in members):
-                total = total * self.rest[group]
-        return self.sizes[total].lowest
-
-    def _outer_too_large(self) -> bool:
-        total = self.limits.outer
-        for axis in self.ended:
-            if axis.widens:
-                total = total * axis.size
-        return self.sizes[total].highest > self.distance.spec.contractions.largest_outer
+            if not axis.shareable:
+                continue
+            times = axis.endings if id(axis) in ended else int(axis.must_weigh)
+            shared = self.sizes[axis.size].shared
+            more = min((left // use for left, use in zip(room, shared, strict=True) if use), default=self.contractions)
+            total = total * axis.size ** min(times + more, self.contractions)
+        for rest, members in zip(self.rest, self.members, strict=True):
+            if rest is not ONE and not any(axis.shareable for axis in members):
+                total = total * rest**self.contractions
+        return self.sizes[total].lowest >= self.distance.spec.contractions.least_elements**self.contractions
 
     def _weighed(self) -> Usage | None:
         """Occurrences that the axes use up that a weight must end or have; None if that is too much."""
@@ -414,6 +432,11 @@ class Fates:
             for members in self._uncut()
         )
 
+    def _sums_left_apart(self) -> bool:
+        """Whether two sums are to be joined that need a weight both: the same one keeps them apart as well."""
+        pairs = ((self.given[i], self.given[j]) for i, j in self.limits.touching)
+        return any(a.must_weigh and b.must_weigh and self._together(a, b, alone=True) for a, b in pairs)
+
     def _uncut(self) -> list[list[Axis]]:
         """The groups from which nothing is cut off, so that their axes are joined as they are."""
         groups = zip(self.partition, self.rest, self.members, strict=True)
@@ -435,6 +458,6 @@ def _times(number: int, a: Usage, b: Usage) -> Usage:
     return tuple(number * x + y for x, y in zip(a, b, strict=True))
 
 
-def _hardest_first(axis: Axis) -> tuple[bool, int, int, bool]:
+def _hardest_first(axis: Axis) -> tuple[bool, int, int, int]:
     """Primaries decide most, then what no weight can end; equal axes side by side."""
-    return (axis.size.trait is not Trait.GENERAL, -axis.endings, axis.size.code, axis.cut)
+    return (axis.size.trait is not Trait.GENERAL, -axis.endings, axis.size.code, len(axis.cuts))

@@ -14,11 +14,10 @@ Source: color refinement, Weisfeiler and Leman 1968; testing polynomials at rand
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import compress
-from itertools import product as every
 from math import prod
 from typing import Any
 
@@ -31,7 +30,7 @@ from syno.ir.graph import PGraph
 from syno.ir.primitives import UNFOLD
 from syno.space.agreement import Array, Summands, Window, eliminated, summed, tiny_valuations
 
-LARGEST_BATCH = 100_000  # colors that are refined at once, when elements that look alike are marked in turn
+LARGEST_BATCH = 50_000  # colors that are refined at once, when elements that look alike are marked in turn
 TENSORS = ("output", "input")
 Free = Sequence[tuple[set[int], set[int]]]  # unordered and rolled axes, of output and of input
 Mirror = tuple[tuple[int, int], tuple[int, int]]  # axes of the output, axes of the input
@@ -100,9 +99,9 @@ def same_operator(first: PGraph, second: PGraph, **free: Any) -> bool:
 
 def _namings(graph: PGraph, mirrors: Sequence[Mirror]) -> Iterator[list[list[int]]]:
     """The names of the axes of output and input, for every choice of mirrors."""
-    for chosen in every((False, True), repeat=len(mirrors)):
+    for chosen in itertools.product((False, True), repeat=len(mirrors)):
         names = [list(range(len(dims))) for dims in (graph.output, graph.input)]
-        for mirror in compress(mirrors, chosen):
+        for mirror in itertools.compress(mirrors, chosen):
             for own, (a, b) in zip(names, mirror, strict=True):
                 own[a], own[b] = own[b], own[a]
         yield names
@@ -212,7 +211,8 @@ class _Connections:
         Of an axis, and of all weights together, it is one of the smallest set that look alike. Ways that are too many are
         left out, those with the largest sets first.
         """
-        rings, others = [], []
+        rings: list[Array] = []
+        others: list[Array] = []
         for seed in sorted({int(part.seed[0]) for part in self.unnamed}):
             parts = [part for part in self.unnamed if int(part.seed[0]) == seed and part.rolled == part.marked]
             places = np.concatenate([np.arange(0), *(np.arange(self.size)[part.colors] for part in parts)])
@@ -221,10 +221,10 @@ class _Connections:
                 smallest = np.lexsort((found, np.where(counts > 1, counts, self.size + 1)))[0]
                 (rings if parts[0].marked else others).append(places[where == smallest])
         others.sort(key=len)
-        while (rings or others) and prod(map(len, rings)) * max(1, sum(map(len, others))) * self.size > LARGEST_BATCH:
+        while (rings or others) and prod(map(len, rings)) * (sum(map(len, others)) or 1) * self.size > LARGEST_BATCH:
             (others or rings).pop()
-        lasts = [(place,) for group in others for place in group] or [()]
-        return np.array([(*ring, *last) for ring in every(*rings) for last in lasts if ring or last])
+        lasts = [[place] for group in others for place in group] or [[]]
+        return np.array([[*ring, *last] for ring in itertools.product(*rings) for last in lasts if ring or last])
 
     def _hashed(self, colors: Array) -> Array:
         """One number for rows of colors, whatever the order of the rows, of the weights, and of the elements of each."""

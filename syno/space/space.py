@@ -25,6 +25,7 @@ from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 
+LOOK_AHEAD = 1
 IN_ORDER = ("Split", "Unfold")  # primitives whose two dims play different parts
 
 
@@ -60,7 +61,7 @@ class Space:
         self.completion = Completion(spec, self.sizes, self.facts, self.rules)
         self.is_feasible = Feasibility(self.candidates, self.completion, use_distance=use_distance)
         self._steps: dict[State, tuple[Step, ...]] = {}
-        self._alive: dict[State, bool] = {}
+        self._alive: dict[tuple[State, int], bool] = {}
 
     @property
     def id(self) -> str:
@@ -104,11 +105,14 @@ class Space:
         """The complete operators that the state is."""
         return self.completion(state)
 
-    def is_alive(self, state: State) -> bool:
-        """Whether the state is an operator, or some step leads on from it."""
-        found = self._alive.get(state)
+    def is_alive(self, state: State, ahead: int = LOOK_AHEAD) -> bool:
+        """Whether the state is an operator, or so many steps lead on from it: dead ends this near are never walked into."""
+        if not ahead:
+            return True
+        found = self._alive.get((state, ahead))
         if found is None:
-            found = self._alive[state] = bool(self.operators(state)) or any(True for _ in self.children(state))
+            found = bool(self.operators(state)) or any(self.is_alive(child, ahead - 1) for _, child in self.children(state))
+            self._alive[state, ahead] = found
         return found
 
     def steps(self, node: Hashable) -> tuple[Step, ...]:

@@ -153,6 +153,10 @@ class RuleSet:
                 return name
         return None
 
+    def of(self, kind: str) -> tuple[Rule, ...]:
+        """The rules that look at such steps."""
+        return tuple(row for row in self.rules if kind in row.kinds)
+
     def is_on(self, name: str) -> bool:
         """Whether the rule applies here."""
         return any(row.id == name for row in self.rules)
