@@ -142,6 +142,12 @@ def wide_tree() -> MockTree:
     return MockTree(20, (4, 5), {7: 2, 11: 5, 13: 2}, frozenset({(0, 1), (2, 9), (4, 15), (8, 16)}))
 
 
+def hard_tree() -> MockTree:
+    """170 operators in a maze of dead ends, many of them deep: what was learnt about them makes a difference."""
+    pairs = list(combinations(range(14), 2))
+    return MockTree(14, (6,), forbidden=frozenset(random.Random(0).sample(pairs, 16)))
+
+
 def hidden_family_reward(family: Chosen, power: float = 2.0) -> Callable[[PGraph], float]:
     """Rewards operators by the share of the family's operations that they have."""
 

@@ -141,6 +141,8 @@ class Abstraction:
 
     def _cuts(self, dim: Dim, state: State) -> tuple[Size, ...]:
         """The pieces that rules let a Merge cut now."""
+        if not self._allowed(MERGE, dim, state, "V1", "V2", "V16", "V17", "C8"):
+            return ()  # whatever the block
         pieces: dict[Size, None] = {}
         for block, _ in self.sizes.divisors(dim.size):
             step = Candidate(self.spec, self.sizes, self.facts, state, MERGE, (dim,), block)

@@ -381,8 +381,10 @@ class Fates:
             more = min((left // use for left, use in zip(room, shared, strict=True) if use), default=self.contractions)
             total = total * axis.size ** min(times + more, self.contractions)
         for rest, members in zip(self.rest, self.members, strict=True):
-            if rest is not ONE and not any(axis.shareable for axis in members):
-                total = total * rest**self.contractions
+            if rest is not ONE:  # small pieces go into every weight, whatever they are cut off from
+                pieces = {rest, *(axis.size / rest for axis in members)}
+                small = [piece for piece in pieces if self.sizes[piece].is_legal and not any(self.sizes[piece].shared)]
+                total = product((total, *(piece**self.contractions for piece in small)))
         return self.sizes[total].lowest >= self.distance.spec.contractions.least_elements**self.contractions
 
     def _weighed(self) -> Usage | None:

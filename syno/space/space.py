@@ -25,7 +25,7 @@ from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 
-LOOK_AHEAD = 1
+LOOK_AHEAD = 2
 IN_ORDER = ("Split", "Unfold")  # primitives whose two dims play different parts
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from search_trees import MockTree, chosen_of, hidden_family_reward, operator_of, small_tree, wide_tree
+from search_trees import MockTree, chosen_of, hard_tree, hidden_family_reward, operator_of, small_tree, wide_tree
 
 from syno.errors import SpecError, UnknownNameError
 from syno.search.policies import EXHAUSTED, POLICIES, Candidate, Policy, PolicySettings, Proposal
@@ -76,8 +76,8 @@ class TestEveryPolicy:
     @pytest.mark.parametrize("at_once", [1, 5])
     def test_is_rebuilt_by_replaying_what_happened(self, name: str, at_once: int) -> None:
         """On a tree that has yet to learn what the first one had learnt: it is asked again on the way."""
-        happened = events(make(name, wide_tree(), 3), 80, at_once)
-        rebuilt = make(name, wide_tree(), 3)
+        happened = events(make(name, hard_tree(), 3), 80, at_once)
+        rebuilt = make(name, hard_tree(), 3)
         for event in happened:
             if event[0] == "ask":
                 assert rebuilt.propose() == event[1]

@@ -1,0 +1,156 @@
+"""Which trial holds a claim, whatever the order in which workers create trials, look, and die."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from syno.search.leases import NoLeases
+from syno.search.ledger import Ledger, Role
+from syno.search.records import Kind, Result
+from syno.search.reward import Failure
+from syno.search.storage import TrialStore
+
+WORKER = {"host": "here", "pid": 1, "started": 0, "system": ""}
+
+
+@pytest.fixture
+def store() -> TrialStore:
+    return TrialStore(optuna.storages.InMemoryStorage(), NoLeases(), "study")
+
+
+def create(store: TrialStore, fingerprint: str, attempt: int = 0) -> int:
+    stored: dict[str, Any] = {"fingerprint": fingerprint, "attempt": attempt, "path": [["Finalize", fingerprint]], "told": []}
+    return store.create({**stored, "worker": WORKER})
+
+
+def end(store: TrialStore, number: int, kind: Kind = "complete", reward: float | None = 0.5) -> None:
+    result = Result(kind, reward if kind == "complete" else None, message=kind)
+    assert store.annotate(number, "result", result.stored())
+    assert store.end(number, result.state, result.reward)
+
+
+def die(store: TrialStore, number: int) -> None:
+    assert store.end(number, TrialState.FAIL)
+
+
+def ledger(store: TrialStore, most_attempts: int = 3) -> Ledger:
+    found = Ledger(most_attempts)
+    found.update(store.trials())
+    return found
+
+
+class TestClaims:
+    def test_the_lowest_number_holds_the_claim(self, store: TrialStore) -> None:
+        for fingerprint in "abaacb":
+            create(store, fingerprint)
+        found = ledger(store)
+        assert [(claim.rank, claim.number, claim.candidate.fingerprint) for claim in found.claims] == [
+            (0, 0, "a"),
+            (1, 1, "b"),
+            (2, 4, "c"),
+        ]
+        assert [found.role(number) for number in (2, 3, 5)] == [None] * 3
+        assert found.role(4) == Role(found.claims[2], 0)
+
+    def test_who_sees_more_sees_the_same(self, store: TrialStore) -> None:
+        """What was read once stays true: the claims that an earlier look found are the first of those a later one finds."""
+        growing = Ledger(3)
+        seen: list[list[str]] = []
+        for fingerprint in "abacbdade":
+            create(store, fingerprint)
+            growing.update(store.trials())
+            seen.append([claim.candidate.fingerprint for claim in growing.claims])
+            assert seen[-1] == [claim.candidate.fingerprint for claim in ledger(store).claims]
+        assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(seen))
+
+    def test_trials_of_others_are_left_alone(self, store: TrialStore) -> None:
+        store.study.ask()
+        create(store, "a")
+        assert [claim.number for claim in ledger(store).claims] == [1]
+
+    def test_an_interrupted_trial_is_claimed_again_by_one(self, store: TrialStore) -> None:
+        die(store, create(store, "a"))
+        assert (claim := ledger(store).to_retry(5)) is not None and claim.number == 0
+        assert ledger(store).to_retry(0) is None
+        create(store, "a", attempt=1)
+        create(store, "a", attempt=1)
+        found = ledger(store)
+        assert found.role(1) == Role(found.claims[0], 1) and found.role(2) is None
+        assert found.to_retry(5) is None
+        die(store, 1)
+        assert ledger(store).to_retry(5) is not None
+        assert len(ledger(store).claims) == 1
+
+    def test_what_became_of_it(self, store: TrialStore) -> None:
+        kinds: list[Kind] = ["complete", "pruned", "failed"]
+        for kind in kinds:
+            end(store, create(store, kind), kind)
+        found = ledger(store)
+        assert [claim.outcome for claim in found.claims] == [0.5, 0.0, Failure("failed")]
+        assert found.ended == {"complete": 1, "pruned": 1, "failed": 1} and found.finished == 3
+        assert found.best == (0.5, 0) and not found.is_open(3)
+
+    def test_a_result_counts_before_the_trial_has_its_last_state(self, store: TrialStore) -> None:
+        number = create(store, "a")
+        store.annotate(number, "result", Result("complete", 0.7).stored())
+        assert ledger(store).claims[0].outcome == 0.7
+        die(store, number)
+        assert ledger(store).claims[0].outcome == 0.7
+
+    def test_too_many_deaths_are_a_failure(self, store: TrialStore) -> None:
+        for attempt in range(3):
+            assert ledger(store).claims[:1] == [] or ledger(store).to_retry(1) is not None
+            die(store, create(store, "a", attempt))
+        found = ledger(store)
+        assert found.claims[0].outcome == Failure("its worker died during the evaluation, 3 times")
+        assert found.to_retry(1) is None and found.ended["failed"] == 1
+
+    def test_being_told_to_stop_is_no_death(self, store: TrialStore) -> None:
+        for attempt in range(5):
+            end(store, create(store, "a", attempt), "interrupted")
+        assert ledger(store).to_retry(1) is not None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_interleaving_of_workers(store: TrialStore, seed: int) -> None:
+    """Workers that look, create, look again and evaluate, in any order, dying at times: each operator is evaluated once, and
+    never more than the study's total."""
+    rng = random.Random(seed)
+    total, evaluated = 12, []
+    states: list[tuple[str, int]] = [("idle", -1)] * 4
+    for _ in range(2000):
+        worker = rng.randrange(len(states))
+        what, number = states[worker]
+        found = ledger(store, most_attempts=10**6)
+        if what == "idle":
+            states[worker] = ("creating", -1)
+        elif what == "creating":  # what it saw when it was idle may be out of date by now
+            claim = found.to_retry(total) if rng.random() < 0.7 else None
+            if claim is not None:
+                states[worker] = ("checking", create(store, claim.candidate.fingerprint, len(claim.numbers)))
+            elif len(found.claims) < total + rng.randrange(2):
+                states[worker] = ("checking", create(store, f"operator {rng.randrange(40)}"))
+        elif rng.random() < 0.1:
+            die(store, number)
+            states[worker] = ("idle", -1)
+        elif what == "checking":
+            role = found.role(number)
+            if role is None:
+                end(store, number, "duplicate")
+            elif role.claim.rank >= total:
+                end(store, number, "interrupted")
+            states[worker] = ("evaluating", number) if role is not None and role.claim.rank < total else ("idle", -1)
+        else:
+            role = found.role(number)
+            assert role is not None
+            evaluated.append(role.claim.candidate.fingerprint)
+            end(store, number)
+            states[worker] = ("idle", -1)
+    assert len(evaluated) == len(set(evaluated)) == total
+    assert ledger(store, 10**6).ended["complete"] == total

@@ -1,0 +1,154 @@
+"""Several worker processes on one study, some of them killed."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pandas
+import pytest
+import search_worker
+
+from syno.search.study import Study
+
+PROGRAM = Path(search_worker.__file__)
+KINDS = ("sqlite", "journal")
+
+
+def place(kind: str, folder: Path) -> str:
+    return f"sqlite:///{folder}/trials.db" if kind == "sqlite" else f"journal:{folder}/trials"
+
+
+def start(storage: str, policy: str, trials: int, notes: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(PROGRAM), storage, policy, str(trials), str(notes), *more]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def finish(*workers: subprocess.Popen[str]) -> None:
+    for worker in workers:
+        _, errors = worker.communicate(timeout=100)
+        assert worker.returncode == 0, errors
+
+
+def kill(worker: subprocess.Popen[str]) -> None:
+    worker.send_signal(signal.SIGKILL)
+    worker.communicate()
+
+
+def begun(notes: Path) -> Counter[str]:
+    """How often the evaluation of each operator was begun."""
+    lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+    return Counter(line.split()[1] for line in lines if line.startswith("begin"))
+
+
+def wait_for(notes: Path, evaluations: int) -> None:
+    while sum(begun(notes).values()) < evaluations:
+        time.sleep(0.01)
+
+
+def finished(study: Study) -> pandas.DataFrame:
+    trials = study.trials
+    return trials[trials.outcome.isin(["complete", "failed", "pruned"])]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_workers_share_200_trials(tmp_path: Path, kind: str) -> None:
+    storage, notes = place(kind, tmp_path), tmp_path / "notes"
+    finish(*[start(storage, "mcts", 200, notes) for _ in range(2)])
+    study = search_worker.open_study(storage, "mcts")
+    trials = finished(study)
+    assert len(trials) == trials.fingerprint.nunique() == 200
+    assert begun(notes).total() == len(begun(notes)) == 200
+    assert trials.worker.nunique() == 2 and trials.worker.value_counts().min() >= 20
+    assert (study.trials.outcome != "running").all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killing_one_of_two_workers_loses_nothing(tmp_path: Path, kind: str) -> None:
+    storage, notes = place(kind, tmp_path), tmp_path / "notes"
+    workers = [start(storage, "evolution", 40, notes, "0.05") for _ in range(2)]
+    wait_for(notes, 12)
+    kill(workers[0])
+    finish(workers[1])
+    study = search_worker.open_study(storage, "evolution")
+    trials = finished(study)
+    assert len(trials) == trials.fingerprint.nunique() == 40
+    assert set(begun(notes).values()) <= {1, 2} and begun(notes).total() <= 41  # only what was cut off is begun again
+    assert (study.trials.outcome != "running").all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can see from here whether its process is alive."""
+    storage, notes = place(kind, tmp_path), tmp_path / "notes"
+    worker = start(storage, "random", 5, notes, "60")
+    wait_for(notes, 1)
+    monkeypatch.setattr("syno.search.worker._system", lambda: "another machine")
+    study = search_worker.open_study(storage, "random")
+    study._dispatch.end_dead()
+    assert study.trials.outcome[0] == "running"
+    kill(worker)
+    began = time.monotonic()
+    study.run(lambda operator, report: {"accuracy": 0.5}, 5, poll_seconds=0.1)
+    assert 1 < time.monotonic() - began < 20  # the grace is 3 seconds
+    trials = study.trials
+    assert list(trials[trials.outcome == "interrupted"].number) == [0]
+    assert len(trials) == 6 and trials[trials.attempt == 1].fingerprint.item() == trials.fingerprint[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_living_worker_keeps_its_trial(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than the grace, and with others looking on from elsewhere."""
+    storage, notes = place(kind, tmp_path), tmp_path / "notes"
+    worker = start(storage, "random", 1, notes, "6")
+    wait_for(notes, 1)
+    monkeypatch.setattr("syno.search.worker._system", lambda: "another machine")
+    search_worker.open_study(storage, "random").run(lambda operator, report: {"accuracy": 0.5}, 1, poll_seconds=0.2)
+    finish(worker)
+    assert list(begun(notes).values()) == [1]
+    assert len(search_worker.open_study(storage, "random").trials) == 1
+
+
+def first_trials(study: Study) -> list[tuple[str, str]]:
+    trials = study.trials
+    first = trials[(trials.attempt == 0) & (trials.outcome != "duplicate")]
+    return list(zip(first.operator, first.steps, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("policy", ["mcts", "evolution"])
+def test_a_worker_killed_at_random_moments_goes_on_exactly(tmp_path: Path, kind: str, policy: str) -> None:
+    rng = random.Random(f"{kind} {policy}")
+    whole = search_worker.open_study("memory:", policy)
+    reward = search_worker.hidden_family_reward(search_worker.FAMILY)
+
+    def evaluate(operator: search_worker.PGraph, report: object) -> dict[str, float]:
+        if operator.id.startswith("0"):
+            raise RuntimeError
+        return {"accuracy": 0.1 + 0.9 * reward(operator)}
+
+    whole.run(evaluate, 100)
+    storage, notes, kills = place(kind, tmp_path), tmp_path / "notes", 0
+    while True:
+        worker = start(storage, policy, 100, notes, "0.01")
+        try:
+            worker.wait(rng.uniform(0.8, 1.6))
+        except subprocess.TimeoutExpired:
+            kill(worker)
+            kills += 1
+            continue
+        finish(worker)
+        break
+    study = search_worker.open_study(storage, policy)
+    assert kills >= 2
+    assert first_trials(study) == first_trials(whole)
+    assert begun(notes).total() <= 100 + kills
+    assert len(finished(study)) == 100
