@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from syno.algebra import product
+from syno.algebra import Size, product
 from syno.ir.dim import Dim
 from syno.space.axes import UNREACHABLE, Axis, Limits
 from syno.space.candidates import Candidates

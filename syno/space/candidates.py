@@ -46,7 +46,7 @@ class Candidates:
     def proposed(self, state: State) -> Iterator[Candidate]:
         """Every step that the options allow."""
         counts, most = state.ends.counts, self.spec.occurrences
-        live = [dim for dim in state.data]
+        live = list(state.data)
         if counts.reductions < most.reductions:
             yield from self._reductions(state)
         if counts.weights + 1 < most.tensors:

@@ -15,7 +15,6 @@ from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form
 from syno.lower.plan import candidates as plans
-from syno.lower.plan import fewest_flops
 from syno.space.facts import FactTable
 from syno.space.rules import RuleSet
 from syno.space.rules.table import FINALIZE, Candidate
@@ -90,6 +89,10 @@ class Completion:
             return []
         return operators[: self.spec.finalizations]
 
+    def cost(self, operator: PGraph) -> Cost:
+        """What an operator costs."""
+        return cost(operator, self.spec)
+
     def candidate(self, state: State, axes: tuple[Dim, ...]) -> Candidate:
         """The step that makes these dims the input's axes."""
         return Candidate(self.spec, self.sizes, self.facts, state, FINALIZE, axes)
@@ -151,6 +154,3 @@ class Completion:
             if value > most:
                 return f"{value:.4g} {what}, above the budget of at most {most:.4g}"
         return None
-
-
-__all__ = ["Completion", "Cost", "cost", "fewest_flops"]

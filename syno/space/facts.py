@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from syno.algebra import Size
 from syno.ir.dim import Dim, Operation
-from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
+from syno.ir.primitives import MERGE, REDUCE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno.space.sizes import SizeFacts, SizeTable
 from syno.space.spec import OperatorSpec
 
@@ -187,20 +186,3 @@ def touches(one: DimFacts, other: DimFacts) -> bool:
         if (right is not None and right is begin) or (left is not None and left is end):
             return True
     return False
-
-
-def chain_of_repeats(dim: Dim) -> bool:
-    """Whether the Merge below this dim stands on another Merge."""
-    assert dim.operation is not None and dim.operation.primitive is MERGE
-    below = dim.operation.bottoms[0].operation
-    return below is not None and below.primitive is MERGE
-
-
-def is_repeat(dim: Dim) -> bool:
-    """Whether expanding this dim repeats elements: it is a piece of a Merge, and no weight is indexed by it."""
-    return dim.operation is not None and dim.operation.primitive is MERGE and EXPAND is not None
-
-
-def size_of(dims: tuple[Dim, ...]) -> list[Size]:
-    """The sizes of the dims."""
-    return [dim.size for dim in dims]

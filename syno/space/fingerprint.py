@@ -5,9 +5,9 @@ every weight. Elements of output and input have names, their coordinates. Those 
 nor have positions of an unordered axis. Color refinement tells them apart: round after round, each takes up what it occurs
 with. Where some still look alike, each of these in turn is marked, and all are refined once more.
 
-No list of summands is ever made. Names and colors are random numbers modulo 2**64, a summand is their product, and a sum
-over summands is an operator like any other, evaluated one loop after the other. Different sets of summands have equal sums
-with a probability below 2**-40, at each valuation.
+No list of summands is made. Names and colors are random numbers modulo 2**64, a summand is their product, and a sum over
+summands is an operator like any other, evaluated one loop after the other. Different sets of summands have equal sums with
+a probability below 2**-40, at each valuation.
 
 Source: color refinement, Weisfeiler and Leman 1968; testing polynomials at random points, Schwartz 1980.
 """
@@ -30,7 +30,7 @@ from syno.ir.graph import PGraph
 from syno.ir.primitives import UNFOLD
 from syno.space.agreement import Array, Summands, Window, eliminated, summed, tiny_valuations
 
-LARGEST_BATCH = 50_000  # colors that are refined at once, when elements that look alike are marked in turn
+LARGEST_BATCH = 50_000  # colors that are refined at once when elements are marked in turn
 TENSORS = ("output", "input")
 Free = Sequence[tuple[set[int], set[int]]]  # unordered and rolled axes, of output and of input
 Mirror = tuple[tuple[int, int], tuple[int, int]]  # axes of the output, axes of the input
@@ -64,11 +64,10 @@ def fingerprint(
 
     Different operators have different fingerprints, but for two kinds: those that agree at all of these valuations while
     the symbolic sizes of input, output and weights are the same; and those whose unnamed elements are connected so
-    regularly that one mark does not break the symmetry (hard cases of graph isomorphism).
+    regularly that marking one of them does not tell the others apart (hard cases of graph isomorphism).
 
     Raises:
-        GraphError: an axis that the operator has not, or mirrored axes of different sizes. ValuationError: a valuation
-            lacks a variable.
+        GraphError: an axis that is not there, or mirrored axes of different sizes. ValuationError: a variable lacks a value.
 
     Source: module docstring.
     """
@@ -129,7 +128,7 @@ class _Unnamed:
 
     seed: Array  # their first color
     at: Array  # the number of the element that each summand reads
-    loops: frozenset[int]  # those that `at` depends on
+    loops: set[int]  # those that `at` depends on
     colors: slice  # where theirs are among all
     rolled: bool  # they follow each other in a ring
     marked: bool  # one of them is marked, in turn, if they look alike
@@ -152,7 +151,7 @@ class _Connections:
             for axis, (dim, name) in enumerate(zip(dims, own, strict=True)):
                 at, count, seed = summands.at[dim][None], sizes.integer(dim.size), _seed(f"{tensor} {name}")
                 if axis in unordered or axis in rolled:
-                    self._add(seed, at, count, axis in rolled, axis in rolled and dims is graph.output)
+                    self._add(seed, at, count, axis in rolled, tensor == "output" and axis in rolled)
                 else:
                     named.append(_mixed(np.arange(count, dtype=np.uint64) + seed)[at])
         for weight in graph.weights:
@@ -160,13 +159,13 @@ class _Connections:
             for dim in weight:
                 element = element * sizes.integer(dim.size) + summands.at[dim][None]
             self._add(_seed("weight"), element, sizes.numel(dim.size for dim in weight))
-        touched = frozenset[int]().union(*(part.loops for part in self.unnamed))
-        extents = dict(enumerate(summands.extents, 1))
-        self.named = eliminated(named, {loop: extent for loop, extent in extents.items() if loop not in touched})
-        self.extents = {loop: extents[loop] for loop in touched}
+        touched = {loop for part in self.unnamed for loop in part.loops}
+        extents = list(enumerate(summands.extents, 1))
+        self.named = eliminated(named, {loop: extent for loop, extent in extents if loop not in touched})
+        self.extents = {loop: extent for loop, extent in extents if loop in touched}
 
     def _add(self, seed: Array, at: Array, count: int, rolled: bool = False, marked: bool = False) -> None:
-        loops = frozenset(axis for axis, extent in enumerate(at.shape) if extent > 1)
+        loops = {axis for axis, extent in enumerate(at.shape) if extent > 1}
         self.unnamed.append(_Unnamed(seed, at, loops, slice(self.size, self.size + count), rolled, marked))
         self.size += count
 

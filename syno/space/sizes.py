@@ -113,7 +113,7 @@ class SizeTable:
 
     def fits(self, usage: Usage, more: Usage) -> bool:
         """Whether no variable occurs too often."""
-        for used, added, limit in zip(usage, more, self.limits, strict=True):
+        for used, added, limit in zip(usage, more, self.limits, strict=True):  # noqa: SIM110  (all() is slower)
             if added and used + added > limit:
                 return False
         return True

@@ -44,7 +44,7 @@ class Ends:
     """What of a state is no dim: what it has used up, and what its weights began with."""
 
     usage: Usage
-    counts: Counts = Counts()
+    counts: Counts = Counts()  # noqa: RUF009  (an immutable tuple)
     outer: Size = ONE  # product of the output-only axes of weights
     repeats: Size = ONE  # product of repeated elements
     leaders: tuple[tuple[int, str], ...] = ()  # for each weight, the first of its axes

@@ -275,6 +275,14 @@ def test_one_ring_of_channels_or_many():
     assert not same_operator(ring, groups, unordered_output=[0], unordered_input=[0])
 
 
+def test_every_channel_once_or_one_of_them_often():
+    """As many summands for every element, whichever look alike; a weight's elements that do are fewer."""
+    rest = "; r:C = Reduce(); p:k = Reduce(); q:s = Reduce(); d:k = Share(p, w1[0]); e:s = Share(q, w1[1]); Expand(e); "
+    mixed = op("output i:C" + rest + "Expand(i); input d:k, r:C; weight w1[k, s]")
+    kept = op("output i:C" + rest + "Expand(r); input d:k, i:C; weight w1[k, s]")
+    assert not same_operator(mixed, kept, unordered_output=[0], unordered_input=[1])
+
+
 # ---- rolled and mirrored pictures -----------------------------------------------------------------------------------
 
 

@@ -139,14 +139,15 @@ def test_a_worker_killed_at_random_moments_goes_on_exactly(tmp_path: Path, kind:
     storage, notes, kills = place(kind, tmp_path), tmp_path / "notes", 0
     while True:
         worker = start(storage, policy, 100, notes, "0.01")
-        try:
-            worker.wait(rng.uniform(0.8, 1.6))
-        except subprocess.TimeoutExpired:
-            kill(worker)
-            kills += 1
-            continue
-        finish(worker)
-        break
+        target = begun(notes).total() + rng.randrange(1, 30)
+        while worker.poll() is None and begun(notes).total() < target:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0, 0.05))
+        if worker.poll() is not None:
+            finish(worker)
+            break
+        kill(worker)
+        kills += 1
     study = search_worker.open_study(storage, policy)
     assert kills >= 2
     assert first_trials(study) == first_trials(whole)
