@@ -1,6 +1,6 @@
 """How good an evaluated operator is, as one number in [0, 1] that policies climb.
 
->>> REWARDS["accuracy"](low=0.4, high=0.7, power=4)({"accuracy": 0.55})
+>>> REWARDS["accuracy"](low=0.25, high=0.75, power=4)({"accuracy": 0.5})
 0.0625
 >>> PAPER_REWARDS["gpt2"]({"loss": 7.2})
 Failure(reason='the loss is 7.2; it must be below 6.9')

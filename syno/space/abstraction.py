@@ -8,6 +8,7 @@ Paper: section 5.4.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from syno.algebra import Size, product
 from syno.ir.dim import Dim
@@ -163,6 +164,6 @@ class Abstraction:
         return not any(name in table and table[name].rejects(candidate) for name in rules)
 
 
-def axis_order(axis: Axis) -> tuple[float, ...]:
+def axis_order(axis: Axis) -> tuple[Any, ...]:
     """In which order the axes of a state are handed to the distance."""
     return (axis.size.code, *axis[2:], *(size.code for size in axis.cuts))

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from random import Random
 
+from syno.algebra import Kind, Size, Valuation, product
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
+from syno.space.agreement import tiny_valuations
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.facts import FactTable
@@ -88,6 +91,7 @@ class Space:
             rolled_output=rolled[0],
             rolled_input=rolled[1],
             mirrors=mirrors,
+            valuations=self._tiny,
         )
 
     # ---- steps --------------------------------------------------------------------------------------------------
@@ -183,6 +187,19 @@ class Space:
         from syno.space.reach import reach  # reach builds on this module
 
         return tuple(stage.step for stage in reach(self, operator))
+
+    @cached_property
+    def _tiny(self) -> tuple[Valuation, ...]:
+        """Values at which operators are compared: the same for all, at which the usual sizes are whole numbers."""
+        coefficients = [Size.of(v) for v in self.sizes.variables if v.kind is Kind.COEFFICIENT]
+        bound = {axis for axis, _ in self.spec.bound_axes}
+        free = {size for axis, size in enumerate(self.spec.output_sizes) if axis not in bound} | set(self.completion.wanted)
+        sizes = {*self.spec.output_sizes, *free, *coefficients}
+        for size in free:
+            sizes |= {size / divisor for divisor in (*coefficients, *map(product, combinations(coefficients, 2)))}
+        usual = [size for size in sizes if self.sizes[size].is_legal and self.sizes[size].is_valid]
+        windows = [(size, c) for size in free for c in coefficients if self.sizes[c].is_odd]
+        return tiny_valuations(usual, windows)
 
     # ---- symmetry -----------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def finished(study: Study) -> pandas.DataFrame:
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_workers_share_200_trials(tmp_path: Path, kind: str) -> None:
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
-    finish(*[start(storage, "mcts", 200, notes) for _ in range(2)])
+    finish(*[start(storage, "mcts", 200, notes, "0.02") for _ in range(2)])
     study = search_worker.open_study(storage, "mcts")
     trials = finished(study)
     assert len(trials) == trials.fingerprint.nunique() == 200

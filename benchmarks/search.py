@@ -1,0 +1,142 @@
+"""Search policies against random search, at equal trials: do they find a hidden family of operators sooner?
+
+    python benchmarks/search.py --space resnet18 --trials 200 --seeds 20
+    python benchmarks/search.py --space mock
+
+The hidden operator is drawn from the space. An operator's reward is the square of the share of the hidden one's steps that
+it has, so that the family around it is worth more than the rest. For each policy the report has, over all seeds: the mean
+reward of all proposals and of the last quarter, the best reward, how many proposals are in the family (reward of 1/4 or more),
+the p-value of the one-sided Mann-Whitney test that mean rewards are above those of random search, and the time for an ask and
+a tell, on a space that remembers the steps it has found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from scipy.stats import mannwhitneyu
+
+from syno.search.draws import Draws
+from syno.search.policies import POLICIES, PolicySettings, Proposal
+from syno.search.policies.mcts.settings import PRESETS
+from syno.search.tree import Arc, Tree, arcs
+from syno.search.walks import Walks
+
+MOCK = "mock"
+FAMILY = 0.25  # reward from which on an operator is of the family
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A policy with its settings, under the name it has in the report."""
+
+    name: str
+    policy: str
+    settings: PolicySettings | None = None
+
+
+CONTESTANTS = (
+    Contestant("random", "random"),
+    Contestant("mcts", "mcts"),
+    Contestant("mcts, focused", "mcts", PRESETS["focused"]),
+    Contestant("evolution", "evolution"),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy with one seed: the rewards of its proposals in order, and seconds for an ask and a tell."""
+
+    rewards: tuple[float, ...]
+    seconds: float
+
+    @property
+    def last_quarter(self) -> float:
+        return mean(self.rewards[-max(len(self.rewards) // 4, 1) :])
+
+
+def load(name: str) -> Tree:
+    """A space by name: "mock", or a model of the paper."""
+    if name == MOCK:
+        sys.path.append(str(Path(__file__).parents[1] / "tests"))
+        from search_trees import wide_tree
+
+        return wide_tree()
+    from syno.space.presets import paper
+    from syno.space.space import Space
+
+    return Space(paper(name))
+
+
+def hidden(tree: Tree, number: int, candidates: int = 30) -> frozenset[Arc]:
+    """The steps of the hidden operator, but the Finalize: the longest of some random ones."""
+    walks = Walks(tree)
+    paths = [arcs(path) for draw in range(candidates) if (path := walks.anywhere(Draws("hidden", number, draw))) is not None]
+    return frozenset(max(paths, key=len)[:-1])
+
+
+def reward(path: Sequence[Arc], target: frozenset[Arc]) -> float:
+    return (len(target & set(path)) / len(target)) ** 2
+
+
+def run(tree: Tree, contestant: Contestant, seed: int, trials: int, target: frozenset[Arc]) -> Run:
+    """Ask and tell so many times, or until no operator is left."""
+    policy = POLICIES[contestant.policy](tree, seed, settings=contestant.settings)
+    rewards = []
+    start = time.perf_counter()
+    for _ in range(trials):
+        proposal = policy.ask()
+        if not isinstance(proposal, Proposal):
+            break
+        rewards.append(reward(proposal.path, target))
+        policy.tell(proposal, rewards[-1])
+    return Run(tuple(rewards), (time.perf_counter() - start) / max(len(rewards), 1))
+
+
+def row(contestant: Contestant, runs: Sequence[Run], blind: Sequence[Run]) -> str:
+    means = [mean(one.rewards) for one in runs]
+    p_value = mannwhitneyu(means, [mean(one.rewards) for one in blind], alternative="greater").pvalue
+    cells = (
+        contestant.name,
+        f"{mean(means):.4f}",
+        f"{mean(one.last_quarter for one in runs):.4f}",
+        f"{mean(max(one.rewards) for one in runs):.3f}",
+        f"{mean(sum(value >= FAMILY for value in one.rewards) for one in runs):.1f}",
+        "–" if contestant.policy == "random" else f"{p_value:.1e}",
+        f"{mean(one.seconds for one in runs) * 1e3:.2f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and print the report; the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--space", default="resnet18", help='"mock", or a model of the paper')
+    parser.add_argument("--trials", type=int, default=200, help="of each run")
+    parser.add_argument("--seeds", type=int, default=20, help="runs of each policy")
+    parser.add_argument("--hidden", type=int, default=0, help="which operator is hidden")
+    options = parser.parse_args(arguments)
+    tree = load(options.space)
+    target = hidden(tree, options.hidden)
+    print(f"{options.space}: {options.trials} trials, {options.seeds} seeds, a hidden operator of {len(target)} steps\n")
+    print("| policy | mean reward | last quarter | best | in the family | p, mean above random | ms per ask and tell |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    blind: list[Run] = []
+    for contestant in CONTESTANTS:
+        runs = []
+        for seed in range(options.seeds):
+            runs.append(run(tree, contestant, seed, options.trials, target))
+            print(f"{contestant.name}, seed {seed}: mean reward {mean(runs[-1].rewards):.4f}", file=sys.stderr)
+        blind = blind or runs
+        print(row(contestant, runs, blind), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
