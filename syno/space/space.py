@@ -28,7 +28,7 @@ from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 
-LOOK_AHEAD = 2
+LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
 IN_ORDER = ("Split", "Unfold")  # primitives whose two dims play different parts
 
 
@@ -62,6 +62,7 @@ class Space:
         self.rules = RuleSet(spec.rules_off, spec.rules_on)
         self.candidates = Candidates(spec, self.sizes, self.facts, self.rules)
         self.completion = Completion(spec, self.sizes, self.facts, self.rules)
+        self.look_ahead = LOOK_AHEAD if use_distance else 0
         self.is_feasible = Feasibility(self.candidates, self.completion, use_distance=use_distance)
         self._steps: dict[State, tuple[Step, ...]] = {}
         self._alive: dict[tuple[State, int], bool] = {}
@@ -109,8 +110,9 @@ class Space:
         """The complete operators that the state is."""
         return self.completion(state)
 
-    def is_alive(self, state: State, ahead: int = LOOK_AHEAD) -> bool:
+    def is_alive(self, state: State, ahead: int | None = None) -> bool:
         """Whether the state is an operator, or so many steps lead on from it: dead ends this near are never walked into."""
+        ahead = self.look_ahead if ahead is None else ahead
         if not ahead:
             return True
         found = self._alive.get((state, ahead))

@@ -1,0 +1,119 @@
+"""How many operators a space holds, by number of primitives, and what finding all of them takes.
+
+python benchmarks/enumeration.py --limits 4 5 6 7 8 9 --output docs/measured/enumeration.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import space_report
+
+from syno.space.presets import PRESETS, paper
+from syno.space.space import Space
+from syno.space.spec import OperatorSpec
+from syno.space.state import State
+
+# The published implementation, measured on another machine: operators found and CPU-seconds at these limits.
+PUBLISHED = {"resnet18": {7: (480, 13.5), 9: (3400, 154.0)}}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one limit gave."""
+
+    limit: int
+    operators: dict[int, int]  # by number of primitives
+    distinct: int
+    states: int
+    seconds: float
+
+
+def two_axes() -> OperatorSpec:
+    """`[H, W] -> [H, W]` under the default options."""
+    return OperatorSpec(
+        name="two_axes",
+        input="H, W",
+        output="H, W",
+        variables="H:2, W:2; s_1=2:2, s_2=3:2",
+        layers=[{"H": 32, "W": 32}, {"H": 16, "W": 16}, {"H": 16, "W": 16}],
+        occurrences={"reductions": 3},
+    )
+
+
+def explore(spec: OperatorSpec, limit: int) -> Found:
+    """Find every operator of up to `limit` primitives. Telling duplicates apart is not timed."""
+    start = time.process_time()
+    space = Space(spec.with_(depth=limit))
+    found: Counter[int] = Counter()
+    operators, states, frontier = [], 0, [space.root]
+    for size in range(limit + 1):
+        above: dict[State, None] = {}
+        for state in frontier:
+            complete = space.operators(state)
+            found[size] += len(complete)
+            operators += complete
+            above.update((child, None) for _, child in space.children(state))
+        states += len(frontier)
+        frontier = list(above)
+    seconds = time.process_time() - start
+    return Found(limit, dict(found), len({space.fingerprint(operator) for operator in operators}), states, seconds)
+
+
+def report(name: str, results: Sequence[Found]) -> list[str]:
+    """A table, one limit per row."""
+    sizes = sorted({size for result in results for size, count in result.operators.items() if count})
+    columns = ["limit", "operators", "distinct", "states", "CPU-seconds", *(f"of {size}" for size in sizes)]
+    columns += ["published: operators", "published: CPU-seconds"]
+    rows = []
+    for result in results:
+        counts = [str(result.operators.get(size, 0)) for size in sizes]
+        published = PUBLISHED.get(name, {}).get(result.limit)
+        known = ["–", "–"] if published is None else [str(published[0]), f"{published[1]:g}"]
+        total = sum(result.operators.values())
+        rows.append(
+            [str(result.limit), str(total), str(result.distinct), str(result.states), f"{result.seconds:.1f}", *counts, *known]
+        )
+    return ["", f"## {name}", "", *space_report.table(columns, rows)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and write the report if asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spec", nargs="+", default=["resnet18", "two_axes"], help=f"two_axes, or of {', '.join(PRESETS)}")
+    parser.add_argument("--limits", nargs="+", type=int, default=[4, 5, 6, 7])
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args(arguments)
+    command = f"benchmarks/enumeration.py --spec {' '.join(options.spec)} --limits {' '.join(map(str, options.limits))}"
+    lines = space_report.heading("Exhaustive enumeration", command)
+    lines += [
+        "- `limit`: the most primitives of an operator (a contraction is one). `operators`: complete ones within the budget, as "
+        "the published system counts them. `distinct`: those that mean different things, by fingerprint. `states`: partial "
+        "operators gone through. `of n`: operators of n primitives.",
+        "- `published`: the authors' implementation (C++), measured on another machine. It loses operators near the limit, "
+        "because its distance is no lower bound.",
+        "- One process, one thread; each limit starts anew, the start included; telling duplicates apart is not timed.",
+    ]
+    for name in options.spec:
+        spec = two_axes() if name == "two_axes" else paper(name)
+        results = []
+        for limit in options.limits if name != "two_axes" else [limit for limit in options.limits if limit <= 6]:
+            results.append(explore(spec, limit))
+            print(
+                f"{name}, limit {limit}: {sum(results[-1].operators.values())} in {results[-1].seconds:.1f} s", file=sys.stderr
+            )
+        lines += report(name, results)
+    print("\n".join(lines))
+    if options.output:
+        space_report.write(options.output, lines)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Distinct operators found by random walks, per CPU-second, with the shape distance and without.
+
+python benchmarks/sampling.py --operators 100 1000 10000 --output docs/measured/sampling.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import space_report
+
+from syno.space.presets import paper
+from syno.space.sample import Sampler
+from syno.space.space import Space
+
+REQUIRED = 10.0  # distinct operators per CPU-second
+
+# The published implementation on the same spec, measured on another machine: trials, distinct operators, CPU-seconds.
+PUBLISHED = [
+    ("with its distance", 100_000, 46, 87.0),
+    ("with its distance", 1_000_000, 140, 323.0),
+    ("with its distance", 5_000_000, 256, 646.0),
+    ("without", 5_000_000, 21, 76.0),
+]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What had been found when a number of operators was reached, or time was up."""
+
+    operators: int
+    walks: int
+    dead_ends: int
+    duplicates: int
+    seconds: float
+    memory_mib: float
+
+
+def run(name: str, marks: Sequence[int], seed: int, *, use_distance: bool, most_seconds: float) -> tuple[float, list[Mark]]:
+    """Draw until every mark is reached or the CPU-seconds are used up. Returns those of the start, and the marks."""
+    begin = time.process_time()
+    space = Space(paper(name), use_distance=use_distance)
+    space.is_feasible(space.root)
+    start = time.process_time() - begin
+    sampler, reached, waiting = Sampler(space, Random(seed)), [], sorted(marks)
+    begin = time.process_time()
+
+    def mark() -> Mark:
+        used = time.process_time() - begin
+        count = len(sampler.operators)
+        return Mark(count, sampler.walks, sampler.dead_ends, sampler.duplicates, used, space_report.peak_memory_mib())
+
+    while waiting and not sampler.is_exhausted and time.process_time() - begin < most_seconds:
+        if sampler.draw() is not None and len(sampler.operators) == waiting[0]:
+            waiting.pop(0)
+            reached.append(mark())
+            print(f"{name}: {reached[-1]}", file=sys.stderr)
+    return start, reached if not waiting else [*reached, mark()]
+
+
+def walks(name: str, count: int, seed: int) -> float:
+    """The share of plain random walks, each from the start and whatever was found before, that end in an operator."""
+    space, random = Space(paper(name)), Random(seed)
+    return sum(space.walk(space.root, random) is not None for _ in range(count)) / count
+
+
+def rows(title: str, marks: Sequence[Mark]) -> list[list[str]]:
+    """A row per mark."""
+    return [
+        [
+            title,
+            str(mark.operators),
+            f"{mark.seconds:.1f}",
+            f"{mark.operators / mark.seconds:.2f}",
+            str(mark.walks),
+            f"{100 * (1 - mark.dead_ends / max(mark.walks, 1)):.1f} %",
+            str(mark.duplicates),
+            f"{mark.memory_mib:.0f}",
+        ]
+        for mark in marks
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and write the report if asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spec", default="resnet18")
+    parser.add_argument("--operators", nargs="+", type=int, default=[100, 1000])
+    parser.add_argument("--without-seconds", type=float, default=60, help="CPU-seconds without the distance")
+    parser.add_argument("--seconds", type=float, default=3600, help="CPU-seconds with it, at most")
+    parser.add_argument("--walks", type=int, default=1000, help="plain walks, for the share that ends in an operator")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args(arguments)
+    command = (
+        f"benchmarks/sampling.py --spec {options.spec} --operators {' '.join(map(str, options.operators))} "
+        f"--without-seconds {options.without_seconds:g} --walks {options.walks} --seed {options.seed}"
+    )
+    lines = space_report.heading(f"Random sampling of {options.spec}'s space, depth {paper(options.spec).depth}", command)
+    start, found = run(options.spec, options.operators, options.seed, use_distance=True, most_seconds=options.seconds)
+    _, blind = run(options.spec, options.operators, options.seed, use_distance=False, most_seconds=options.without_seconds)
+    share = walks(options.spec, options.walks, options.seed)
+    columns = ["", "distinct operators", "CPU-seconds", "per CPU-second", "walks", "valid walks", "duplicates", "peak MiB"]
+    lines += [
+        "- Distinct: by fingerprint, which is timed. The sampler does not draw again what it has found, nor dead ends it has met. "
+        "CPU-seconds without the start; one process, one thread. Peak memory of the process, Python and libraries included.",
+        f"- Start, once: {start:.2f} CPU-seconds.",
+        f"- Of {options.walks} plain random walks, which remember nothing, {100 * share:.1f} % ended in an operator.",
+        f"- Required: {REQUIRED:g} distinct operators per CPU-second over the first 1000.",
+        "",
+        *space_report.table(columns, [*rows("with the distance", found), *rows("without", blind)]),
+        "",
+        "The published implementation (C++) on the same spec, measured on another machine, after 7 s of start:",
+        "",
+        *space_report.table(
+            ["", "trials", "distinct operators", "CPU-seconds", "per CPU-second"],
+            [[title, f"{t:,}", str(n), f"{s:g}", f"{n / s:.2f}"] for title, t, n, s in PUBLISHED],
+        ),
+    ]
+    print("\n".join(lines))
+    if options.output:
+        space_report.write(options.output, lines)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
