@@ -121,7 +121,7 @@ class Budget(Section):
                 raise ValueError(f"least_{what} is {least:g} and most_{what} is {most:g}: no model fits; raise most_{what}")
             if most <= rest:
                 raise ValueError(
-                    f"most_{what} is {most:g}, and the model outside the replaced layers has {rest:g} already; raise most_{what}"
+                    f"most_{what} is {most:g}, but the model outside the replaced layers has {rest:g} already; raise it"
                 )
         return self
 

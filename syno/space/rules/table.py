@@ -99,7 +99,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(
-    id: str,
+    id: str,  # noqa: A002  (the field's name)
     kinds: str | tuple[str, ...],
     forbids: str,
     reason: str,

@@ -1,0 +1,50 @@
+"""A choice of fates for the axes of a state, as it is being made.
+
+Paper: section 5.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from syno.algebra import ONE, Size, product
+from syno.space.axes import Axis, Limits
+from syno.space.sizes import SizeTable
+from syno.space.spec import OperatorSpec
+
+if TYPE_CHECKING:
+    from syno.space.distance import Distance
+
+
+@dataclass
+class Choice:
+    """Which axes of the input are made of which axes of the state, and what becomes of the others.
+
+    Attributes:
+        distance: whose question this is.
+        given: the axes in the order in which `limits` refers to them.
+        limits: what may still be used.
+        partition: the input's axes in blocks; the axes of a block are made together, and parted by Merges.
+        contractions: how many weights are still to come.
+        members: the axes that each block is made of.
+        rest: for each block, the product of its members over that of its axes: what is to be cut off and ended.
+        windows, repeated, ended: the axes that become windows, that are expanded, that weights end.
+    """
+
+    distance: Distance
+    given: tuple[Axis, ...]
+    limits: Limits
+    partition: list[tuple[Size, ...]]
+    contractions: int = 0
+    windows: list[Axis] = field(default_factory=list)
+    repeated: list[Axis] = field(default_factory=list)
+    ended: list[Axis] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.spec: OperatorSpec = self.distance.spec
+        self.sizes: SizeTable = self.distance.sizes
+        self.base = sum(len(block) - 1 for block in self.partition)  # Merges that part the axes of a block
+        self.goal = [product(block) for block in self.partition]
+        self.members: list[list[Axis]] = [[] for _ in self.partition]
+        self.rest: list[Size] = [ONE / goal for goal in self.goal]

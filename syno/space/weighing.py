@@ -1,0 +1,120 @@
+"""What weights still have to do in a choice of fates, and whether they can: occurrences, elements, FLOPs.
+
+Paper: section 5.4.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from syno.algebra import ONE, Size, product
+from syno.space.choice import Choice
+from syno.space.sizes import Usage
+
+
+def may_end(choice: Choice, size: Size) -> bool:
+    """Whether a weight may end a piece of that size."""
+    return (
+        may_weigh(choice, size) and choice.sizes[choice.limits.outer * size].highest <= choice.spec.contractions.largest_outer
+    )
+
+
+def may_weigh(choice: Choice, size: Size) -> bool:
+    """Whether a weight may be indexed by a dim of that size."""
+    return choice.distance.fits(choice.limits.room, choice.sizes[size].shared)
+
+
+def weighed(choice: Choice) -> Usage | None:
+    """Occurrences that the axes use up that a weight must end or have; None if that is too much."""
+    total = choice.sizes.none
+    for axis in choice.ended:
+        for _ in range(axis.endings):
+            total = _sum(total, choice.sizes[axis.size].shared)
+    for axis in (*chain.from_iterable(choice.members), *choice.windows, *choice.repeated):
+        if axis.must_weigh:
+            total = _sum(total, choice.sizes[axis.size].shared)
+    return total if choice.distance.fits(choice.limits.room, total) else None
+
+
+def weights_large_enough(choice: Choice) -> bool:
+    """Whether the new weights may have the least number of elements each, in every layer.
+
+    Together they have at most the product of all axes, each as often as occurrences allow, or once for each weight.
+    """
+    used = weighed(choice)
+    assert used is not None
+    room = [limit - use for limit, use in zip(choice.limits.room, used, strict=True)]
+    ended = {id(axis) for axis in choice.ended}
+    total = ONE
+    for axis in choice.given:
+        if not axis.shareable:
+            continue
+        times = axis.endings if id(axis) in ended else int(axis.must_weigh)
+        shared = choice.sizes[axis.size].shared
+        more = min((left // use for left, use in zip(room, shared, strict=True) if use), default=choice.contractions)
+        total = total * axis.size ** min(times + more, choice.contractions)
+    for rest, members in zip(choice.rest, choice.members, strict=True):
+        if rest is not ONE:  # small pieces go into every weight, whatever they are cut off from
+            pieces = {rest, *(axis.size / rest for axis in members)}
+            small = [piece for piece in pieces if choice.sizes[piece].is_legal and not any(choice.sizes[piece].shared)]
+            total = product((total, *(piece**choice.contractions for piece in small)))
+    least = choice.spec.contractions.least_elements
+    return choice.sizes[total].lowest >= float(least) ** choice.contractions
+
+
+def inner_dims_fit(choice: Choice) -> bool:
+    """Whether each contraction finds a dim that the weight and the data both are indexed by."""
+    need = choice.contractions
+    kept = [axis for axis in (*chain.from_iterable(choice.members), *choice.windows, *choice.repeated) if axis.shareable]
+    need -= any(axis.must_weigh for axis in kept)
+    need -= any(axis.endings == 2 for axis in choice.ended)
+    if need <= 0:
+        return True
+    used = weighed(choice)
+    assert used is not None
+    costs = {choice.sizes[axis.size].shared for axis in kept}
+    if len(choice.ended) > 1 and choice.contractions > 1:  # one that a later weight ends
+        costs |= {choice.sizes[axis.size].shared for axis in choice.ended}
+    for rest in choice.rest:
+        if rest is not ONE:
+            return True  # pieces of what is cut may be such dims
+    return any(choice.distance.fits(choice.limits.room, _times(need, cost, used)) for cost in costs)
+
+
+def ends_neighbours(choice: Choice) -> bool:
+    """Whether one weight would end two axes that rules keep apart."""
+    ended = {id(axis) for axis in choice.ended}
+    return any(id(choice.given[i]) in ended and id(choice.given[j]) in ended for i, j in choice.limits.beside)
+
+
+def within_flops(choice: Choice) -> bool:
+    """Whether an operator with that many weights may be within the budget.
+
+    No operator needs more than all in one stage. With one weight it needs no less, but for sums over unweighted
+    elements, which come before.
+    """
+    iterations, distance = choice.limits.iterations, choice.distance
+    weights = choice.limits.weighted + choice.contractions
+    if iterations * weights < distance.least_flops:
+        return False
+    if weights > 1:
+        return True
+    pool = 1.0
+    for members in choice.members:
+        for axis in members:
+            pool *= axis.pool
+    largest = distance.spec.windows.largest
+    for axis in choice.windows:  # a bare sum may stay unweighted if it is joined with another window
+        if not axis.window or any(
+            o is not axis and choice.sizes[o.size * axis.size].highest <= largest for o in choice.windows
+        ):
+            pool *= axis.pool
+    return iterations / min(pool, distance.spec.reductions.largest_pooling) <= distance.most_flops
+
+
+def _sum(a: Usage, b: Usage) -> Usage:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _times(number: int, a: Usage, b: Usage) -> Usage:
+    return tuple(number * x + y for x, y in zip(a, b, strict=True))
