@@ -1,9 +1,9 @@
 """Search policies against random search, at equal trials: do they find a hidden family of operators sooner?
 
-    python benchmarks/search.py --space resnet18 --trials 200 --seeds 20
+    python benchmarks/search.py --space resnet18 --hidden operator_1 --trials 200 --seeds 20
     python benchmarks/search.py --space mock
 
-The hidden operator is drawn from the space. An operator's reward is the square of the share of the hidden one's steps that
+The hidden operator is one of the library, or drawn from the space. An operator's reward is the square of the share of the hidden one's steps that
 it has, so that the family around it is worth more than the rest. For each policy the report has, over all seeds: the mean
 reward of all proposals and of the last quarter, the best reward, how many proposals are in the family (reward of 1/4 or more),
 the p-value of the one-sided Mann-Whitney test that mean rewards are above those of random search, and the time for an ask and
@@ -22,6 +22,7 @@ from statistics import mean
 
 from scipy.stats import mannwhitneyu
 
+from syno.ir.library import OPERATORS
 from syno.search.draws import Draws
 from syno.search.policies import POLICIES, PolicySettings, Proposal
 from syno.search.policies.mcts.settings import PRESETS
@@ -44,7 +45,7 @@ class Contestant:
 CONTESTANTS = (
     Contestant("random", "random"),
     Contestant("mcts", "mcts"),
-    Contestant("mcts, focused", "mcts", PRESETS["focused"]),
+    Contestant("mcts-focused", "mcts", PRESETS["focused"]),
     Contestant("evolution", "evolution"),
 )
 
@@ -74,10 +75,12 @@ def load(name: str) -> Tree:
     return Space(paper(name))
 
 
-def hidden(tree: Tree, number: int, candidates: int = 30) -> frozenset[Arc]:
-    """The steps of the hidden operator, but the Finalize: the longest of some random ones."""
+def hidden(tree: Tree, which: str, candidates: int = 30) -> frozenset[Arc]:
+    """The steps of the hidden operator, but the Finalize: a known one, or the longest of some random ones."""
+    if not which.isdigit():
+        return frozenset(arcs(tree.path(OPERATORS[which]()))[:-1])
     walks = Walks(tree)
-    paths = [arcs(path) for draw in range(candidates) if (path := walks.anywhere(Draws("hidden", number, draw))) is not None]
+    paths = [arcs(path) for draw in range(candidates) if (path := walks.anywhere(Draws("hidden", which, draw))) is not None]
     return frozenset(max(paths, key=len)[:-1])
 
 
@@ -116,19 +119,26 @@ def row(contestant: Contestant, runs: Sequence[Run], blind: Sequence[Run]) -> st
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and print the report; the exit status."""
+    names = [contestant.name for contestant in CONTESTANTS]
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--space", default="resnet18", help='"mock", or a model of the paper')
     parser.add_argument("--trials", type=int, default=200, help="of each run")
     parser.add_argument("--seeds", type=int, default=20, help="runs of each policy")
-    parser.add_argument("--hidden", type=int, default=0, help="which operator is hidden")
+    parser.add_argument("--hidden", default="0", help="which operator is hidden: its name in the library, or a number for any")
+    parser.add_argument("--policies", default=",".join(names), help="which to run, random first")
     options = parser.parse_args(arguments)
+    chosen = [contestant for contestant in CONTESTANTS if contestant.name in options.policies.split(",")]
+    if not chosen or chosen[0].policy != "random":
+        parser.error(f"--policies {options.policies}: random, and any of {', '.join(names[1:])}")
     tree = load(options.space)
     target = hidden(tree, options.hidden)
-    print(f"{options.space}: {options.trials} trials, {options.seeds} seeds, a hidden operator of {len(target)} steps\n")
+    print(
+        f"{options.space}: {options.trials} trials, {options.seeds} seeds, hidden operator {options.hidden}, {len(target)} steps\n"
+    )
     print("| policy | mean reward | last quarter | best | in the family | p, mean above random | ms per ask and tell |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     blind: list[Run] = []
-    for contestant in CONTESTANTS:
+    for contestant in chosen:
         runs = []
         for seed in range(options.seeds):
             runs.append(run(tree, contestant, seed, options.trials, target))

@@ -55,6 +55,25 @@ class Feasibility:
         axes, limits = self.abstract(state, left)
         return self.distance(axes, limits, left)
 
+    def iterations(self, state: State) -> int:
+        """All loops of the operator, summed over the replaced layers: its FLOPs if all is done in one stage."""
+        return self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total
+
+    def without_budget(self, state: State) -> int:
+        """The distance if FLOPs did not matter; UNREACHABLE if that is above the depth left."""
+        left = self.spec.depth - state.steps
+        axes, limits = self.abstract(state, left)
+        free = Distance(
+            self.spec,
+            self.sizes,
+            self.completion.wanted,
+            self.completion.unordered,
+            0,
+            float("inf"),
+            small_blocks=self.distance.small_blocks,
+        )
+        return free(axes, limits, left)
+
     def __call__(self, state: State) -> bool:
         """Whether the state may still become an operator, as far as the distance can tell."""
         if state.steps > self.spec.depth:
