@@ -227,13 +227,13 @@ class _Way:
         bound = space.is_feasible.flops.lower_bound(state)
         if bound > space.is_feasible.most_flops:
             return f"it needs {bound:.4g} FLOPs in the replaced layers, of {space.is_feasible.most_flops:.4g} (budget)"
-        if space.distance_of(state) == UNREACHABLE:
-            return (
-                f"no operator within {left} more primitives and the budget is in reach of what is there then (shape distance)"
-            )
-        return (
-            f"no operator within the budget of {space.is_feasible.least_flops:.4g} to {space.is_feasible.most_flops:.4g} FLOPs"
-        )
+        least, most = space.is_feasible.least_flops, space.is_feasible.most_flops
+        if space.distance_of(state) < UNREACHABLE:
+            return f"no operator made of it reaches the {least:.4g} FLOPs that the replaced layers need (budget)"
+        if space.is_feasible.without_budget(state) > left:
+            return f"what is there then is more than {left} primitives from an operator (shape distance)"
+        loops = space.is_feasible.iterations(state)
+        return f"about {loops:.4g} multiply-adds in the replaced layers are outside {least:.4g} to {most:.4g} (budget)"
 
     def _last(self, state: State) -> Stage | None:
         space = self.space
