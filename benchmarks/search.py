@@ -3,11 +3,11 @@
     python benchmarks/search.py --space resnet18 --hidden operator_1 --trials 200 --seeds 20
     python benchmarks/search.py --space mock
 
-The hidden operator is one of the library, or drawn from the space. An operator's reward is the square of the share of the hidden one's steps that
-it has, so that the family around it is worth more than the rest. For each policy the report has, over all seeds: the mean
-reward of all proposals and of the last quarter, the best reward, how many proposals are in the family (reward of 1/4 or more),
-the p-value of the one-sided Mann-Whitney test that mean rewards are above those of random search, and the time for an ask and
-a tell, on a space that remembers the steps it has found.
+The hidden operator is one of the library, or drawn from the space. An operator's reward is the square of the share of the
+hidden one's steps that it has, so that the family around it is worth more than the rest. For each policy the report has, over
+all seeds: the mean reward of all proposals and of the last quarter, the best reward, how many proposals are in the family
+(reward of 1/4 or more), the p-value of the one-sided Mann-Whitney test that mean rewards are above those of random search, and
+the time for an ask and a tell, on a space that remembers the steps it has found.
 """
 
 from __future__ import annotations
@@ -132,9 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--policies {options.policies}: random, and any of {', '.join(names[1:])}")
     tree = load(options.space)
     target = hidden(tree, options.hidden)
-    print(
-        f"{options.space}: {options.trials} trials, {options.seeds} seeds, hidden operator {options.hidden}, {len(target)} steps\n"
-    )
+    print(f"{options.space}: {options.trials} trials, {options.seeds} seeds; hidden: {options.hidden}, {len(target)} steps")
+    print()
     print("| policy | mean reward | last quarter | best | in the family | p, mean above random | ms per ask and tell |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     blind: list[Run] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 
@@ -166,6 +167,7 @@ class Dispatch:
         return kept
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of what a result may depend on, as far as it is installed."""
     found = {"python": python_version()}

@@ -79,7 +79,7 @@ class Start:
         self._time = time.monotonic()
         self._finished: int | None = None
 
-    def progress(self, ledger: Ledger, title: str, total: int) -> Progress:
+    def progress(self, ledger: Ledger, title: str, total: int, notes: Mapping[str, object]) -> Progress:
         """The progress of a study."""
         if self._finished is None:
             self._finished = ledger.finished
@@ -93,6 +93,7 @@ class Start:
             best=ledger.best[0] if ledger.best else None,
             seconds=seconds,
             rate=(ledger.finished - self._finished) / seconds if seconds > 0 else 0.0,
+            notes=notes,
         )
 
 
@@ -153,8 +154,8 @@ class TerminalDisplay:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn("{task.fields[title]}"), BarColumn(), TextColumn("{task.fields[text]}"))
-        self._bar: Bar = Bar(*columns, console=Console(file=stream or sys.stderr))
+        title, text = (TextColumn(f"{{task.fields[{field}]}}", markup=False) for field in ("title", "text"))
+        self._bar: Bar = Bar(title, BarColumn(), text, console=Console(file=stream or sys.stderr))
         self._task = self._bar.add_task("", title="", text="", total=None)
 
     def __enter__(self) -> TerminalDisplay:

@@ -7,6 +7,7 @@ whole and numbered in the order of their creation, and the first to end a trial 
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -96,12 +97,13 @@ def _open_journal(path: Path, interval: float, grace: float) -> tuple[BaseStorag
 
 def _mend(path: Path) -> None:
     """Cut off a last line that its writer did not live to finish. To be called with the journal's lock held."""
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:
         return
     with path.open("r+b") as journal:
-        content = journal.read()
-        if content and not content.endswith(b"\n"):
-            journal.truncate(content.rfind(b"\n") + 1)
+        journal.seek(-1, os.SEEK_END)
+        if journal.read() != b"\n":
+            journal.seek(0)
+            journal.truncate(journal.read().rfind(b"\n") + 1)
 
 
 def _open_study(storage: BaseStorage, name: str, pruner: BasePruner) -> optuna.Study:

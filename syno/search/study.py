@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     import pandas
 
 
+LONGEST_MESSAGE = 2000  # characters that are kept of a traceback, from its end
+
+
 class Report(Protocol):
     """Reports how an evaluation is going, at increasing steps such as epochs. Higher values are better.
 
@@ -138,6 +141,7 @@ class Study:
         n_trials: int,
         *,
         display: Display | None = None,
+        notes: Callable[[], Mapping[str, object]] = dict,
         alone: bool = False,
         wait: bool = True,
         poll_seconds: float = 1.0,
@@ -151,7 +155,8 @@ class Study:
         Args:
             evaluate: from an operator to its metrics. An exception in it fails the trial, with its message, and not the study.
             n_trials: the study's total.
-            display: is shown how it goes.
+            display: is shown how it goes, after every trial.
+            notes: more to be shown there, by name, such as what the space has rejected.
             alone: there are no other workers: trials that seem to be running are of workers that died. Those that died on this
                 machine are recognised anyway; others when their grace is over.
             wait: when nothing is left to begin with, stay until the last trials of other workers have ended, in case they are
@@ -168,7 +173,7 @@ class Study:
             while True:
                 task = dispatch.next(n_trials)
                 if display is not None:
-                    display.show(start.progress(dispatch.ledger, self.name, n_trials))
+                    display.show(start.progress(dispatch.ledger, self.name, n_trials, notes()))
                 if task is not None:
                     self._evaluate(task, evaluate)
                 elif wait and dispatch.ledger.is_open(n_trials):
@@ -194,7 +199,7 @@ class Study:
         except TrialPruned as error:
             result = ended("pruned", message=str(error))
         except Exception as error:
-            result = ended("failed", message="".join(traceback.format_exception(error)[-4:]).strip())
+            result = ended("failed", message="".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip())
         except BaseException:
             self._dispatch.finish(task, ended("interrupted", message="the worker was told to stop"))
             raise

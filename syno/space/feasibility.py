@@ -51,9 +51,16 @@ class Feasibility:
 
     def distance_of(self, state: State, most: int | None = None) -> int:
         """How many more primitives the state needs at least; UNREACHABLE if that is above `most` (the depth left)."""
-        left = self.spec.depth - state.steps if most is None else most
-        axes, limits = self.abstract(state, left)
-        return self.distance(axes, limits, left)
+        left = self.spec.depth - state.steps
+        most = left if most is None else most
+        counts = state.ends.counts
+        if not self.rules.is_on("C1") and counts.reductions < self.spec.occurrences.reductions:
+            return 0  # a sum can come at any time, and make anything fit
+        if counts.steps == counts.reductions and most <= left:
+            found = self.sum_sets.distance_of(tuple(dim.size for dim in state.ends.sums))
+            return found if found <= most else UNREACHABLE
+        axes, limits = self.abstract(state, most)
+        return self.distance(axes, limits, most)
 
     def iterations(self, state: State) -> int:
         """All loops of the operator, summed over the replaced layers: its FLOPs if all is done in one stage."""
@@ -82,9 +89,6 @@ class Feasibility:
             return False
         if not self.use_distance:
             return True
-        counts = state.ends.counts
-        if counts.steps == counts.reductions and self.rules.is_on("C1"):
-            return self.sum_sets.leads_on(tuple(dim.size for dim in state.ends.sums))
         if self.distance_of(state) == UNREACHABLE:
             return False
         return product(dim.size for dim in state.data) is not self._goal or not self._cheap(state)
@@ -104,9 +108,9 @@ class Feasibility:
         live = product(axis.size for axis in base)
         room = tuple(self.sizes.limits)
 
-        def feasible(sums: tuple[Size, ...], reached: Size, usage: Usage) -> bool:
+        def distance(sums: tuple[Size, ...], reached: Size, usage: Usage) -> int:
             if not (live * reached / goal).is_legal:
-                return False
+                return UNREACHABLE
             left = self.spec.depth - len(sums)
             axes = tuple(sorted((*base, *(keys[size] for size in sums)), key=axis_order))
             now = limits._replace(
@@ -119,6 +123,6 @@ class Feasibility:
                 iterations=self.sizes[outputs * reached].total,
                 room=tuple(limit - used for limit, used in zip(room, usage, strict=True)),
             )
-            return self.distance(axes, now, left) < UNREACHABLE
+            return self.distance(axes, now, left)
 
-        return SumSets(self.sizes, self.spec.occurrences.reductions, self.candidates.within_multiple, feasible)
+        return SumSets(self.sizes, self.spec.occurrences.reductions, self.candidates.within_multiple, distance)

@@ -29,15 +29,15 @@ class Stage:
         step: the step.
         candidate: what it adds.
         state: the state after it (before it, for the last, which makes the state an operator).
-        distance: the shape distance of `state`; None while more sums have to come, whose sets are looked up.
+        distance: the shape distance of `state`.
         left: how many primitives may still be added.
-        grouping: the fates of axes that gave the distance; None for states that are sums only, whose sets are looked up.
+        grouping: the cheapest fates of the axes that are there; None while more sums have to come.
     """
 
     step: Step
     candidate: Candidate
     state: State
-    distance: int | None
+    distance: int
     left: int
     grouping: Grouping | None
 
@@ -254,7 +254,7 @@ class _Way:
         left = space.spec.depth - state.steps
         axes, limits = space.is_feasible.abstract(state, left)
         grouping = space.is_feasible.distance.grouping(axes, limits, left)
-        distance = None if grouping is None else grouping.steps
+        distance = space.distance_of(state)
         return Stage(Step(candidate.kind, step_id(candidate), state), candidate, state, distance, left, grouping)
 
 

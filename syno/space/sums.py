@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from syno.algebra import ONE, Size
+from syno.space.axes import UNREACHABLE
 from syno.space.sizes import SizeTable, Usage
 
 Sums = tuple[Size, ...]  # in the order of their enumeration
@@ -23,14 +24,14 @@ class SumSets:
         sizes: facts about sizes.
         most: the largest number of reductions.
         within: whether the product of all reductions is small enough.
-        feasible: whether an operator may be reached with just these reductions, which use up these occurrences.
+        distance: the distance with just these reductions, which use up these occurrences; UNREACHABLE beyond the depth.
     """
 
     sizes: SizeTable
     most: int
     within: Callable[[Size], bool]
-    feasible: Callable[[Sums, Size, Usage], bool]
-    beginnings: set[Sums] = field(default_factory=set)
+    distance: Callable[[Sums, Size, Usage], int]
+    beginnings: dict[Sums, int] = field(default_factory=dict)  # with their distances, more reductions counted
 
     def __post_init__(self) -> None:
         self.options = self.sizes.sizes(self.sizes.none)
@@ -38,13 +39,13 @@ class SumSets:
         self._usage = [self.sizes.reduced(size) for size in self.options]
         self._explore((), tuple(range(len(self.options))), ONE, self.sizes.none)
 
-    def leads_on(self, sums: Sums) -> bool:
-        """Whether these reductions, and perhaps more after them, begin an operator. `sums` in any order."""
-        return tuple(sorted(sums, key=self.place.__getitem__)) in self.beginnings
+    def distance_of(self, sums: Sums) -> int:
+        """How many primitives these reductions, in any order, need at least; some may be reductions that come after them."""
+        return self.beginnings.get(tuple(sorted(sums, key=self.place.__getitem__)), UNREACHABLE)
 
-    def _explore(self, sums: Sums, places: tuple[int, ...], reached: Size, usage: Usage) -> bool:
+    def _explore(self, sums: Sums, places: tuple[int, ...], reached: Size, usage: Usage) -> int:
         """Go through the sets that go on with the options at `places`; an option that is too much now stays so."""
-        found = self.feasible(sums, reached, usage)
+        least = self.distance(sums, reached, usage)
         if len(sums) < self.most:
             after = [
                 place
@@ -54,7 +55,7 @@ class SumSets:
             for i, place in enumerate(after):
                 used = tuple(a + b for a, b in zip(usage, self._usage[place], strict=True))
                 size = self.options[place]
-                found |= self._explore((*sums, size), tuple(after[i:]), reached * size, used)
-        if found:
-            self.beginnings.add(sums)
-        return found
+                least = min(least, 1 + self._explore((*sums, size), tuple(after[i:]), reached * size, used))
+        if least < UNREACHABLE:
+            self.beginnings[sums] = least
+        return least

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -363,12 +365,18 @@ class TestDisplay:
             def show(self, progress: Progress) -> None:
                 shown.append(progress)
 
-        study().run(evaluate, 10, display=Recorder())
+        study().run(evaluate, 10, display=Recorder(), notes=lambda: {"rejected": 3})
         assert [progress.finished for progress in shown] == list(range(11))
         last = shown[-1]
-        assert (last.total, last.running, last.title) == (10, 0, "study")
+        assert (last.total, last.running, last.title, last.notes) == (10, 0, "study", {"rejected": 3})
         assert last.valid_rate is not None and 0.5 < last.valid_rate <= 1
         assert last.best is not None and last.remaining_seconds == 0 and last.rate > 0
+
+
+def test_importing_it_loads_no_framework() -> None:
+    code = "import sys, syno.search.study; print('torch' in sys.modules, 'pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
 
 
 def test_mock_operators_are_told_apart() -> None:

@@ -1,0 +1,102 @@
+"""Whether a partial operator is canonical, whatever order its steps were taken in.
+
+Steps that do not depend on each other commute, and some rules accept one order of them only. So a graph is canonical if
+there is an order of its steps that all rules accept; `is_canonical` looks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from syno.ir.dim import Dim
+from syno.space.rules import RuleSet
+from syno.space.rules.table import CONTRACTION, REDUCE, Candidate
+from syno.space.space import Space
+from syno.space.state import State
+
+Image = dict[Dim, Dim]  # dims of the graph as it was built, to those of another order (weights are numbered anew)
+
+
+def first_rejection(steps: Sequence[Candidate], rules: RuleSet) -> str | None:
+    """The id of the first rule that rejects one of the steps in this order; None if all are accepted."""
+    for step in steps:
+        for row in rules.of(step.kind):
+            if row.rejects(step):
+                return row.id
+    return None
+
+
+def is_canonical(space: Space, steps: Sequence[Candidate], rules: RuleSet) -> bool:
+    """Whether some order of these steps, taken one by one from the root of the space, is accepted by the rules.
+
+    Args:
+        space: any space of the same spec but for rules; its own rules play no part.
+        steps: of one graph, in the order in which it was built.
+        rules: what each step must pass.
+    """
+    return _Orders(space, steps, rules).accepted(space.root, frozenset(), (), {dim: dim for dim in space.root.data})
+
+
+class _Orders:
+    """The search: depth first over the sets of steps taken so far, each tried once."""
+
+    def __init__(self, space: Space, steps: Sequence[Candidate], rules: RuleSet) -> None:
+        self.space, self.steps, self.rules = space, steps, rules
+        self.tops = [_new_dims(step.state, space.candidates.take(step)) for step in steps]
+        self.failed: set[tuple[frozenset[int], tuple[int, ...]]] = set()
+
+    def accepted(self, state: State, done: frozenset[int], weights: tuple[int, ...], image: Image) -> bool:
+        """Whether the rest can follow. `weights` are the contractions so far: a state depends on their order, and no other."""
+        if len(done) == len(self.steps):
+            return True
+        if (done, weights) in self.failed:
+            return False
+        for index in self._ready(done, image):
+            step = _moved(self.steps[index], state, image)
+            if any(row.rejects(step) for row in self.rules.of(step.kind)):
+                continue
+            after = self.space.candidates.take(step)
+            grown = image | _matched(self.tops[index], _new_dims(state, after), image)
+            numbered = (*weights, index) if step.kind == CONTRACTION else weights
+            if self.accepted(after, done | {index}, numbered, grown):
+                return True
+        self.failed.add((done, weights))
+        return False
+
+    def _ready(self, done: frozenset[int], image: Image) -> list[int]:
+        """The steps whose dims are there; of sums of one size only the first, as they are alike."""
+        ready, sums = [], set()
+        for index, step in enumerate(self.steps):
+            if index in done or not all(dim in image for dim in step.dims):
+                continue
+            if step.kind == REDUCE:
+                if step.size in sums:
+                    continue
+                sums.add(step.size)
+            ready.append(index)
+        return ready
+
+
+def _new_dims(before: State, after: State) -> list[Dim]:
+    known = set(before.data)
+    return [dim for dim in after.data if dim not in known]
+
+
+def _moved(step: Candidate, state: State, image: Image) -> Candidate:
+    """The same step on top of another state."""
+    dims = [image[dim] for dim in step.dims]
+    if step.kind == CONTRACTION:  # a set, in the order of the state
+        dims = [dim for dim in state.data if dim in set(dims)]
+    return replace(step, state=state, dims=tuple(dims), outer=frozenset(image[dim] for dim in step.outer))
+
+
+def _matched(old: Sequence[Dim], new: Sequence[Dim], image: Image) -> Image:
+    """Which of the dims a step has just made is which of those it made at first."""
+
+    def place(dim: Dim, moved: bool) -> tuple[int, tuple[Dim, ...]]:
+        bottoms = () if dim.operation is None else dim.operation.bottoms
+        return dim.position, bottoms if moved else tuple(image[below] for below in bottoms)
+
+    found = {place(dim, True): dim for dim in new}
+    return {dim: found[place(dim, False)] for dim in old}
