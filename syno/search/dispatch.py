@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 
 from syno.ir.graph import PGraph
+from syno.search.draws import Draws
 from syno.search.ledger import Claim, Ledger, is_running
 from syno.search.policies.contract import EXHAUSTED, Policy, Proposal
 from syno.search.records import Result, attributes, operator_of, worker_of
@@ -113,8 +114,9 @@ class Dispatch:
         while True:
             self.end_dead()
             self.read()
-            claim = self.ledger.to_retry(most)
-            if claim is not None:
+            interrupted = self.ledger.to_retry(most)
+            if interrupted:  # with a salt any of them, as others look for one too
+                claim = Draws("retry", self._salt).generator().choice(interrupted) if self._salt else interrupted[0]
                 task = self._retry(claim)
             elif len(self.ledger.claims) < most and not self.is_exhausted:
                 proposal = self.policy.propose(self._salt)
@@ -124,7 +126,7 @@ class Dispatch:
                 task = self._begin(proposal, attempt=0)
             else:
                 return None
-            if task is not None and self._may_run(task, most):
+            if self._may_run(task, most):
                 return task
 
     def _retry(self, claim: Claim) -> Task:

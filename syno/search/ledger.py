@@ -127,9 +127,9 @@ class Ledger:
         """The claim whose first trial this is."""
         return self._by_number.get(number)
 
-    def to_retry(self, most: int) -> Claim | None:
-        """The first of the first `most` claims that was interrupted and that nobody evaluates now."""
-        return next((claim for rank, claim in self._open.items() if rank < most and claim.needs_trial), None)
+    def to_retry(self, most: int) -> list[Claim]:
+        """Those of the first `most` claims that were interrupted and that nobody evaluates now, in order."""
+        return [claim for rank, claim in self._open.items() if rank < most and claim.needs_trial]
 
     def is_open(self, most: int) -> bool:
         """Whether one of the first `most` claims has not ended."""

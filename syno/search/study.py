@@ -32,7 +32,6 @@ from syno.search.tree import Tree, arcs
 if TYPE_CHECKING:
     import pandas
 
-
 LONGEST_MESSAGE = 2000  # characters that are kept of a traceback, from its end
 
 
@@ -62,8 +61,8 @@ class Study:
 
     A trial is the evaluation of one operator. Every operator is evaluated once, by whichever worker, unless the worker dies:
     then another one does it again. A worker is one process with a Study of the same settings; there is nothing else to start.
-    With one worker, a study that is killed and run again proposes what it would have proposed without. Not for use by
-    several threads at once.
+    With one worker, a study that is killed and run again, on a fresh tree, proposes what it would have proposed without. Not
+    for use by several threads at once.
 
     Attributes:
         name: of the study in its storage.

@@ -19,6 +19,8 @@ def cutting(choice: Choice, group: int, ended: bool) -> int:
     `ended` says that a weight ends what is cut off.
     """
     members, rest = choice.members[group], choice.rest[group]
+    if choice.distance.free_cuts:
+        return 0
     if len(choice.partition[group]) > 1:
         return 0 if any(axis.cuts or axis.shift or axis.fold <= choice.contractions for axis in members) else UNREACHABLE
     parts = [axis for axis in members if _divides(choice, rest, axis.size)]

@@ -32,6 +32,7 @@ class Distance:
     least_flops: float  # of the replaced layers
     most_flops: float
     small_blocks: bool = True  # whether a Merge above a Shift cuts off small blocks only
+    free_cuts: bool = False  # whether rules let a Merge go on top of Splits or Shares, so that anything can be cut
     _known: dict[tuple[tuple[Axis, ...], Limits], tuple[int, int]] = field(default_factory=dict)  # distance, searched up to
     _excess: dict[Size, tuple[bool, bool]] = field(default_factory=dict)
 

@@ -40,6 +40,7 @@ class Feasibility:
             self.least_flops,
             self.most_flops,
             small_blocks=self.rules.is_on("V6"),
+            free_cuts=not (self.rules.is_on("V1") and self.rules.is_on("V16")),
         )
         self._goal = product(completion.wanted)
         self._cheap_states: dict[State, bool] = {}
@@ -78,6 +79,7 @@ class Feasibility:
             0,
             float("inf"),
             small_blocks=self.distance.small_blocks,
+            free_cuts=self.distance.free_cuts,
         )
         return free(axes, limits, left)
 

@@ -70,6 +70,8 @@ def _conflict(choice: Choice) -> bool:
 
 def _may_exchange(choice: Choice) -> bool:
     """Whether a Merge that is not needed otherwise, and a Split, may put another axis in the place of one."""
+    if choice.distance.free_cuts:
+        return True
     fresh = choice.contractions or any(axis.fresh for axis in choice.given)
     if any(axis.cuts for axis in choice.given) or (choice.limits.shifts and any(axis.shift for axis in choice.given)):
         return True

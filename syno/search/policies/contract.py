@@ -68,8 +68,8 @@ class Policy(ABC):
     * The operators it is to start from (`warm_start`) come first, in their order.
     * An evaluation that failed is an outcome like any other.
 
-    A `salt` makes another proposal in the same situation: a worker whose proposal somebody else made at the same moment
-    asks again with one, so that many workers do not go on proposing the same.
+    A `salt` makes another proposal in the same situation: a worker whose proposal another one made at the same moment asks
+    with a salt of its own from then on, so that the two go different ways.
     """
 
     name: ClassVar[str]

@@ -21,7 +21,7 @@ class MonteCarloTreeSearch(Policy):
     A node with nothing left below it is closed for good; one below which nothing was found in time is hidden until its
     statistics change.
 
-    Paper: section 7.2.
+    Source: the published system's search.
     """
 
     name = "mcts"

@@ -3,8 +3,8 @@
 The first three lead from the root to an operator; they read frozen statistics and change nothing. `depart` and
 `backpropagate` make new statistics when a proposal goes out and when its reward comes back.
 
-Paper: section 7.2 (Monte Carlo tree search). Source: the published system's search; UCB1-tuned (Auer et al., 2002),
-progressive widening (Coulom, 2007), RAVE (Gelly and Silver, 2011), values shared in a graph (Childs et al., 2008).
+Source: the published system's search; UCB1-tuned (Auer et al., 2002), progressive widening (Coulom, 2007), RAVE (Gelly and
+Silver, 2011), values shared in a graph (Childs et al., 2008).
 """
 
 from __future__ import annotations

@@ -1,0 +1,71 @@
+"""The shape distance against the truth: never above it, nearly always equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+import small_specs
+from truth import Truth
+
+from syno.space import OperatorSpec, Space
+from syno.space.axes import UNREACHABLE
+from syno.space.rules import RULES
+
+SHARP = 0.95  # the share of states in which the distance is the truth
+Make = Callable[..., OperatorSpec]
+
+
+@cache
+def truth(make: Make) -> Truth:
+    return Truth.of(make())
+
+
+@pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
+def test_the_distance_is_never_above_the_truth(make: Make) -> None:
+    space = Space(make())
+    for state, steps in truth(make).steps.items():
+        if steps < UNREACHABLE:
+            assert space.distance_of(state) <= steps, state
+            assert space.is_feasible(state), state
+
+
+@pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
+def test_it_loses_no_operator(make: Make) -> None:
+    assert {operator.id for _, operator in Space(make()).enumerate()} == truth(make).operators
+
+
+@pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
+def test_it_is_the_truth_in_nearly_every_state(make: Make) -> None:
+    space, equal = Space(make()), 0
+    for state, steps in truth(make).steps.items():
+        beyond = space.spec.depth - state.steps + 1
+        told = space.distance_of(state) if space.is_feasible(state) else UNREACHABLE
+        equal += min(told, beyond) == min(steps, beyond)
+    assert equal / len(truth(make).steps) >= SHARP
+
+
+@pytest.mark.parametrize("rule", [name for name, row in RULES.items() if row.on])
+def test_it_loses_no_operator_with_one_rule_off(rule: str) -> None:
+    spec = small_specs.convolution(depth=3, rules_off=[rule])
+    assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
+
+
+def test_it_loses_no_operator_with_all_rules_off() -> None:
+    spec = small_specs.convolution(depth=3, rules_off=["all"])
+    assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["V1", "V6", "V16", "C8", "C14"])  # what the distance relies on most
+def test_it_loses_no_operator_deeper_with_one_rule_off(rule: str) -> None:
+    spec = small_specs.convolution(depth=4, rules_off=[rule])
+    assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
+def test_it_loses_no_operator_one_primitive_deeper(make: Make) -> None:
+    spec = make(depth=make().depth + 1)
+    assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
