@@ -67,8 +67,8 @@ def _uncut(choice: Choice) -> list[list[Axis]]:
 
 
 def _together(choice: Choice, a: Axis, b: Axis, alone: bool = False) -> bool:
-    """Whether they are joined just as they are, with nothing else if `alone`."""
-    for members in _uncut(choice):
-        if any(axis is a for axis in members) and any(axis is b for axis in members):
-            return not alone or len(members) == 2
-    return False
+    """Whether they, whichever of equal axes they are, are joined just as they are, with nothing else if `alone`."""
+    alike = sum(axis in (a, b) for axis in choice.given)
+    return any(
+        sum(axis in (a, b) for axis in members) == alike and (not alone or len(members) == 2) for members in _uncut(choice)
+    )

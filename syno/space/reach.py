@@ -20,6 +20,8 @@ from syno.space.rules.table import CONTRACTION, Candidate
 from syno.space.space import Space, Step, finalize, step_id
 from syno.space.state import State
 
+ORDER_RULES = ("rule C7", "rule C8")
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -56,7 +58,8 @@ def reach(space: Space, operator: PGraph) -> list[Stage]:
         if stages is not None:
             return stages
         refusals += walk.refusals
-    furthest = max(refusals, key=lambda refusal: refusal[0])  # the first of those that came furthest
+    # the first of those that came furthest; that an order was refused explains little as long as anything else was
+    furthest = max(refusals, key=lambda refusal: (not refusal[1].split(": ", 1)[-1].startswith(ORDER_RULES), refusal[0]))
     raise UnreachableError(f"{operator.name} is not in the space {space.spec.name}: {furthest[1]}")
 
 

@@ -55,6 +55,11 @@ class Sampler:
                     return None
         return None
 
+    def know(self, operator: PGraph) -> None:
+        """Count an operator as found: another form of it is a duplicate."""
+        self.operators.setdefault(self.space.fingerprint(operator), operator)
+        self._done.add(operator)
+
     @property
     def is_exhausted(self) -> bool:
         """Whether every operator was found."""

@@ -82,9 +82,12 @@ def inner_dims_fit(choice: Choice) -> bool:
 
 
 def ends_neighbours(choice: Choice) -> bool:
-    """Whether one weight would end two axes that rules keep apart."""
+    """Whether one weight would end two axes that rules keep apart, whichever of equal axes it ends."""
     ended = {id(axis) for axis in choice.ended}
-    return any(id(choice.given[i]) in ended and id(choice.given[j]) in ended for i, j in choice.limits.beside)
+    return any(
+        all(id(axis) in ended for axis in choice.given if axis in (choice.given[i], choice.given[j]))
+        for i, j in choice.limits.beside
+    )
 
 
 def within_flops(choice: Choice) -> bool:

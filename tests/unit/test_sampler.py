@@ -1,0 +1,81 @@
+"""Random walks and the sampler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from random import Random
+
+import small_specs
+
+from syno.space import Sampler, Space
+
+IDS = """
+import sys
+from random import Random
+sys.path.insert(0, {tests!r})
+import small_specs
+from syno.space import Sampler, Space
+sampler = Sampler(Space(small_specs.convolution()), Random(7))
+while len(sampler.operators) < 5:
+    sampler.draw()
+print(*(operator.id for operator in sampler.operators.values()))
+"""
+
+
+def drawn(seed: int, count: int) -> list[str]:
+    sampler = Sampler(Space(small_specs.convolution()), Random(seed))
+    while len(sampler.operators) < count:
+        sampler.draw()
+    return [operator.id for operator in sampler.operators.values()]
+
+
+def test_a_sampler_finds_every_operator_once_and_then_is_exhausted() -> None:
+    space = Space(small_specs.convolution())
+    sampler = Sampler(space, Random(0))
+    while not sampler.is_exhausted:
+        sampler.draw()
+    assert set(sampler.operators) == {space.fingerprint(operator) for _, operator in space.enumerate()}
+    assert sampler.draw() is None
+
+
+def test_what_is_known_is_not_found_again() -> None:
+    space = Space(small_specs.convolution())
+    (_, known), *_ = space.enumerate()
+    sampler = Sampler(space, Random(0))
+    sampler.know(known)
+    while not sampler.is_exhausted:
+        assert sampler.draw() != known
+
+
+def test_equal_seeds_give_equal_operators_whatever_was_asked_before() -> None:
+    assert drawn(3, 6) == drawn(3, 6)
+    space = Space(small_specs.convolution())
+    list(space.enumerate())
+    assert [s.id for s in space.walk(space.root, Random(1)) or ()] == [
+        s.id for s in Space(space.spec).walk(space.root, Random(1)) or ()
+    ]
+
+
+def test_equal_seeds_give_equal_operators_in_every_process(pytestconfig) -> None:  # type: ignore[no-untyped-def]
+    program = IDS.format(tests=str(pytestconfig.rootpath / "tests"))
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_a_walk_ends_in_an_operator_or_says_so() -> None:
+    space = Space(small_specs.convolution())
+    for seed in range(20):
+        path = space.walk(space.root, Random(seed))
+        assert path is None or path[-1].operator is not None
+
+
+def test_steps_lead_on() -> None:
+    space = Space(small_specs.convolution())
+    for step in space.steps(space.root):
+        assert space.steps(step.node)
