@@ -1,1 +1,1 @@
-"""What people look at: operators on a page, the way to one, tables and pictures of measurements."""
+"""From searches to files that people read: operators, tables, figures."""

@@ -10,6 +10,7 @@ from syno.space.spec import OperatorSpec
 
 NEAR, FAR = 2, 6  # how much more depth is tried, before other changes and after them
 MOST_TENSORS = 4
+FEW_SUMS = 3  # reductions that are enough where a change is tried: more would take long
 UNBOUNDED = ("merges", "splits", "shifts", "strides", "unfolds")
 UNLIMITED = 1e30
 
@@ -25,7 +26,7 @@ def empty(spec: OperatorSpec) -> str:
     """Why there is no operator, and the first single change that leaves room for one."""
     found = f'the space "{spec.name}" holds no operator of at most {spec.depth} primitives'
     for change, wider in _changes(spec):
-        space = Space(wider)
+        space = Space(wider.with_(occurrences=wider.occurrences.with_(reductions=min(FEW_SUMS, wider.occurrences.reductions))))
         if space.is_feasible(space.root):
             return f"{found}; {change}"
     return (

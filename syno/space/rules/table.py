@@ -120,6 +120,30 @@ def rule(
     return enter
 
 
+@dataclass(frozen=True)
+class Held:
+    """A rule that the language or the generator keeps by itself: nothing could break it, so it cannot be switched off."""
+
+    id: str
+    forbids: str
+    reason: str
+    source: str
+
+
+BY_CONSTRUCTION = (
+    Held(
+        "C2", "a view of a weight's axis", "weights can be laid out anew offline: the language has no such views", "section 5.3"
+    ),
+    Held(
+        "C3",
+        "Share above the weight's side of a Share",
+        "products commute: chains of Shares grow on the data's side",
+        "section 5.3",
+    ),
+    Held("C4", "the Shares of one weight in several steps", "they come at once, in one order", "published system"),
+)
+
+
 class RuleSet:
     """The rules of one space, and how often each has rejected a step."""
 

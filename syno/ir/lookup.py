@@ -1,0 +1,40 @@
+"""Finding an operator by what people write: a known name, a text file, or a folder of the published artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from syno.errors import ParseError, UnknownNameError, suggestion
+from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
+from syno.ir.published import GRAPH_FILE, read_folder
+from syno.ir.text import parse
+
+
+def find_operator(given: str, folder: Path = Path()) -> PGraph:
+    """The operator that `given` means.
+
+    Args:
+        given: a name in `OPERATORS`, the path of a file that holds an operator's text, or that of a published folder.
+        folder: where relative paths start.
+
+    Raises:
+        UnknownNameError: it is none of these.
+        ParseError: the file or the folder holds no operator; the message names the place.
+    """
+    if given in OPERATORS:
+        return OPERATORS[given]()
+    path = folder / given
+    if path.is_dir():
+        if not (path / GRAPH_FILE).exists():
+            raise ParseError(f"{path}: a folder without {GRAPH_FILE}; give a published operator's folder, or a text file")
+        return read_folder(path).graph
+    if path.is_file():
+        try:
+            return parse(path.read_text(encoding="utf-8"), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ParseError(f"{path}: cannot be read as text: {error}") from None
+    raise UnknownNameError(
+        f'"{given}" is neither a file, a published folder, nor a known operator; known are: {", ".join(OPERATORS)}.'
+        f"{suggestion(given, OPERATORS)}"
+    )

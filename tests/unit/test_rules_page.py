@@ -1,0 +1,57 @@
+"""The rules' page shows the rules as they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from syno.errors import SpecError
+from syno.space import Space, paper
+from syno.space.rules import RULES, RuleSet
+from syno.space.rules.listing import rows, rules_table
+
+PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
+HEAD = """# The rules
+
+What makes a step uncanonical: its result is reached in another way, exactly or nearly. A rule is a row of a table: it
+can be switched off (`rules_off` in a spec) or on (`rules_on`), and counts what it rejects. `all` stands for every rule.
+Exact rules are proven by fingerprints of both forms, approximate ones have an agreement ratio; see the tests.
+
+"""
+
+
+def test_the_page_is_up_to_date() -> None:
+    text = HEAD + rules_table() + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        PAGE.write_text(text, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == text
+
+
+def test_every_rule_of_the_published_system_is_listed() -> None:
+    listed = {row[0] for row in rows()}
+    assert {f"V{i}" for i in range(1, 22)} | {f"C{i}" for i in range(1, 15)} | {f"U{i}" for i in range(1, 8)} <= listed
+
+
+def test_two_rules_that_cut_off_both_forms_are_refused() -> None:
+    with pytest.raises(SpecError, match="V11 and V11b are both on"):
+        RuleSet(on=["V11b"])
+    assert RuleSet(off=["V11"], on=["V11b"]).is_on("V11b")
+
+
+def test_an_unknown_rule_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(SpecError, match='no rule "V99"; there are: V1'):
+        RuleSet(off=["V99"])
+
+
+def test_rules_can_be_switched_off_one_by_one_or_all() -> None:
+    assert not RuleSet(off=["V1"]).is_on("V1")
+    assert [row.id for row in RuleSet(off=["all"], on=["V1"]).rules] == ["V1"]
+
+
+def test_rejections_are_counted() -> None:
+    space = Space(paper("resnet18").with_(depth=3))
+    list(space.enumerate())
+    assert set(space.rules.rejections) <= set(RULES)
+    assert space.rules.rejections["U1"] > 0
