@@ -15,6 +15,7 @@ from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form
 from syno.lower.plan import candidates as plans
+from syno.space.assemble import assemble
 from syno.space.facts import FactTable
 from syno.space.rules import RuleSet
 from syno.space.rules.table import FINALIZE, Candidate
@@ -112,18 +113,7 @@ class Completion:
 
     def operator(self, state: State, axes: tuple[Dim, ...]) -> PGraph:
         """The operator with these axes of the input."""
-        return normal_form(self._graph(state, axes))
-
-    def _graph(self, state: State, axes: tuple[Dim, ...]) -> PGraph:
-        weights: list[list[Dim]] = [[] for _ in range(state.ends.counts.weights)]
-        for dim in state.live:
-            if dim.is_weight_side:
-                assert dim.operation is not None and isinstance(dim.operation.parameter, int)
-                weights[dim.operation.parameter - 1].append(dim)
-        output = tuple(output_axis(i, size) for i, size in enumerate(self.spec.output_sizes))
-        return PGraph(
-            output, axes, tuple(map(tuple, weights)), state.expansions, self.spec.name, defaults=self.spec.table.defaults
-        )
+        return normal_form(assemble(self.spec, state, axes))
 
     def cheap_forever(self, state: State) -> bool:
         """Whether the state is so cheap that no operator made of it by reshaping alone reaches the least FLOPs.
@@ -138,7 +128,7 @@ class Completion:
         if self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total + views < least:
             return True
         bound = (self._bound[axis] for axis in sorted(self._bound))
-        partial = self._graph(state, (*bound, *state.data))
+        partial = assemble(self.spec, state, (*bound, *state.data))
         return cost(partial, self.spec).flops + views < self.spec.budget.least_flops
 
     def excess(self, price: Cost) -> str | None:

@@ -21,8 +21,9 @@ from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.facts import FactTable
 from syno.space.feasibility import Feasibility
-from syno.space.fingerprint import Mirror, fingerprint
+from syno.space.fingerprint import fingerprint
 from syno.space.rules import RuleSet
+from syno.space.rules.symmetry import mirrors, rolled_axes
 from syno.space.rules.table import FINALIZE, Candidate
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
@@ -83,15 +84,14 @@ class Space:
 
     def fingerprint(self, operator: PGraph) -> str:
         """Equal for operators that mean the same, as far as this space tells them apart (see `syno.space.fingerprint`)."""
-        mirrors: list[Mirror] = self._mirrors if self.rules.is_on("S2") else []
-        rolled = self._rolled if self.rules.is_on("S1") else ((), ())
+        rolled = rolled_axes(self.spec) if self.rules.is_on("S1") else ((), ())
         return fingerprint(
             operator,
             unordered_output=self.spec.unordered_output,
             unordered_input=self.spec.unordered_input,
             rolled_output=rolled[0],
             rolled_input=rolled[1],
-            mirrors=mirrors,
+            mirrors=list(mirrors(self.spec)) if self.rules.is_on("S2") else [],
             valuations=self._tiny,
         )
 
@@ -202,31 +202,6 @@ class Space:
         usual = [size for size in sizes if self.sizes[size].is_legal and self.sizes[size].is_valid]
         windows = [(size, c) for size in free for c in coefficients if self.sizes[c].is_odd]
         return tiny_valuations(usual, windows)
-
-    # ---- symmetry -----------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _rolled(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Axes of the output and of the input that a Shift rotates as a whole: ordered ones, not bound."""
-        spec = self.spec
-        output = {axis for axis, _ in spec.bound_axes} | spec.unordered_output
-        given = {axis for _, axis in spec.bound_axes} | spec.unordered_input
-        return (
-            tuple(axis for axis in range(len(spec.output_sizes)) if axis not in output),
-            tuple(axis for axis in range(len(spec.input_sizes)) if axis not in given),
-        )
-
-    @cached_property
-    def _mirrors(self) -> list[Mirror]:
-        """Pairs of ordered axes of one size, in the output and in the input: height and width."""
-        out, into = self._rolled
-        pairs = []
-        for i, a in enumerate(out):
-            for b in out[i + 1 :]:
-                same = [axis for axis in into if self.spec.input_sizes[axis] is self.spec.output_sizes[a]]
-                if self.spec.output_sizes[a] is self.spec.output_sizes[b] and len(same) == 2:
-                    pairs.append(((a, b), (same[0], same[1])))
-        return pairs
 
 
 def finalize(operator: PGraph) -> Step:

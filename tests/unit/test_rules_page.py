@@ -41,7 +41,7 @@ def test_two_rules_that_cut_off_both_forms_are_refused() -> None:
 
 
 def test_an_unknown_rule_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(SpecError, match='no rule "V99"; there are: V1'):
+    with pytest.raises(SpecError, match='no rule "V99"; there are: '):
         RuleSet(off=["V99"])
 
 
@@ -55,3 +55,25 @@ def test_rejections_are_counted() -> None:
     list(space.enumerate())
     assert set(space.rules.rejections) <= set(RULES)
     assert space.rules.rejections["U1"] > 0
+
+
+def symmetric(*rules: str) -> Space:
+    return Space(paper("resnet18").with_(depth=4, rules_on=list(rules)))
+
+
+def test_shifts_of_whole_axes_are_recognised_where_asked_for() -> None:
+    all_of_them = list(Space(paper("resnet18").with_(depth=4)).enumerate())
+    without = [operator for _, operator in symmetric("S1").enumerate()]
+    assert 0 < len(without) < len(all_of_them)
+    space = symmetric("S1")
+    assert {space.fingerprint(operator) for _, operator in all_of_them} == {space.fingerprint(o) for o in without}
+
+
+def test_of_an_operator_and_its_mirror_image_one_is_found_where_asked_for() -> None:
+    all_of_them = list(Space(paper("resnet18").with_(depth=4)).enumerate())
+    space = symmetric("S2")
+    found = [operator for _, operator in space.enumerate()]
+    assert len(found) < len(all_of_them)
+    names = [space.fingerprint(operator) for operator in found]
+    assert len(set(names)) == len(names)
+    assert set(names) == {space.fingerprint(operator) for _, operator in all_of_them}
