@@ -12,9 +12,10 @@ from typing import Any
 
 from syno.algebra import Size, product
 from syno.ir.dim import Dim
-from syno.space.axes import UNREACHABLE, Axis, Limits
+from syno.space.axes import UNREACHABLE, Axis, Limits, Parts
 from syno.space.candidates import Candidates
 from syno.space.facts import DimFacts, Edge, FactTable, Role, adjacent
+from syno.space.parting import Parting
 from syno.space.rules import RuleSet
 from syno.space.rules.table import MERGE, SHIFT, UNFOLD, Candidate
 from syno.space.rules.unordered import Channels, violations
@@ -33,6 +34,10 @@ class Abstraction:
     rules: RuleSet
     candidates: Candidates
     _axes: dict[tuple[Dim, int], Axis] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.free_cuts = not (self.rules.is_on("V1") and self.rules.is_on("V16"))
+        self.parting = Parting(self.spec, self.sizes, apart=self.rules.is_on("C9"))
 
     def __call__(self, state: State, left: int) -> tuple[tuple[Axis, ...], Limits]:
         """What the distance knows of a state with `left` primitives left, axes sorted."""
@@ -60,6 +65,7 @@ class Abstraction:
             needs_weight=not counts.weights or (much and self.rules.is_on("C14")),
             room=tuple(limit - used for limit, used in zip(self.sizes.limits, state.ends.usage, strict=True)),
             outer=state.ends.outer,
+            repeated=self.sizes[state.ends.repeats].highest,
             beside=(),
             apart=(),
             touching=(),
@@ -93,7 +99,7 @@ class Abstraction:
 
     def _find_axis(self, dim: Dim, state: State) -> Axis:
         facts, spec = self.facts[dim], self.spec
-        slack = spec.occurrences.chain_length - facts.height
+        slack = spec.occurrences.chain_length - facts.height if self.rules.is_on("C13") else spec.depth
         window = UNREACHABLE
         if slack > 0 and self.candidates.is_window(facts):
             window = int(facts.edge is Edge.REDUCE and self.rules.is_on("V19"))
@@ -103,18 +109,22 @@ class Abstraction:
                 endings = 1
             elif facts.edge is Edge.REDUCE and slack > 1 and self._low_rank(facts):
                 endings = 2
+        cuts = self._cuts(dim, state) if slack > 0 else ()
+        shift = slack > 1 and self._allowed(SHIFT, dim, state, "V5", "V6", "V16", "V18", "U1", "C8")
+        fold = self._folds(dim, slack, state)
         return Axis(
             size=dim.size,
             slack=min(max(slack, 0), 1),
-            cuts=self._cuts(dim, state) if slack > 0 else (),
-            shift=slack > 1 and self._allowed(SHIFT, dim, state, "V5", "V6", "V16", "V18", "U1", "C8"),
-            fold=self._folds(dim, slack, state),
+            cuts=cuts,
+            parts=self._parts(dim.size, cuts, shift, fold, endings) if slack > 0 else None,
+            shift=shift,
+            fold=fold,
             minor=slack > 2 and (facts.size.highest <= spec.windows.shift_pattern or not self.rules.is_on("V6")),
             endings=endings,
             window=window,
             repeat=spec.repeats.largest > 1 and facts.edge in (Edge.QUOTIENT, Edge.REMAINDER),
             widens=facts.role is Role.OUTER,
-            shareable=slack > 0 and self.sizes.fits(self.sizes.none, facts.size.shared) and not facts.discards,
+            shareable=slack > 0 and self.sizes.fits(self.sizes.none, facts.size.joined) and not facts.discards,
             must_weigh=facts.edge is Edge.REDUCE
             and self.rules.is_on("C14")
             and facts.size.highest > spec.reductions.largest_pooling,
@@ -151,10 +161,21 @@ class Abstraction:
                 pieces |= {block: None, dim.size / block: None}
         return tuple(sorted(pieces, key=lambda size: size.code))
 
+    def _parts(self, size: Size, cuts: tuple[Size, ...], shift: bool, fold: int, endings: int) -> Parts | None:
+        """What it takes to end the dim in pieces, if that may be better than to end it as it is."""
+        if not (cuts or self.free_cuts or shift or fold < UNREACHABLE):
+            return None
+        parts = self.parting(size, cuts if cuts and not self.free_cuts else None)
+        if parts.more == UNREACHABLE or (endings == 1 and parts.one == UNREACHABLE):
+            return None
+        if not cuts and not self.free_cuts and fold == UNREACHABLE:
+            parts = Parts(*(min(number + 1, UNREACHABLE) for number in parts))  # above a Shift
+        return parts
+
     def _folds(self, dim: Dim, slack: int, state: State) -> int:
         if slack > 0 and self._allowed(UNFOLD, dim, state, "V11", "V14", "V20"):
             return 0
-        shareable = self.sizes.fits(self.sizes.none, self.facts[dim].size.shared)
+        shareable = self.sizes.fits(self.sizes.none, self.facts[dim].size.joined)
         return 1 if slack > 1 and shareable and self._allowed(UNFOLD, dim, state, "V20") else UNREACHABLE
 
     def _allowed(self, kind: str, dim: Dim, state: State, *rules: str) -> bool:

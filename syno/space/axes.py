@@ -13,12 +13,21 @@ from syno.space.sizes import Usage
 UNREACHABLE = 1_000
 
 
+class Parts(NamedTuple):
+    """What it takes to cut an axis into pieces that all end, beside contractions; UNREACHABLE if it cannot be."""
+
+    without: int  # a contraction
+    one: int
+    more: int
+
+
 class Axis(NamedTuple):
     """What the distance knows of a live dim."""
 
     size: Size
     slack: int  # how many more primitives may stand above it
     cuts: tuple[Size, ...]  # the pieces, blocks and quotients, that a Merge can cut it into now
+    parts: Parts | None  # what it takes to end it in pieces, if it can be
     shift: bool  # whether a Shift can go on it, so that a Merge can cut what is above
     fold: int  # contractions before a window can slide over it: 0, 1, or UNREACHABLE
     minor: bool  # whether a Shift can go above a Split with it as minor
@@ -48,6 +57,7 @@ class Limits(NamedTuple):
     iterations: int  # of all loops, summed over the layers: the FLOPs of a single stage with one weight
     room: Usage  # occurrences left
     outer: Size  # the product of output-only axes so far
+    repeated: float  # the product of repeats so far, for the largest layer
     beside: tuple[tuple[int, int], ...]  # places of axes that one weight may not end together
     apart: tuple[tuple[int, int], ...]  # places of axes that no Split may join before another weight
     touching: tuple[tuple[int, int], ...]  # places of axes that no Split may join without a third

@@ -33,6 +33,7 @@ class Distance:
     most_flops: float
     small_blocks: bool = True  # whether a Merge above a Shift cuts off small blocks only
     free_cuts: bool = False  # whether rules let a Merge go on top of Splits or Shares, so that anything can be cut
+    apart: bool = True  # whether one weight cannot end neighbours
     _known: dict[tuple[tuple[Axis, ...], Limits], tuple[int, int]] = field(default_factory=dict)  # distance, searched up to
     _excess: dict[Size, tuple[bool, bool]] = field(default_factory=dict)
 

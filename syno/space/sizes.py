@@ -26,6 +26,7 @@ class SizeFacts:
         "is_odd",
         "is_one",
         "is_valid",
+        "joined",
         "lowest",
         "shared",
         "total",
@@ -41,6 +42,7 @@ class SizeFacts:
     is_coefficient: bool  # coefficients only, none in the denominator
     exponents: Usage  # of the spec's variables
     shared: Usage  # occurrences that sharing it with a weight uses up
+    joined: Usage  # what of them is left at least if it is joined with others before: coefficients may cancel
 
 
 class SizeTable:
@@ -84,10 +86,11 @@ class SizeTable:
         facts.is_coefficient = size.trait in (Trait.COEFFICIENT, Trait.ONE)
         exponents = dict(size.exponents)
         facts.exponents = tuple(exponents.get(variable, 0) for variable in self.variables)
-        facts.shared = tuple(
-            abs(exponent) if options.count_coefficients_in_weights or variable.kind is Kind.PRIMARY else 0
+        facts.joined = tuple(
+            abs(exponent) if variable.kind is Kind.PRIMARY else 0
             for variable, exponent in zip(self.variables, facts.exponents, strict=True)
         )
+        facts.shared = tuple(map(abs, facts.exponents)) if options.count_coefficients_in_weights else facts.joined
         return facts
 
     def _value(self, size: Size, row: dict[Variable, int]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from syno.algebra import ONE, Kind, Size, product
+from syno.algebra import ONE, Size, product
 from syno.space.choice import Choice
 from syno.space.sizes import Usage
 
@@ -24,15 +24,6 @@ def may_weigh(choice: Choice, size: Size) -> bool:
     return choice.distance.fits(choice.limits.room, choice.sizes[size].shared)
 
 
-def _at_least(choice: Choice, size: Size) -> Usage:
-    """Occurrences that sharing the size takes at least, alone or joined with others: coefficients may cancel then."""
-    shared = choice.sizes[size].shared
-    if not choice.spec.sizes.count_coefficients_in_weights:
-        return shared
-    kinds = (variable.kind for variable in choice.sizes.variables)
-    return tuple(use if kind is Kind.PRIMARY else 0 for use, kind in zip(shared, kinds, strict=True))
-
-
 def weighed(choice: Choice) -> Usage | None:
     """Occurrences that the axes use up that a weight must end or have; None if that is too much."""
     total = choice.sizes.none
@@ -41,7 +32,7 @@ def weighed(choice: Choice) -> Usage | None:
             total = _sum(total, choice.sizes[axis.size].shared)
     for axis in (*chain.from_iterable(choice.members), *choice.windows, *choice.repeated):
         if axis.must_weigh:
-            total = _sum(total, _at_least(choice, axis.size))
+            total = _sum(total, choice.sizes[axis.size].joined)
     return total if choice.distance.fits(choice.limits.room, total) else None
 
 
@@ -59,7 +50,7 @@ def weights_large_enough(choice: Choice) -> bool:
         if not axis.shareable:
             continue
         times = axis.endings if id(axis) in ended else int(axis.must_weigh)
-        shared = _at_least(choice, axis.size)
+        shared = choice.sizes[axis.size].joined
         more = min((left // use for left, use in zip(room, shared, strict=True) if use), default=choice.contractions)
         total = total * axis.size ** min(times + more, choice.contractions)
     for rest, members in zip(choice.rest, choice.members, strict=True):
@@ -81,7 +72,7 @@ def inner_dims_fit(choice: Choice) -> bool:
         return True
     used = weighed(choice)
     assert used is not None
-    costs = {_at_least(choice, axis.size) for axis in kept}
+    costs = {choice.sizes[axis.size].joined for axis in kept}
     if len(choice.ended) > 1 and choice.contractions > 1:  # one that a later weight ends
         costs |= {choice.sizes[axis.size].shared for axis in choice.ended}
     if any(rest is not ONE or len(block) > 1 for rest, block in zip(choice.rest, choice.partition, strict=True)):

@@ -17,7 +17,9 @@ HEAD = """# The rules
 
 What makes a step uncanonical: its result is reached in another way, exactly or nearly. A rule is a row of a table: it
 can be switched off (`rules_off` in a spec) or on (`rules_on`), and counts what it rejects. `all` stands for every rule.
-Exact rules are proven by fingerprints of both forms, approximate ones have an agreement ratio; see the tests.
+Each has an example in `syno/space/rules/examples.py`. Exact rules are proven on theirs: both forms have one fingerprint.
+Approximate ones show the share of summands at which both forms of their example read the same; it grows with the sizes.
+Policy is what equals nothing else, and is left out because it is of little use.
 
 """
 
