@@ -30,6 +30,7 @@ class Choice:
         members: the axes that each block is made of.
         rest: for each block, the product of its members over that of its axes: what is to be cut off and ended.
         windows, repeated, ended: the axes that become windows, that are expanded, that weights end.
+        parted: the axes that are cut into pieces which become windows, are expanded, or ended by weights.
     """
 
     distance: Distance
@@ -40,6 +41,7 @@ class Choice:
     windows: list[Axis] = field(default_factory=list)
     repeated: list[Axis] = field(default_factory=list)
     ended: list[Axis] = field(default_factory=list)
+    parted: list[Axis] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.spec: OperatorSpec = self.distance.spec

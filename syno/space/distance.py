@@ -1,8 +1,8 @@
 """Shape distance: how many more primitives a partial operator needs at least.
 
-It looks at sizes only. Each live axis has one of four fates: it becomes part of an axis of the input (together with
-others, by Splits; cut apart before, by Merges), it is taken in as the window of an Unfold, it is expanded as a repeat, or
-a weight ends it. The distance is the least cost over all choices of fates; one Contraction may end any number of axes.
+It looks at sizes only. Each live axis has one of five fates: it becomes part of an axis of the input (together with
+others, by Splits; cut apart before, by Merges), it is taken in as the window of an Unfold, it is expanded as a repeat, a
+weight ends it, or it is cut into pieces that end in several of these ways. The distance is the least cost over all choices of fates; one Contraction may end any number of axes.
 A choice that a rule forbids may be counted, a possible one never is left out: the distance is never above the truth.
 
 Paper: section 5.4 (shape distance). The published system's differs: it charges a step for each axis that a contraction
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from syno.algebra import Kind, Size, Trait, product
 from syno.space.axes import UNREACHABLE, Axis, Grouping, Limits
 from syno.space.fates import Fates
+from syno.space.parting import Parting
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
 
@@ -31,9 +32,9 @@ class Distance:
     unordered: frozenset[Size]  # those of `wanted` that have no order of their own, whichever axis has the size
     least_flops: float  # of the replaced layers
     most_flops: float
+    parting: Parting
     small_blocks: bool = True  # whether a Merge above a Shift cuts off small blocks only
     free_cuts: bool = False  # whether rules let a Merge go on top of Splits or Shares, so that anything can be cut
-    apart: bool = True  # whether one weight cannot end neighbours
     _known: dict[tuple[tuple[Axis, ...], Limits], tuple[int, int]] = field(default_factory=dict)  # distance, searched up to
     _excess: dict[Size, tuple[bool, bool]] = field(default_factory=dict)
 

@@ -17,7 +17,7 @@ from syno.space.weighing import weighed, within_flops
 if TYPE_CHECKING:
     from syno.space.distance import Distance
 
-WINDOW, REPEAT = 100, 101  # fates by number: 0 ended, 1 and up a group
+WINDOW, REPEAT, PARTED = 100, 101, 102  # fates by number: 0 ended, 1 and up a group
 
 
 class Fates:
@@ -35,7 +35,7 @@ class Fates:
         self.best: Grouping | None = None
         self.cuts, self.cuts_left = 0, limits.merges - choice.base  # Merges that cut off what is too much; the most
         self.goal, self.members, self.rest = choice.goal, choice.members, choice.rest
-        self.windows, self.repeated, self.ended = choice.windows, choice.repeated, choice.ended
+        self.windows, self.repeated, self.ended, self.parted = choice.windows, choice.repeated, choice.ended, choice.parted
 
     def run(self) -> Grouping | None:
         """The cheapest choice of fates, if one is cheap enough."""
@@ -85,10 +85,16 @@ class Fates:
             self.windows.append(axis)
             self._assign(index + 1, cost + 1, contractions, WINDOW)
             self.windows.pop()
-        if axis.repeat:
+        if axis.repeat and last <= REPEAT:
             self.repeated.append(axis)
             self._assign(index + 1, cost + 1, contractions, REPEAT)
             self.repeated.pop()
+        if axis.parts is not None and self.cuts < self.cuts_left:
+            self.cuts += 1
+            self.parted.append(axis)
+            self._assign(index + 1, cost + axis.parts.more, contractions, PARTED)
+            self.parted.pop()
+            self.cuts -= 1
 
     def _join(self, index: int, group: int, cost: int, contractions: int) -> None:
         axis, members, rest = self.axes[index], self.members[group], self.rest[group]

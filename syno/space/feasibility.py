@@ -39,8 +39,9 @@ class Feasibility:
             completion.unordered,
             self.least_flops,
             self.most_flops,
+            self.abstract.parting,
             small_blocks=self.rules.is_on("V6"),
-            free_cuts=not (self.rules.is_on("V1") and self.rules.is_on("V16")),
+            free_cuts=self.abstract.free_cuts,
         )
         self._goal = product(completion.wanted)
         self._cheap_states: dict[State, bool] = {}
@@ -78,6 +79,7 @@ class Feasibility:
             self.completion.unordered,
             0,
             float("inf"),
+            self.abstract.parting,
             small_blocks=self.distance.small_blocks,
             free_cuts=self.distance.free_cuts,
         )

@@ -28,10 +28,8 @@ RATIOS = {
 def rejections(graph: PGraph, rule: str) -> set[str]:
     """Which primitives of the graph the rule rejects."""
     marked = EXAMPLES[rule].unordered[0]
-    unordered = ", ".join(f"{dim.size}{': unordered' * (axis in marked)}" for axis, dim in enumerate(graph.output))
-        f"{dim.size}{': unordered' * (axis in EXAMPLES[rule].unordered[0])}" for axis, dim in enumerate(graph.output)
-    )
-    spec = OperatorSpec(input="H", output=unordered, variables=VARIABLES, layers=[VALUES], windows={"odd": False})
+    output = ", ".join(f"{dim.size}{': unordered' * (axis in marked)}" for axis, dim in enumerate(graph.output))
+    spec = OperatorSpec(input="H", output=output, variables=VARIABLES, layers=[VALUES], windows={"odd": False})
     sizes = SizeTable(spec)
     facts, state = FactTable(spec, sizes), State((), (), Ends(sizes.none))
     found = set()
