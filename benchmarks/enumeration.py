@@ -93,8 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = f"benchmarks/enumeration.py --spec {' '.join(options.spec)} --limits {' '.join(map(str, options.limits))}"
     lines = space_report.heading("Exhaustive enumeration", command)
     lines += [
-        "- `limit`: the most primitives of an operator (a contraction is one). `operators`: complete ones within the budget, as "
-        "the published system counts them. `distinct`: those that mean different things, by fingerprint. `states`: partial "
+        "- `limit`: the most primitives of an operator (a contraction is one). `operators`: complete ones within the budget, "
+        "as the published system counts them. `distinct`: those that mean different things, by fingerprint. `states`: partial "
         "operators gone through. `of n`: operators of n primitives.",
         "- `published`: the authors' implementation (C++), measured on another machine. It loses operators near the limit, "
         "because its distance is no lower bound.",
