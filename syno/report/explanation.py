@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from syno.algebra import Size
+from syno.algebra import ONE, Size
 from syno.ir.graph import PGraph
-from syno.space.axes import UNREACHABLE, Group, Grouping
+from syno.space.axes import Group, Grouping
 from syno.space.reach import Stage, described, reach
 from syno.space.rules import RULES
 from syno.space.space import Space
@@ -35,11 +35,7 @@ def explain(space: Space, operator: PGraph) -> str:
 
 
 def _details(space: Space, stage: Stage) -> Iterator[str]:
-    if stage.distance is None or stage.distance == UNREACHABLE:
-        distance = f"not known; {stage.left} more primitives allowed"
-    else:
-        distance = f"{stage.distance} of {stage.left} that may still be added"
-    yield f"{INDENT}distance {distance}"
+    yield f"{INDENT}distance {stage.distance} of {stage.left} primitives that may still be added"
     if stage.grouping is not None:
         yield from (f"{INDENT}  {fate}" for fate in _fates(stage.grouping))
     yield f"{INDENT}accepted by {_accepting(space, stage)}"
@@ -62,7 +58,7 @@ def _fates(grouping: Grouping) -> Iterator[str]:
 
 
 def _group(group: Group) -> str:
-    rest = "" if group.rest.is_polynomial and not group.rest.exponents else f", with {group.rest} to be cut off"
+    rest = "" if group.rest is ONE else f", with {group.rest} to be cut off"
     return f"{_listed(group.axes)} make {_listed(group.wanted)} of the input{rest}"
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from syno.algebra import Valuation, Valuations
+from syno.errors import SpecError
+from syno.ir.drawing import to_dot, to_svg
 from syno.ir.graph import PGraph
 from syno.ir.loops import expression, loop_nest
 from syno.lower.plan import Plan, candidates, fewest_flops
-from syno.report.tables import markdown
+from syno.lower.pytorch.source import to_source
+from syno.report.tables import markdown, write_whole
 from syno.space.spec import OperatorSpec
 
 
@@ -105,3 +109,16 @@ def _layers(operator: PGraph, spec: OperatorSpec) -> str:
         f"{operator.name} in the layers of {spec.name} (FLOPs of one layer, one batch)\n\n{markdown(rows)}\n"
         f"The whole model: {flops:,.0f} FLOPs, {parameters:,.0f} parameters.\n"
     )
+
+
+def write_drawing(operator: PGraph, file: Path) -> None:
+    """Draw the operator as SVG or in Graphviz's language, by the name's end. SpecError for another end."""
+    formats = {".svg": to_svg, ".dot": to_dot}
+    if file.suffix not in formats:
+        raise SpecError(f'{file}: a drawing ends in {" or ".join(formats)}; given: "{file.suffix}"')
+    write_whole(file, formats[file.suffix](operator))
+
+
+def write_pytorch(operator: PGraph, file: Path, values: Mapping[str, int] | None = None) -> None:
+    """Write the operator as a module of its own, its plan made for these sizes."""
+    write_whole(file, to_source(operator, None if values is None else operator.valuation(values)))

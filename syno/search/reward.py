@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -137,6 +137,26 @@ class LossReward(Reward):
         if loss >= self.maximum:
             return Failure(f"the loss is {loss:g}; it must be below {self.maximum:g}")
         return float(((self.maximum - max(loss, 0.0)) / self.maximum) ** self.power)
+
+
+@REWARDS.register("savings")
+class SavingsReward(Reward):
+    """(1 - x / original) ** power: the share of the original model's FLOPs or parameters that is saved, whatever is learnt.
+
+    For searches without training, which try out a space. It needs both figures of both models, as `evaluate: cost` gives.
+    """
+
+    name = "savings"
+    needs = ("flops", "original_flops", "parameters", "original_parameters")
+    what: Literal["flops", "parameters"] = "flops"
+    power: Positive = 1
+
+    def of(self, metrics: Metrics) -> Outcome:
+        """See the class."""
+        original = metrics[f"original_{self.what}"]
+        if original <= 0:
+            return Failure(f"original_{self.what} is {original:g}; it must be above 0")
+        return float(max(0.0, 1 - metrics[self.what] / original) ** self.power)
 
 
 PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
