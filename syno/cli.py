@@ -38,7 +38,10 @@ class Commands(TyperGroup):
 
 
 HELP = "Find neural-network layer operators, look at them, and measure how they are found."
-app = typer.Typer(cls=Commands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+SHORT = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    cls=Commands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, context_settings=SHORT
+)
 ablate = typer.Typer(help="The paper's two ablations: tables and pictures.", no_args_is_help=True)
 app.add_typer(ablate, name="ablate")
 

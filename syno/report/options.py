@@ -6,9 +6,13 @@ What an option means is what its model's source says: the comment beside the fie
 from __future__ import annotations
 
 import inspect
+import json
+import math
 import re
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -16,10 +20,12 @@ from pydantic.fields import FieldInfo
 from syno.report.tables import markdown
 from syno.report.validation import submodel
 
+PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", NoneType: "null", Any: "value"}
 
-def options_table(model: type[BaseModel], prefix: str = "", *, leave_out: tuple[str, ...] = ()) -> str:
+
+def options_table(model: type[BaseModel], *, leave_out: tuple[str, ...] = ()) -> str:
     """A row for each option: its name (`group: option`), what it may be, its default, its meaning."""
-    return markdown(list(_rows(model, prefix, leave_out)), left=4)
+    return markdown(list(_rows(model, "", leave_out)), left=4)
 
 
 def _rows(model: type[BaseModel], prefix: str, leave_out: tuple[str, ...]) -> Iterator[dict[str, object]]:
@@ -29,31 +35,47 @@ def _rows(model: type[BaseModel], prefix: str, leave_out: tuple[str, ...]) -> It
             continue
         inner = submodel(field.annotation)
         if inner is not None and isinstance(field.default, inner):
+            purpose = " ".join((inspect.getdoc(inner) or "").split())
+            yield {"option": f"`{name}`", "is": "group", "default": "", "meaning": purpose}
             yield from _rows(inner, f"{prefix}{name}: ", ())
             continue
         yield {
             "option": f"`{prefix}{name}`",
-            "is": _kind(field),
-            "default": "required" if field.is_required() else f"`{_plain(field.default)}`",
+            "is": " ".join([_kind(field.annotation), *_bounds(field)]),
+            "default": "required" if field.is_required() else f"`{_yaml(field.default)}`",
             "meaning": meanings.get(name, "").replace("|", "\\|"),
         }
 
 
-def _kind(field: FieldInfo) -> str:
-    text = field.annotation.__name__ if isinstance(field.annotation, type) else str(field.annotation)
-    text = re.sub(r"(typing|collections\.abc|syno\.[a-z_.]+|pathlib)\.", "", text).replace("NoneType", "None")
-    text = re.sub(r"Annotated\[(\w+), [^]]*\)?\]", r"\1", text)
-    bounds = [
-        f"{sign} {getattr(bound, attribute):g}"
-        for bound in field.metadata
-        for attribute, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"))
-        if getattr(bound, attribute, None) is not None
-    ]
-    return " ".join([text.replace("|", "or"), *bounds])
+def _kind(annotation: Any) -> str:
+    """A type in words."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if annotation in PLAIN:
+        return PLAIN[annotation]
+    if origin is Annotated:
+        return _kind(inner[0])
+    if origin in (Union, UnionType):
+        return " or ".join(map(_kind, inner))
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin is tuple and inner[-1] is not ...:
+        return "pair" if len(inner) == 2 else f"{len(inner)} values"
+    if origin in (tuple, list):
+        return f"list of {_kind(inner[0])}"
+    return "mapping"
 
 
-def _plain(default: Any) -> object:
-    return list(default) if isinstance(default, tuple) else default
+def _bounds(field: FieldInfo) -> list[str]:
+    signs = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"))
+    pairs = ((sign, getattr(bound, attribute, None)) for bound in field.metadata for attribute, sign in signs)
+    return [f"{sign} {bound:g}" for sign, bound in pairs if bound is not None]
+
+
+def _yaml(default: Any) -> str:
+    """A default as a spec file has it."""
+    if isinstance(default, float):
+        return f"{default:g}" if math.isfinite(default) else f".{default:g}"
+    return json.dumps(default)
 
 
 def _meanings(model: type[BaseModel]) -> dict[str, str]:

@@ -12,10 +12,11 @@ from typing import Any
 
 from syno.algebra import Size, product
 from syno.ir.dim import Dim
-from syno.space.axes import UNREACHABLE, Axis, Limits, Parts
+from syno.space.axes import NO_PARTS, UNREACHABLE, Axis, Limits, Parts
 from syno.space.candidates import Candidates
 from syno.space.facts import DimFacts, Edge, FactTable, Role, adjacent
 from syno.space.parting import Parting
+from syno.space.reliance import Reliance
 from syno.space.rules import RuleSet
 from syno.space.rules.table import MERGE, SHIFT, UNFOLD, Candidate
 from syno.space.rules.unordered import Channels, violations
@@ -36,8 +37,9 @@ class Abstraction:
     _axes: dict[tuple[Dim, int], Axis] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.free_cuts = not (self.rules.is_on("V1") and self.rules.is_on("V16"))
-        self.parting = Parting(self.spec, self.sizes, apart=self.rules.is_on("C9"))
+        self.relies = Reliance.on(self.rules)
+        self._elements = self.sizes[product(self.spec.output_sizes)].total
+        self.parting = Parting(self.spec, self.sizes, apart=self.relies.neighbours)
 
     def __call__(self, state: State, left: int) -> tuple[tuple[Axis, ...], Limits]:
         """What the distance knows of a state with `left` primitives left, axes sorted."""
@@ -62,10 +64,11 @@ class Abstraction:
             weights=min(weights, left),
             weighted=counts.weights,
             iterations=self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total,
+            elements=self._elements,
             needs_weight=not counts.weights or (much and self.rules.is_on("C14")),
             room=tuple(limit - used for limit, used in zip(self.sizes.limits, state.ends.usage, strict=True)),
             outer=state.ends.outer,
-            repeated=self.sizes[state.ends.repeats].highest,
+            copies=self.sizes[state.ends.copies].highest,
             beside=(),
             apart=(),
             touching=(),
@@ -116,7 +119,7 @@ class Abstraction:
             size=dim.size,
             slack=min(max(slack, 0), 1),
             cuts=cuts,
-            parts=self._parts(dim.size, cuts, shift, fold, endings) if slack > 0 else None,
+            parts=self._parts(dim.size, cuts, shift, fold, endings) if slack > 0 else NO_PARTS,
             shift=shift,
             fold=fold,
             minor=slack > 2 and (facts.size.highest <= spec.windows.shift_pattern or not self.rules.is_on("V6")),
@@ -131,6 +134,7 @@ class Abstraction:
             fresh=not state.ends.counts.weights
             or bool(facts.tags >> state.ends.counts.weights & 1)
             or not self.rules.is_on("C8"),
+            only_sums=facts.only_sums,
             pool=self._pool(facts),
             misordered=self._misordered(dim),
             strided=facts.discards,
@@ -161,14 +165,15 @@ class Abstraction:
                 pieces |= {block: None, dim.size / block: None}
         return tuple(sorted(pieces, key=lambda size: size.code))
 
-    def _parts(self, size: Size, cuts: tuple[Size, ...], shift: bool, fold: int, endings: int) -> Parts | None:
+    def _parts(self, size: Size, cuts: tuple[Size, ...], shift: bool, fold: int, endings: int) -> Parts:
         """What it takes to end the dim in pieces, if that may be better than to end it as it is."""
-        if not (cuts or self.free_cuts or shift or fold < UNREACHABLE):
-            return None
-        parts = self.parting(size, cuts if cuts and not self.free_cuts else None)
+        anything = not self.relies.cuts_first
+        if not (cuts or anything or shift or fold < UNREACHABLE):
+            return NO_PARTS
+        parts = self.parting(size, cuts if cuts and not anything else None)
         if parts.more == UNREACHABLE or (endings == 1 and parts.one == UNREACHABLE):
-            return None
-        if not cuts and not self.free_cuts and fold == UNREACHABLE:
+            return NO_PARTS
+        if not cuts and not anything and fold == UNREACHABLE:
             parts = Parts(*(min(number + 1, UNREACHABLE) for number in parts))  # above a Shift
         return parts
 

@@ -21,13 +21,16 @@ class Parts(NamedTuple):
     more: int
 
 
+NO_PARTS = Parts(UNREACHABLE, UNREACHABLE, UNREACHABLE)
+
+
 class Axis(NamedTuple):
     """What the distance knows of a live dim."""
 
     size: Size
     slack: int  # how many more primitives may stand above it
     cuts: tuple[Size, ...]  # the pieces, blocks and quotients, that a Merge can cut it into now
-    parts: Parts | None  # what it takes to end it in pieces, if it can be
+    parts: Parts  # what it takes to end it in pieces
     shift: bool  # whether a Shift can go on it, so that a Merge can cut what is above
     fold: int  # contractions before a window can slide over it: 0, 1, or UNREACHABLE
     minor: bool  # whether a Shift can go above a Split with it as minor
@@ -38,6 +41,7 @@ class Axis(NamedTuple):
     shareable: bool  # whether a weight can be indexed by it
     must_weigh: bool  # whether it is a bare sum too large to stay without a weight
     fresh: bool  # whether it is above the newest weight, so that views may go on it
+    only_sums: bool  # whether it stands on reductions alone
     pool: float  # the product of sums below that may stay without a weight, for the largest layer
     misordered: bool  # whether it cannot be part of an axis without order, by the rules on channels
     strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
@@ -55,9 +59,10 @@ class Limits(NamedTuple):
     needs_weight: bool  # at least one contraction must come
     weighted: int  # the weights so far
     iterations: int  # of all loops, summed over the layers: the FLOPs of a single stage with one weight
+    elements: int  # of the output, summed over the layers: the FLOPs of a last view
     room: Usage  # occurrences left
     outer: Size  # the product of output-only axes so far
-    repeated: float  # the product of repeats so far, for the largest layer
+    copies: float  # the product of repeats and of windows that are pieces of the output so far, for the largest layer
     beside: tuple[tuple[int, int], ...]  # places of axes that one weight may not end together
     apart: tuple[tuple[int, int], ...]  # places of axes that no Split may join before another weight
     touching: tuple[tuple[int, int], ...]  # places of axes that no Split may join without a third

@@ -190,7 +190,8 @@ class Candidates:
                 return state.replaced(step.dims, (dims.shift(step.dims[0], SHIFT_AMOUNT),), (), more(ends, none, shifts=1))
             case "Stride":
                 top = dims.stride(step.dims[0], step.block)
-                return state.replaced(step.dims, (top,), (), more(ends, self.sizes.reduced(step.block), strides=1))
+                grown = replace(more(ends, self.sizes.reduced(step.block), strides=1), strides=ends.strides * step.block)
+                return state.replaced(step.dims, (top,), (), grown)
             case "Split":
                 return state.replaced(step.dims, (dims.split(*step.dims),), (), more(ends, none, splits=1))
             case "Merge":
@@ -199,12 +200,15 @@ class Candidates:
                 return state.replaced(step.dims, dims.merge(step.dims[0], step.block), (), grown)
             case "Unfold":
                 increase = self._increase(step.dims, step.dims[1].size)
-                grown = replace(more(ends, none, unfolds=1), increases=(*ends.increases, increase))
+                copies = ends.copies if step.of(1).only_sums else ends.copies * step.dims[1].size
+                grown = replace(more(ends, none, unfolds=1), increases=(*ends.increases, increase), copies=copies)
                 return state.replaced(step.dims, (dims.unfold(*step.dims),), (), grown)
             case "Expand":
                 increase = self._increase(step.dims, step.dims[0].size)
                 grown = replace(more(ends, none, repeats=1), increases=(*ends.increases, increase))
-                return state.replaced(step.dims, (), step.dims, replace(grown, repeats=ends.repeats * step.dims[0].size))
+                size = step.dims[0].size
+                grown = replace(grown, repeats=ends.repeats * size, copies=ends.copies * size)
+                return state.replaced(step.dims, (), step.dims, grown)
         return self._contract(step)
 
     def _contract(self, step: Candidate) -> State:

@@ -5,6 +5,7 @@ Paper: section 5.4.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -50,3 +51,12 @@ class Choice:
         self.goal = [product(block) for block in self.partition]
         self.members: list[list[Axis]] = [[] for _ in self.partition]
         self.rest: list[Size] = [ONE / goal for goal in self.goal]
+
+    @property
+    def groups(self) -> Iterator[tuple[tuple[Size, ...], Size, list[Axis]]]:
+        """Each block with its rest and its members."""
+        return zip(self.partition, self.rest, self.members, strict=True)
+
+    def cuts_beside(self, group: int) -> bool:
+        """Whether something is cut off elsewhere: pieces that may be windows, or end with a weight."""
+        return bool(self.parted) or any(rest is not ONE for other, rest in enumerate(self.rest) if other != group)

@@ -125,7 +125,9 @@ class Completion:
         if least <= 0 or not state.ends.counts.weights:
             return False
         views = (self.spec.depth - state.steps) * self.sizes[product(self.spec.input_sizes)].total
-        if self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total + views < least:
+        loops = self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total
+        last = self.sizes[product(self.spec.output_sizes)].total
+        if not state.ends.counts.strides and state.ends.counts.weights * loops + last + views < least:
             return True
         bound = (self._bound[axis] for axis in sorted(self._bound))
         partial = assemble(self.spec, state, (*bound, *state.data))

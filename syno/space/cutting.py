@@ -8,7 +8,7 @@ Paper: section 5.4.
 
 from __future__ import annotations
 
-from syno.algebra import Size
+from syno.algebra import ONE, Size, product
 from syno.space.axes import UNREACHABLE, Axis
 from syno.space.choice import Choice
 
@@ -19,18 +19,19 @@ def cutting(choice: Choice, group: int, ended: bool) -> int:
     `ended` says that a weight ends what is cut off.
     """
     members, rest = choice.members[group], choice.rest[group]
-    if choice.distance.free_cuts:
+    if not choice.distance.relies.cuts_first:
         return 0
     if len(choice.partition[group]) > 1:
         return 0 if any(axis.cuts or axis.shift or axis.fold <= choice.contractions for axis in members) else UNREACHABLE
     parts = [axis for axis in members if _divides(choice, rest, axis.size)]
     if any(rest in axis.cuts for axis in parts):
         return 0
-    if choice.windows and any(_cut_above_window(choice, axis, rest, ended, len(members) == 1) for axis in members):
+    if _cut_above_window(choice, group, ended):
         return 0
     if choice.limits.shifts and _cut_above_shift(choice, members, parts, rest):
         return 1
-    return 2 if sum(bool(axis.cuts) or axis.fold <= choice.contractions for axis in members) > 1 else UNREACHABLE
+    many = sum(bool(axis.cuts) or axis.fold <= choice.contractions for axis in members) > 1
+    return 2 if many or any(axis.cuts for axis in parts) else UNREACHABLE
 
 
 def _divides(choice: Choice, rest: Size, whole: Size) -> bool:
@@ -40,21 +41,35 @@ def _divides(choice: Choice, rest: Size, whole: Size) -> bool:
     return choice.sizes[kept].is_legal and choice.distance.fits(choice.limits.room, choice.sizes.merged(rest, kept))
 
 
-def _cut_above_window(choice: Choice, axis: Axis, rest: Size, ended: bool, single: bool) -> bool:
+def _cut_above_window(choice: Choice, group: int, ended: bool) -> bool:
     """Whether a Merge may cut off the rest above an Unfold, where one of the two pieces is smaller than the window."""
-    if axis.fold > choice.contractions:
+    members, rest, relies = choice.members[group], choice.rest[group], choice.distance.relies
+    beside = choice.cuts_beside(group)  # other pieces may be windows, or end with a weight
+    if not (choice.windows or beside):
         return False
-    if axis.fold and (not choice.ended or (ended and choice.contractions < 2)):
-        return False  # the weight that comes first needs an axis to end, too
-    whole = axis.size if single or not axis.fold else None
-    if whole is not None and not _divides(choice, rest, whole):
-        return False
-    if not choice.distance.small_blocks:
-        return True
-    blocks = [rest] if whole is None else [rest, whole / rest]
-    if whole is None and axis.fold:
-        return True  # several axes joined before
-    return any(choice.sizes[block / window.size].lowest < 1 for block in blocks for window in choice.windows)
+    weighted = choice.contractions > ended and (beside or bool(choice.ended))  # a weight comes first: it needs an axis to end
+    wholes = {axis.size for axis in members if axis.fold <= (choice.contractions if weighted else 0)}
+    if weighted or not relies.slides_first:
+        wholes |= {
+            axis.size * whole
+            for place, axis in enumerate(members)
+            if axis.fold <= choice.contractions
+            for whole in _joined(members[:place] + members[place + 1 :])
+        }
+    window = product(axis.size for axis in choice.windows)
+    return any(
+        beside or not relies.small_windows or any(choice.sizes[block / window].lowest < 1 for block in (rest, whole / rest))
+        for whole in wholes
+        if _divides(choice, rest, whole)
+    )
+
+
+def _joined(axes: list[Axis]) -> set[Size]:
+    """What one or more of the axes are together."""
+    wholes = {ONE}
+    for axis in axes:
+        wholes |= {whole * axis.size for whole in wholes}
+    return wholes - {ONE}
 
 
 def _cut_above_shift(choice: Choice, members: list[Axis], parts: list[Axis], rest: Size) -> bool:
@@ -64,11 +79,7 @@ def _cut_above_shift(choice: Choice, members: list[Axis], parts: list[Axis], res
     for minor in members:
         if not minor.minor:
             continue
-        others = [axis.size for axis in members if axis is not minor]
-        wholes = {minor.size}
-        for size in others:
-            wholes |= {whole * size for whole in wholes}
-        wholes.discard(minor.size)
+        wholes = {minor.size * whole for whole in _joined([axis for axis in members if axis is not minor])}
         if any(_small_cut(choice, whole, rest) for whole in wholes):
             return True
     return False

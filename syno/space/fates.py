@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from syno.algebra import ONE, Size, Trait
 from syno.space import verdict
-from syno.space.axes import Axis, Grouping, Limits
+from syno.space.axes import UNREACHABLE, Axis, Grouping, Limits
 from syno.space.choice import Choice
-from syno.space.weighing import weighed, within_flops
+from syno.space.weighing import ended_usage, within_flops
 
 if TYPE_CHECKING:
     from syno.space.distance import Distance
@@ -33,6 +33,7 @@ class Fates:
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.most = most
         self.best: Grouping | None = None
+        self.empty = len(partition)  # groups without members
         self.cuts, self.cuts_left = 0, limits.merges - choice.base  # Merges that cut off what is too much; the most
         self.goal, self.members, self.rest = choice.goal, choice.members, choice.rest
         self.windows, self.repeated, self.ended, self.parted = choice.windows, choice.repeated, choice.ended, choice.parted
@@ -56,7 +57,7 @@ class Fates:
         if index == self.with_primaries:  # what follows are coefficients, which only make a rest larger
             if any(rest.trait is Trait.UNDEFINED for rest in self.rest):
                 return
-            cuts = sum(self.excess(rest, True) for rest in self.rest)
+            cuts = sum(self.excess(rest, True) for rest in self.rest) + len(self.parted)
             if cuts > self.cuts_left:
                 return
             before, self.cuts = self.cuts, cuts
@@ -70,7 +71,7 @@ class Fates:
             self._complete(cost, contractions)
             return
         axis = self.axes[index]
-        if len(self.axes) - index < sum(not members for members in self.members):
+        if len(self.axes) - index < self.empty:
             return
         if index == 0 or axis != self.axes[index - 1]:
             last = 0
@@ -89,7 +90,7 @@ class Fates:
             self.repeated.append(axis)
             self._assign(index + 1, cost + 1, contractions, REPEAT)
             self.repeated.pop()
-        if axis.parts is not None and self.cuts < self.cuts_left:
+        if axis.parts.more < UNREACHABLE and self.cuts < self.cuts_left:
             self.cuts += 1
             self.parted.append(axis)
             self._assign(index + 1, cost + axis.parts.more, contractions, PARTED)
@@ -105,9 +106,11 @@ class Fates:
             return
         self.cuts += cuts
         self.rest[group] = now
+        self.empty -= not members
         members.append(axis)
         self._assign(index + 1, cost + (len(members) > 1) + cuts, contractions, group + 1)
         members.pop()
+        self.empty += not members
         self.rest[group] = rest
         self.cuts -= cuts
 
@@ -130,18 +133,18 @@ class Fates:
 
     def _complete(self, cost: int, contractions: int) -> None:
         limits = self.limits
-        if not all(self.members) or (self.windows and not limits.unfolds):
+        if self.empty or (self.windows and not limits.unfolds):
             return
         for group, rest in enumerate(self.rest):
             if rest is ONE:
                 continue
             if not self.sizes[rest].is_legal or self.members[group][0].slack <= 0:
                 return
-        if weighed(self.choice) is None:
+        if ended_usage(self.choice) is None:
             return
-        for number in range(max(contractions, int(limits.needs_weight)), min(limits.weights, 2) + 1):
+        for number in range(max(contractions, int(limits.needs_weight)), limits.weights + 1):
             self.choice.contractions = number
-            total = verdict.steps(self.choice, cost) if within_flops(self.choice) else None
+            total = verdict.steps(self.choice, cost, self.most - number) if within_flops(self.choice) else None
             if total is not None and total + number <= self.most:
                 self.most = total + number - 1
                 self.best = verdict.grouping(self.choice, total + number)

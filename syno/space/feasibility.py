@@ -40,8 +40,7 @@ class Feasibility:
             self.least_flops,
             self.most_flops,
             self.abstract.parting,
-            small_blocks=self.rules.is_on("V6"),
-            free_cuts=self.abstract.free_cuts,
+            self.abstract.relies,
         )
         self._goal = product(completion.wanted)
         self._cheap_states: dict[State, bool] = {}
@@ -80,8 +79,7 @@ class Feasibility:
             0,
             float("inf"),
             self.abstract.parting,
-            small_blocks=self.distance.small_blocks,
-            free_cuts=self.distance.free_cuts,
+            self.abstract.relies,
         )
         return free(axes, limits, left)
 
@@ -95,7 +93,9 @@ class Feasibility:
             return True
         if self.distance_of(state) == UNREACHABLE:
             return False
-        return product(dim.size for dim in state.data) is not self._goal or not self._cheap(state)
+        if product(dim.size for dim in state.data) is not self._goal or not self.rules.is_on("C1"):
+            return True
+        return not self._cheap(state)
 
     def _cheap(self, state: State) -> bool:
         found = self._cheap_states.get(state)

@@ -33,7 +33,12 @@ class FlopsBound:
         ends = state.ends
         if not ends.increases or not ends.sums:
             return 0
-        return self.cheapest([dim.size for dim in ends.sums], [increase.size for increase in ends.increases], waits(ends))
+        return self.cheapest(
+            [dim.size for dim in ends.sums],
+            [increase.size for increase in ends.increases],
+            waits(ends),
+            self._input / ends.strides,  # as if all that they skip was left out at the start
+        )
 
     def cheapest(self, sums: list[Size], increases: list[Size], waits: list[int], start: Size | None = None) -> int:
         """The cheapest order of sums.

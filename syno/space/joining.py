@@ -12,19 +12,26 @@ from syno.space.choice import Choice
 
 def windows_fit(choice: Choice) -> bool:
     """Whether each window has an axis to slide over; without another weight, bare sums have to join a window for it."""
+    relies = choice.distance.relies
     positions = {axis.size for members in choice.members for axis in members if axis.fold <= choice.contractions}
-    for goal, rest, members in zip(choice.goal, choice.rest, choice.members, strict=True):
+    for goal, (_, rest, members) in zip(choice.goal, choice.groups, strict=True):
         if choice.contractions and len(members) > 1 and any(axis.fold <= 1 for axis in members):
             positions.add(goal)  # joined, weighted, then slid over
+        if not relies.slides_first and len(members) > 1:
+            positions.add(goal)
         if rest is not ONE:
             positions |= {rest, *(axis.size / rest for axis in members if choice.sizes[axis.size / rest].is_legal)}
             if len(members) > 1 and (choice.limits.shifts or choice.contractions):
                 return True  # pieces of axes joined before
+    pieces = [rest for rest in choice.rest if rest is not ONE]
     for axis in choice.windows:
         if choice.contractions or not axis.window:
             sizes = [axis.size]
+        elif choice.parted:
+            continue
         else:
-            sizes = [axis.size * other.size for other in choice.windows if not other.window]
+            others = (o for o in choice.windows if o is not axis and not (relies.sums_apart and o.window))
+            sizes = [axis.size * size for size in (*pieces, *(o.size for o in others))]
         if not any(_slides(choice, size, positions) for size in sizes):
             return False
     return True

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import product as combinations
 
-from syno.algebra import Kind, Size, Trait, Variable
+from syno.algebra import Kind, Size, Trait, Variable, product
 from syno.space.spec import OperatorSpec
 
 Usage = tuple[int, ...]  # occurrences used up so far, one number per variable of the spec
@@ -163,13 +163,14 @@ class SizeTable:
         """The sizes with exponents from the windows, the first variable changing fastest; too long ones left out."""
         options, last = self.spec.sizes, len(self.variables) - 1
         primaries = [variable.kind is Kind.PRIMARY for variable in self.variables]
+        powers = [{e: Size.of(v, e) for e in window} for v, window in zip(self.variables, windows, strict=True)]
         for reverse in combinations(*reversed(windows)):
             used = [i for i, exponent in enumerate(reverse) if exponent]
             if not used or len(used) > options.variables:
                 continue
             if any(reverse[i] < 0 for i in used) and not any(primaries[last - i] for i in used):
                 continue
-            yield Size({self.variables[last - i]: reverse[i] for i in used})
+            yield product(powers[last - i][reverse[i]] for i in used)
 
 
 def _ratio(value: tuple[int, int]) -> float:

@@ -47,6 +47,8 @@ class Ends:
     counts: Counts = Counts()  # noqa: RUF009  (an immutable tuple)
     outer: Size = ONE  # product of the output-only axes of weights
     repeats: Size = ONE  # product of repeated elements
+    copies: Size = ONE  # product of repeated elements and of windows that are pieces of the output
+    strides: Size = ONE  # product of the strides' factors
     leaders: tuple[tuple[int, str], ...] = ()  # for each weight, the first of its axes
     sums: tuple[Dim, ...] = ()  # the reductions
     increases: tuple[Increase, ...] = ()  # what widens the data on its way from the input
