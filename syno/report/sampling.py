@@ -11,7 +11,7 @@ from random import Random
 from syno.errors import SpecError
 from syno.report.operator_folder import OperatorFolder
 from syno.search.progress import Display, Progress
-from syno.space.emptiness import check_not_empty
+from syno.space.emptiness import check_not_empty, empty
 from syno.space.sample import Sampler
 from syno.space.space import Space
 
@@ -75,11 +75,7 @@ def draw_into(
         if len(folder):
             folder.write_table()
     if not len(folder) and sampler.is_exhausted:
-        spec = space.spec
-        raise SpecError(
-            f'the space "{spec.name}" holds no operator of at most {spec.depth} primitives: all ways were tried. Raise depth, '
-            "widen the budget, or allow more occurrences"
-        )
+        raise SpecError(empty(space.spec))
     return sampler
 
 

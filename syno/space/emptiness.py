@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from syno.errors import SpecError
 from syno.space.space import Space
-from syno.space.spec import OperatorSpec
+from syno.space.spec import Budget, OperatorSpec
 
 NEAR, FAR = 2, 6  # how much more depth is tried, before other changes and after them
 MOST_TENSORS = 4
@@ -37,14 +37,16 @@ def empty(spec: OperatorSpec) -> str:
 
 def _changes(spec: OperatorSpec) -> Iterator[tuple[str, OperatorSpec]]:
     budget, occurrences, contractions = spec.budget, spec.occurrences, spec.contractions
-    yield (
-        f"the budget excludes them all: raise most_flops, which is {budget.most_flops:.4g}",
-        spec.with_(budget=budget.model_copy(update={"most_flops": UNLIMITED})),
-    )
-    yield (
-        f"the budget excludes them all: lower least_flops, which is {budget.least_flops:.4g}",
-        spec.with_(budget=budget.model_copy(update={"least_flops": 0.0})),
-    )
+    if budget.most_flops < Budget().most_flops:
+        yield (
+            f"the budget excludes them all: raise most_flops, which is {budget.most_flops:.4g}",
+            spec.with_(budget=budget.model_copy(update={"most_flops": UNLIMITED})),
+        )
+    if budget.least_flops > 0:
+        yield (
+            f"the budget excludes them all: lower least_flops, which is {budget.least_flops:.4g}",
+            spec.with_(budget=budget.model_copy(update={"least_flops": 0.0})),
+        )
     yield from (_deeper(spec, more) for more in range(1, NEAR + 1))
     for name in UNBOUNDED:
         most = getattr(occurrences, name)

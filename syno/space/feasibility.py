@@ -91,11 +91,17 @@ class Feasibility:
             return False
         if not self.use_distance:
             return True
-        if self.distance_of(state) == UNREACHABLE:
+        if not self._within_reach(state):
             return False
         if product(dim.size for dim in state.data) is not self._goal or not self.rules.is_on("C1"):
             return True
         return not self._cheap(state)
+
+    def _within_reach(self, state: State) -> bool:
+        counts = state.ends.counts
+        if counts.steps == counts.reductions and self.rules.is_on("C1"):  # cheaper than to find the least
+            return self.sum_sets.leads_on(tuple(dim.size for dim in state.ends.sums))
+        return self.distance_of(state) < UNREACHABLE
 
     def _cheap(self, state: State) -> bool:
         found = self._cheap_states.get(state)

@@ -1,15 +1,15 @@
 """Which sets of reductions can begin an operator.
 
-Reductions come first, and a set of them is all that the distance needs to know there. So the sets are gone through once,
-without building any state; in ten thousand of them there are a few hundred that lead somewhere.
+Reductions come first, and a set of them is all that the distance needs to know there. So sets are looked into without
+building any state, and only as far as somebody asks: in ten thousand of them there are a few hundred that lead somewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from syno.algebra import ONE, Size
+from syno.algebra import Size, product
 from syno.space.axes import UNREACHABLE
 from syno.space.sizes import SizeTable, Usage
 
@@ -24,38 +24,60 @@ class SumSets:
         sizes: facts about sizes.
         most: the largest number of reductions.
         within: whether the product of all reductions is small enough.
-        distance: the distance with just these reductions, which use up these occurrences; UNREACHABLE beyond the depth.
+        distance: the distance with just these reductions, whose product and occurrences come with them; UNREACHABLE
+            beyond the depth.
     """
 
     sizes: SizeTable
     most: int
     within: Callable[[Size], bool]
     distance: Callable[[Sums, Size, Usage], int]
-    beginnings: dict[Sums, int] = field(default_factory=dict)  # with their distances, more reductions counted
+    _alone: dict[Sums, int] = field(default_factory=dict)  # without reductions that come after them
+    _least: dict[Sums, int] = field(default_factory=dict)
+    _leads: dict[Sums, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.options = self.sizes.sizes(self.sizes.none)
         self.place = {size: place for place, size in enumerate(self.options)}
         self._usage = [self.sizes.reduced(size) for size in self.options]
-        self._explore((), tuple(range(len(self.options))), ONE, self.sizes.none)
+
+    def leads_on(self, sums: Sums) -> bool:
+        """Whether an operator may be reached from these reductions, in any order, or with more that come after them."""
+        sums = self._sorted(sums)
+        found = self._leads.get(sums)
+        if found is None:
+            found = self._distance(sums) < UNREACHABLE or any(map(self.leads_on, self._longer(sums)))
+            self._leads[sums] = found
+        return found
 
     def distance_of(self, sums: Sums) -> int:
         """How many primitives these reductions, in any order, need at least; some may be reductions that come after them."""
-        return self.beginnings.get(tuple(sorted(sums, key=self.place.__getitem__)), UNREACHABLE)
+        sums = self._sorted(sums)
+        found = self._least.get(sums)
+        if found is None:
+            more = (1 + self.distance_of(longer) for longer in self._longer(sums))
+            found = self._least[sums] = min(self._distance(sums), min(more, default=UNREACHABLE), UNREACHABLE)
+        return found
 
-    def _explore(self, sums: Sums, places: tuple[int, ...], reached: Size, usage: Usage) -> int:
-        """Go through the sets that go on with the options at `places`; an option that is too much now stays so."""
-        least = self.distance(sums, reached, usage)
-        if len(sums) < self.most:
-            after = [
-                place
-                for place in places
-                if self.sizes.fits(usage, self._usage[place]) and self.within(reached * self.options[place])
-            ]
-            for i, place in enumerate(after):
-                used = tuple(a + b for a, b in zip(usage, self._usage[place], strict=True))
-                size = self.options[place]
-                least = min(least, 1 + self._explore((*sums, size), tuple(after[i:]), reached * size, used))
-        if least < UNREACHABLE:
-            self.beginnings[sums] = least
-        return least
+    def _sorted(self, sums: Sums) -> Sums:
+        return tuple(sorted(sums, key=self.place.__getitem__))
+
+    def _distance(self, sums: Sums) -> int:
+        found = self._alone.get(sums)
+        if found is None:
+            found = self._alone[sums] = self.distance(sums, product(sums), self._used(sums))
+        return found
+
+    def _used(self, sums: Sums) -> Usage:
+        usages = [self.sizes.none, *(self._usage[self.place[size]] for size in sums)]
+        return tuple(map(sum, zip(*usages, strict=True)))
+
+    def _longer(self, sums: Sums) -> Iterator[Sums]:
+        """The sets with one more, which is not before the last."""
+        if len(sums) == self.most:
+            return
+        used, reached = self._used(sums), product(sums)
+        for place in range(self.place[sums[-1]] if sums else 0, len(self.options)):
+            size = self.options[place]
+            if self.sizes.fits(used, self._usage[place]) and self.within(reached * size):
+                yield (*sums, size)

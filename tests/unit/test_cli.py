@@ -53,7 +53,7 @@ def one_line(result: Result) -> str:
 
 
 def rows(file: Path) -> list[dict[str, str]]:
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if not line.startswith("#")]
     return list(csv.DictReader(lines))
 
 
@@ -153,7 +153,7 @@ class TestSample:
         assert 'the space "convolution" holds no operator of at most 1 primitives; raise depth to ' in line
         tight = convolution(budget={"most_flops": 10})
         (folder / "tight.yaml").write_text(tight.dump(), encoding="utf-8")
-        assert "raise most_flops, which is 10" in one_line(run("sample", "tight.yaml", code=2))
+        assert "raise most_flops, which is 10" in one_line_at_end(run("sample", "tight.yaml", code=2))
         (folder / "no_weights.yaml").write_text(convolution(occurrences={"tensors": 1}).dump(), encoding="utf-8")
         assert "raise occurrences: tensors, which is 1" in one_line(run("sample", "no_weights.yaml", code=2))
 
@@ -296,7 +296,7 @@ class TestAblate:
         arguments = ("--samples", "30", "--complete", "3", "--depth", "4", "--output", "out")
         text = run("ablate", "canonical", "small.yaml", *arguments).stdout
         assert "| primitives |" in text and "measured on" in text
-        assert [row["graphs"] for row in rows(folder / "out/canonical.csv")][0] == "30"
+        assert next(iter(rows(folder / "out/canonical.csv")))["graphs"] == "30"
         for name in ("canonical.svg", "canonical.png", "canonical-complete.csv"):
             assert (folder / "out" / name).stat().st_size > 100
 
