@@ -106,10 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start, found = run(options.spec, options.operators, options.seed, use_distance=True, most_seconds=options.seconds)
     _, blind = run(options.spec, options.operators, options.seed, use_distance=False, most_seconds=options.without_seconds)
     share = walks(options.spec, options.walks, options.seed)
-    columns = ["", "distinct operators", "CPU-seconds", "per CPU-second", "walks", "valid walks", "duplicates", "peak MiB"]
+    measured = ["CPU-seconds", "per CPU-second", "walks", "valid walks", "duplicates", "peak MiB"]
+    columns = ["", "distinct operators", *measured]
     lines += [
-        "- Distinct: by fingerprint, which is timed. The sampler does not draw again what it has found, nor dead ends it has met. "
-        "CPU-seconds without the start; one process, one thread. Peak memory of the process, Python and libraries included.",
+        "- Distinct: by fingerprint, which is timed. The sampler does not draw again what it has found, nor dead ends it has "
+        "met. CPU-seconds without the start; one process, one thread. Peak memory of the process, Python and libraries "
+        "included.",
         f"- Start, once: {start:.2f} CPU-seconds.",
         f"- Of {options.walks} plain random walks, which remember nothing, {100 * share:.1f} % ended in an operator.",
         f"- Required: {REQUIRED:g} distinct operators per CPU-second over the first 1000.",

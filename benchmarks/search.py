@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+import space_report
 from scipy.stats import mannwhitneyu
 
 from syno.ir.library import OPERATORS
@@ -126,16 +127,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=20, help="runs of each policy")
     parser.add_argument("--hidden", default="0", help="which operator is hidden: its name in the library, or a number for any")
     parser.add_argument("--policies", default=",".join(names), help="which to run, random first")
+    parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
     chosen = [contestant for contestant in CONTESTANTS if contestant.name in options.policies.split(",")]
     if not chosen or chosen[0].policy != "random":
         parser.error(f"--policies {options.policies}: random, and any of {', '.join(names[1:])}")
     tree = load(options.space)
     target = hidden(tree, options.hidden)
-    print(f"{options.space}: {options.trials} trials, {options.seeds} seeds; hidden: {options.hidden}, {len(target)} steps")
-    print()
-    print("| policy | mean reward | last quarter | best | in the family | p, mean above random | ms per ask and tell |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    title = f"{options.space}: {options.trials} trials, {options.seeds} seeds; hidden: {options.hidden}, {len(target)} steps"
+    command = f"benchmarks/search.py --space {options.space} --hidden {options.hidden} --trials {options.trials}"
+    lines = space_report.heading(title, f"{command} --seeds {options.seeds} --policies {options.policies}")
+    lines += [
+        "",
+        "| policy | mean reward | last quarter | best | in the family | p, mean above random | ms per ask and tell |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
     blind: list[Run] = []
     for contestant in chosen:
         runs = []
@@ -143,7 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runs.append(run(tree, contestant, seed, options.trials, target))
             print(f"{contestant.name}, seed {seed}: mean reward {mean(runs[-1].rewards):.4f}", file=sys.stderr)
         blind = blind or runs
-        print(row(contestant, runs, blind), flush=True)
+        lines.append(row(contestant, runs, blind))
+    print("\n".join(lines))
+    if options.output:
+        space_report.write(options.output, lines)
     return 0
 
 

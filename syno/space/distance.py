@@ -2,7 +2,8 @@
 
 It looks at sizes only. Each live axis has one of five fates: it becomes part of an axis of the input (together with
 others, by Splits; cut apart before, by Merges), it is taken in as the window of an Unfold, it is expanded as a repeat, a
-weight ends it, or it is cut into pieces that end in several of these ways. The distance is the least cost over all choices of fates; one Contraction may end any number of axes.
+weight ends it, or it is cut into pieces that end in several of these ways. One Contraction may end any number of axes. The
+distance is the least cost over all choices of fates.
 A choice that a rule forbids may be counted, a possible one never is left out: the distance is never above the truth.
 
 Paper: section 5.4 (shape distance). The published system's differs: it charges a step for each axis that a contraction

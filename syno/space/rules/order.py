@@ -89,12 +89,12 @@ def _(step: Candidate) -> bool:
     return any(touches(step.facts[dim], step.facts[other]) for dim in step.outer for other in step.state.expansions)
 
 
-@rule("C11", EXPAND, "Reduce, then Expand", "a sum over nothing is a constant factor", exact=True)
+@rule("C11", EXPAND, "Reduce, then Expand", "a sum over nothing is a constant factor, which weights learn", exact=False)
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.REDUCE
 
 
-@rule("C12", CONTRACTION, "a bare reduction as outer dim", "it would be summed in the weight alone", exact=True)
+@rule("C12", CONTRACTION, "a bare reduction as outer dim", "it would be summed in the weight alone", exact=False)
 def _(step: Candidate) -> bool:
     return any(step.facts[dim].edge is Edge.REDUCE for dim in step.outer)
 

@@ -1,0 +1,68 @@
+"""The options' page shows the options as they are."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from syno.config import SearchConfig
+from syno.report.options import options_table
+from syno.search.policies import POLICIES
+from syno.search.reward import REWARDS
+from syno.space import OperatorSpec, paper
+from syno.space.presets import PRESETS
+
+PAGE = Path(__file__).parents[2] / "docs" / "options.md"
+HEAD = """# Options
+
+Every option of a spec file and of a search config, as the code has it. A file names only what differs from the default.
+Names that are not listed here are errors, and the error lists what is allowed.
+
+"""
+
+
+def first_paragraph(thing: object) -> str:
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [
+        f"## A search config\n\n`syno search FILE`; [config/quickstart.yaml](../config/quickstart.yaml) is one. "
+        f"`spec` is a preset's name ({', '.join(PRESETS)}), a spec file, or a mapping.\n\n"
+        + options_table(SearchConfig, leave_out=("spec",)),
+        "## A spec\n\n`syno spec PRESET > my.yaml` prints one to begin with.\n\n" + options_table(OperatorSpec),
+        "## Policies\n\n`policy: {name: ..., ...}`",
+    ]
+    for name in POLICIES:
+        settings = POLICIES[name].Settings
+        table = options_table(settings) if settings.model_fields else "It has no options.\n"
+        parts.append(f"### `{name}`\n\n{first_paragraph(POLICIES[name])}\n\n{table}")
+    parts.append("## Rewards\n\n`reward: {name: ..., ...}`. All are clipped to [0, 1].")
+    for name in REWARDS:
+        parts.append(f"### `{name}`\n\n{first_paragraph(REWARDS[name])}\n\n{options_table(REWARDS[name])}")
+    return HEAD + "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def test_the_page_is_up_to_date() -> None:
+    text = page()
+    if os.environ.get("UPDATE_GOLDEN"):
+        PAGE.write_text(text, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("option", ["depth", "occurrences: tensors", "budget: most_flops", "rules_off"])
+def test_the_page_has_options_of_every_group(option: str) -> None:
+    assert f"| `{option}`" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_spec_prints_only_options_that_the_page_has(name: str) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for key, value in yaml.safe_load(paper(name).dump()).items():
+        names = [f"{key}: {inner}" for inner in value] if isinstance(value, dict) else [key]
+        assert all(f"| `{found}`" in text for found in names)
