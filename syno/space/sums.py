@@ -35,6 +35,7 @@ class SumSets:
     _alone: dict[Sums, int] = field(default_factory=dict)  # without reductions that come after them
     _least: dict[Sums, int] = field(default_factory=dict)
     _leads: dict[Sums, bool] = field(default_factory=dict)
+    _places: dict[Sums, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.options = self.sizes.sizes(self.sizes.none)
@@ -74,10 +75,18 @@ class SumSets:
 
     def _longer(self, sums: Sums) -> Iterator[Sums]:
         """The sets with one more, which is not before the last."""
-        if len(sums) == self.most:
-            return
-        used, reached = self._used(sums), product(sums)
-        for place in range(self.place[sums[-1]] if sums else 0, len(self.options)):
-            size = self.options[place]
-            if self.sizes.fits(used, self._usage[place]) and self.within(reached * size):
-                yield (*sums, size)
+        return ((*sums, self.options[place]) for place in self._after(sums)) if len(sums) < self.most else iter(())
+
+    def _after(self, sums: Sums) -> list[int]:
+        """The places of what may come next: not before the last, and of what was not too much before."""
+        found = self._places.get(sums)
+        if found is None:
+            last = self.place[sums[-1]] if sums else 0
+            before = self._after(sums[:-1]) if sums else range(len(self.options))
+            used, reached = self._used(sums), product(sums)
+            found = self._places[sums] = [
+                place
+                for place in before
+                if place >= last and self.sizes.fits(used, self._usage[place]) and self.within(reached * self.options[place])
+            ]
+        return found
