@@ -1,0 +1,1 @@
+"""Evaluating operators: data sets, and training on them."""
