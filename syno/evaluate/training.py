@@ -45,7 +45,7 @@ class TrainingResult:
         accuracies: after each epoch.
         losses: the mean cross-entropy over each epoch's steps, in nats.
         steps: how many there were.
-        stopped: why there are fewer epochs than asked for; None if there are not.
+        stopped: why the report or a broken loss ended it; None if it went through.
         seconds: of wall time, testing included.
         cpu_seconds: of this process.
     """
@@ -103,8 +103,6 @@ def train(
         except _Broken as broken:
             progress.stopped = str(broken)
             progress.broken = True
-    if progress.stopped is not None and len(progress.accuracies) == settings.epochs and not progress.broken:
-        progress.stopped = None  # nothing was left to stop
     return TrainingResult(
         accuracy=0.0 if progress.broken else progress.accuracies[-1],
         accuracies=tuple(progress.accuracies),
@@ -116,7 +114,7 @@ def train(
     )
 
 
-def test_accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+def measure_accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
     """The fraction of pictures whose greatest logit is that of their label; NaN if any logit is not finite."""
     model.eval()
     right = 0
@@ -138,15 +136,15 @@ class _Progress:
     broken: bool = False
 
 
-def _epochs(
-    model: nn.Module, data: DataSet, settings: TrainingSettings, seed: int, progress: _Progress
-) -> Iterator[float]:
+def _epochs(model: nn.Module, data: DataSet, settings: TrainingSettings, seed: int, progress: _Progress) -> Iterator[float]:
     """Train, and yield the accuracy after each epoch."""
-    device = next(model.parameters()).device
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     layout = torch.channels_last if settings.channels_last else torch.contiguous_format
     images, tests = (part.to(device).contiguous(memory_format=layout) for part in (data.train_images, data.test_images))
     labels, answers = data.train_labels.to(device), data.test_labels.to(device)
-    model.to(memory_format=layout)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):  # an operator's weights have any number of axes, and a layout of their own
+            module.to(memory_format=layout)
     per_epoch = len(labels) // settings.batch
     optimizer = torch.optim.SGD(
         model.parameters(), settings.learning_rate, settings.momentum, weight_decay=settings.weight_decay, nesterov=True
@@ -173,7 +171,7 @@ def _epochs(
             schedule.step()
             total += value
         progress.losses.append(total / per_epoch)
-        accuracy = test_accuracy(model, tests, answers)
+        accuracy = measure_accuracy(model, tests, answers)
         if accuracy != accuracy:  # NaN
             raise _Broken(f"the network's output is not finite after epoch {epoch}")
         progress.accuracies.append(accuracy)

@@ -1,0 +1,71 @@
+"""What a network costs: FLOPs, parameters, memory, for one batch.
+
+One multiply-add counts as one FLOP. Convolutions, linear layers and operators count; normalization, activations, pooling
+and additions do not, as is usual.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from syno.errors import SpecError
+from syno.lower.choose import plan
+from syno.lower.plan import FLOAT_BYTES
+from syno.model.layers import Call, trace
+from syno.model.module import OperatorModule
+from syno.space.complete import Cost
+
+WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+FREE = (nn.Identity, nn.Dropout, nn.Flatten, nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
+
+
+def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
+    """The cost of a network, for the batch that the example is.
+
+    Memory is the most that one weighted layer holds: its input, weights and output (an operator: what the worst of its
+    stages holds), at float32.
+
+    Raises SpecError for a layer with weights whose FLOPs are not known.
+    """
+    counted = [layer_cost(call) for call in trace(model, example)]
+    return Cost(
+        flops=sum(flops for flops, _ in counted),
+        parameters=parameters(model),
+        memory_bytes=max((memory for _, memory in counted), default=0),
+    )
+
+
+def parameters(module: nn.Module) -> int:
+    """How many numbers are learnt; shared ones count once."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def layer_cost(call: Call) -> tuple[int, int]:
+    """Multiply-adds and bytes of memory of one use of a layer."""
+    module = call.module
+    if isinstance(module, OperatorModule):
+        return _operator_cost(module, call)
+    if isinstance(module, WEIGHTED):
+        weight = module.weight
+        memory = FLOAT_BYTES * (math.prod(call.input) + weight.numel() + math.prod(call.output))
+        return math.prod(call.output) * weight[0].numel(), memory  # weight[0]: what makes one element of the output
+    if isinstance(module, FREE) or not parameters(module):
+        return 0, 0
+    raise SpecError(
+        f"{call.name} is a {type(module).__name__}, whose FLOPs are not known; known are Conv1d, Conv2d, Conv3d, Linear and "
+        "operators: write it with these"
+    )
+
+
+def _operator_cost(module: OperatorModule, call: Call) -> tuple[int, int]:
+    graph = module.graph
+    values = dict(module.sizes)
+    for dim, length in zip(graph.input, call.input, strict=True):
+        if len(dim.size.exponents) == 1 and str(dim.size) in graph.runtime_variables:
+            values[str(dim.size)] = length
+    valuation = graph.valuation(values)
+    chosen = plan(graph, values)
+    return chosen.flops(valuation), chosen.peak_memory_bytes(valuation)
