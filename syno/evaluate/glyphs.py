@@ -115,12 +115,12 @@ def _coverage(glyphs: Floats, size: int, random: np.random.Generator) -> Floats:
     pitch = (side / cells)[:, None, None]  # pixels of a cell
     rows = _share((cosine * y + sine * x) / pitch + cells / 2, pitch, cells)
     columns = _share((cosine * x - sine * y) / pitch + cells / 2, pitch, cells)
-    return (np.einsum("nyxa,nab->nyxb", rows, glyphs) * columns).sum(-1)
+    coverage: Floats = (np.einsum("nyxa,nab->nyxb", rows, glyphs) * columns).sum(-1)
+    return coverage
 
 
 def _share(position: Floats, pitch: Floats, cells: int) -> Floats:
     """Which part of a pixel lies in each row of cells, for positions [n, y, x] in cells. [n, y, x, cells], in [0, 1]."""
     cell = np.arange(cells)
     inside = np.minimum(position[..., None] - cell, cell + 1 - position[..., None])  # below 0: outside
-    share: Floats = np.clip(inside * pitch[..., None] + 0.5, 0, 1)
-    return share
+    return np.clip(inside * pitch[..., None] + 0.5, 0, 1)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from syno.errors import LoweringError, SpecError, SynoError
+from syno.errors import SizeError, SpecError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.model.counting import model_cost
@@ -61,17 +61,18 @@ def substitute(
         seed: of the operators' weights, which are different in every layer.
         rule, keep_stem: which layers; see `replaceable`.
 
-    Raises SpecError where the operator does not fit a layer, with the layer and the reason, or if there is no layer.
+    Raises:
+        SpecError: the operator does not fit a layer (it says which, and why), or there is no layer.
+        LoweringError: the operator cannot be lowered.
     """
     layers = replaceable(model, example, rule, keep_stem=keep_stem)
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()
     modules = [_fitted(operator, layer, number) for layer, number in zip(layers, seeds, strict=True)]
-    copied = deepcopy(model)
-    if isinstance(copied, nn.Conv2d):
+    if layers[0].module is model:
         return modules[0]
+    copied = deepcopy(model)
     for layer, module in zip(layers, modules, strict=True):
-        weight = layer.module.weight
-        copied.set_submodule(layer.name, module.to(weight.device, weight.dtype).train(layer.module.training))
+        copied.set_submodule(layer.name, module)
     return copied
 
 
@@ -123,21 +124,26 @@ def _layer_cost(layer: Layer) -> Cost:
 
 
 def _fitted(operator: PGraph, layer: Layer, seed: int) -> OperatorModule:
-    """The operator as a module for this layer."""
-    known = {name: value for name, value in layer.values.items() if name in operator.variables}
-    wanted = ", ".join(f"{name}={value}" for name, value in layer.values.items())
+    """The operator as a module for this layer, on its device, in its number format and mode."""
+    sizes = ", ".join(f"{name}={value}" for name, value in layer.values.items())
+    failure = f"{operator.name} does not fit layer {layer.name} ({sizes})"
+    table, known = operator.variables, {**operator.variables.defaults, **layer.values}
+    if unknown := [name for name in table if name not in known]:
+        raise SpecError(
+            f"{failure}: it has the variable {unknown[0]}, but a layer has values for {', '.join(layer.values)} only; "
+            "give it a default or another name"
+        )
     try:
-        values = operator.valuation(known)
+        values = operator.valuation({name: known[name] for name in table})
         for title, dims, channels in (("input", operator.input, "C_in"), ("output", operator.output, "C_out")):
-            shape = [values.integer(dim.size) for dim in dims]
-            needed = [layer.values[name] for name in ("N", channels, "H", "H")]
+            shape, needed = [values.integer(dim.size) for dim in dims], [layer.values[name] for name in ("N", channels, "H", "H")]
             if shape != needed:
-                raise SpecError(f"its {title} is {_shape(dims)} = {shape}, where the layer has {needed}")
-        return build(operator, {name: value for name, value in known.items() if name != "N"}, seed=seed)
-    except LoweringError:
-        raise
-    except SynoError as error:
-        raise SpecError(f"{operator.name} does not fit layer {layer.name} ({wanted}): {error}") from error
+                raise SpecError(f"its {title} is {_shape(dims)} = {shape}, where the layer has {needed}; take another operator")
+        given = {name: known[name] for name in table if name != "N"}  # any batch will do
+        weight = layer.module.weight
+        return build(operator, given, seed=seed, device=weight.device, dtype=weight.dtype).train(layer.module.training)
+    except (SizeError, SpecError, ValuationError) as error:
+        raise SpecError(f"{failure}: {error}") from error
 
 
 def _shape(dims: tuple[Dim, ...]) -> str:
