@@ -136,14 +136,19 @@ def _fitted(operator: PGraph, layer: Layer, seed: int) -> OperatorModule:
     try:
         values = operator.valuation({name: known[name] for name in table})
         for title, dims, channels in (("input", operator.input, "C_in"), ("output", operator.output, "C_out")):
-            shape, needed = [values.integer(dim.size) for dim in dims], [layer.values[name] for name in ("N", channels, "H", "H")]
+            shape, needed = (
+                [values.integer(dim.size) for dim in dims],
+                [layer.values[name] for name in ("N", channels, "H", "H")],
+            )
             if shape != needed:
                 raise SpecError(f"its {title} is {_shape(dims)} = {shape}, where the layer has {needed}; take another operator")
         given = {name: known[name] for name in table if name != "N"}  # any batch will do
         weight = layer.module.weight
-        return build(operator, given, seed=seed, device=weight.device, dtype=weight.dtype).train(layer.module.training)
+        module = build(operator, given, seed=seed, device=weight.device, dtype=weight.dtype)
     except (SizeError, SpecError, ValuationError) as error:
         raise SpecError(f"{failure}: {error}") from error
+    module.train(layer.module.training)
+    return module
 
 
 def _shape(dims: tuple[Dim, ...]) -> str:

@@ -107,7 +107,9 @@ def test_any_two_glyphs_differ_in_several_cells(classes: int, cells: int) -> Non
 
 
 def test_too_many_classes_for_the_cells_are_an_error() -> None:
-    with pytest.raises(SpecError, match=r"classes is 50, but only \d+ glyphs of 3x3 cells .*; give fewer classes or more cells"):
+    with pytest.raises(
+        SpecError, match=r"classes is 50, but only \d+ glyphs of 3x3 cells .*; give fewer classes or more cells"
+    ):
         make_glyphs(GlyphSettings(classes=50, cells=3))
 
 
