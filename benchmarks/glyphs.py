@@ -84,8 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"- Data: {data.name}, {len(data.train_labels)} pictures to train on, {len(data.test_labels)} to test on, "
         f"{data.classes} classes, hash {data.hash}",
         f"- Training: {settings!r}",
-        f"- {len(options.seeds)} seeds, each of weights and of the order of pictures; the pictures are the same. Accuracy is that "
-        f"after the last epoch, chance is {1 / data.classes:.4f}. CPU-seconds are those of one training. FLOPs (one "
+        f"- {len(options.seeds)} seeds, each of weights and of the order of pictures; the pictures are the same. Accuracy is "
+        f"that after the last epoch, chance is {1 / data.classes:.4f}. CPU-seconds are those of one training. FLOPs (one "
         "multiply-add is one) and parameters are those of the whole network, for one picture.",
         "",
     ]

@@ -29,7 +29,7 @@ LEAST_DIFFERENCE = 4  # cells, between any two glyphs: else noise makes them one
 MOST_DRAWS = 20_000  # of glyphs, before giving up
 SCALE = (0.5, 0.85)  # of the picture's side
 TURN = 0.12  # radians, standard deviation
-CONTRAST = (1.1, 2.1)
+CONTRAST = (1.0, 2.0)
 BASE = 0.5  # standard deviation of the background's colour
 STEPS = 32  # of brightness per unit
 
@@ -44,7 +44,7 @@ class GlyphSettings(BaseModel):
     test: Positive = 1024
     size: Annotated[int, Field(ge=8)] = 16  # pixels, of a side
     cells: Annotated[int, Field(ge=3)] = 4  # of a glyph's side
-    noise: Annotated[float, Field(ge=0)] = 0.5  # standard deviation; a glyph stands out by 1.1 to 2.1
+    noise: Annotated[float, Field(ge=0)] = 0.5  # standard deviation; a glyph stands out by 1 to 2
     seed: Annotated[int, Field(ge=0)] = 0
 
     def with_(self, **changes: Any) -> Self:

@@ -19,7 +19,7 @@ from syno.model.module import OperatorModule
 from syno.space.complete import Cost
 
 WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-FREE = (nn.Identity, nn.Dropout, nn.Flatten, nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
+FREE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.GroupNorm, nn.LayerNorm, nn.Embedding)  # though they have weights
 
 
 def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
@@ -52,7 +52,7 @@ def layer_cost(call: Call) -> tuple[int, int]:
         weight = module.weight
         memory = FLOAT_BYTES * (math.prod(call.input) + weight.numel() + math.prod(call.output))
         return math.prod(call.output) * weight[0].numel(), memory  # weight[0]: what makes one element of the output
-    if isinstance(module, FREE) or not parameters(module):
+    if isinstance(module, FREE) or not list(module.parameters(recurse=False)):
         return 0, 0
     raise SpecError(
         f"{call.name} is a {type(module).__name__}, whose FLOPs are not known; known are Conv1d, Conv2d, Conv3d, Linear and "

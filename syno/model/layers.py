@@ -94,17 +94,24 @@ def replaceable(
 
 
 def trace(model: nn.Module, example: torch.Tensor) -> list[Call]:
-    """Every use of a module without submodules, in order. The model is run once and left as it was."""
+    """Every use of a module that computes something itself, in order. The model is run once and left as it was.
+
+    Such a module has weights of its own, or no submodules.
+    """
     calls: list[Call] = []
 
-    def note(name: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...], torch.Tensor], None]:
-        def hook(module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-            calls.append(Call(name, module, tuple(inputs[0].shape), tuple(output.shape)))
+    def note(name: str) -> Callable[[nn.Module, object, object], None]:
+        def hook(module: nn.Module, inputs: object, output: object) -> None:
+            calls.append(Call(name, module, _shape(inputs), _shape(output)))
 
         return hook
 
-    leaves = [(name, module) for name, module in model.named_modules() if not list(module.children())]
-    hooks = [module.register_forward_hook(note(name)) for name, module in leaves]
+    noted = [
+        (name, module)
+        for name, module in model.named_modules()
+        if not list(module.children()) or list(module.parameters(recurse=False))
+    ]
+    hooks = [module.register_forward_hook(note(name)) for name, module in noted]
     try:
         with torch.no_grad(), _evaluation_mode(model):
             model(example)
@@ -112,6 +119,13 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[Call]:
         for hook in hooks:
             hook.remove()
     return calls
+
+
+def _shape(value: object) -> tuple[int, ...]:
+    """The shape of a tensor, or of the first of several; empty if there is none."""
+    if isinstance(value, tuple | list):
+        return _shape(value[0]) if value else ()
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
 def _misfit(used: list[Call]) -> str | None:

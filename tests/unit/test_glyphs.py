@@ -53,7 +53,7 @@ def test_the_same_in_every_process(micro: DataSet) -> None:
 
 def test_the_pictures_of_the_default_do_not_change() -> None:
     """A change here makes accuracies measured before worthless: then say so where they stand."""
-    assert DATASETS["glyphs"](**SMALL).hash == "d4fa73c7f0c987d0204a557c2dd72379"
+    assert DATASETS["glyphs"](**SMALL).hash == "82d5d2f39718b8f155dac0d32dfcc86e"
 
 
 def test_another_seed_makes_other_pictures(micro: DataSet) -> None:

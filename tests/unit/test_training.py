@@ -65,7 +65,7 @@ class TestLearning:
     def test_glyphs_are_learnt_by_a_small_network(self) -> None:
         learnt = DATASETS["glyphs"](preset="micro", classes=4, test=256)
         model = BACKBONES["resnet8"](classes=4, width=0.5)
-        assert train(model, learnt, TrainingSettings(batch=32)).accuracy > 0.45  # chance is 0.25; measured: MEASURED
+        assert train(model, learnt, TrainingSettings(batch=32)).accuracy > 0.7  # chance is 0.25; measured: 0.96
 
     def test_the_last_incomplete_batch_is_left_out(self, data: DataSet) -> None:
         assert run(data, TrainingSettings(epochs=1, batch=50)).steps == 3
@@ -85,9 +85,8 @@ class TestLearning:
         model = BACKBONES["resnet8"](classes=4, width=0.25)
         before = [parameter.detach().clone() for parameter in model.parameters()]
         train(model, data, TrainingSettings(epochs=1, batch=160, clip=1e-6, weight_decay=0))
-        moved = max(float((now - old).abs().max()) for now, old in zip(model.parameters(), before, strict=True))
-        assert 0 <= moved < 1e-5
-        assert any(not torch.equal(now, old) for now, old in zip(model.parameters(), before, strict=True))
+        moved = [float((now.detach() - old).abs().max()) for now, old in zip(model.parameters(), before, strict=True)]
+        assert 0 < max(moved) < 1e-5
 
 
 class TestReproducible:
