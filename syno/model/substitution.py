@@ -87,7 +87,8 @@ def spec_for(
     """The spec of operators for the replaceable layers of `model`.
 
     Layers of equal sizes make one row. The budget's rest is what the model has beside them, so that `cost(operator, spec)`
-    is the cost of the whole substituted model; `model_cost(model, example)` is that of the original.
+    is the cost of the whole substituted model (in one order of work for all layers, where the modules take the best for each);
+    `model_cost(model, example)` is that of the original.
 
     Args:
         model: the network.
