@@ -17,7 +17,8 @@ import torch
 
 import syno
 from syno.evaluate.datasets import DATASETS, DataSet
-from syno.evaluate.training import TrainingResult, TrainingSettings, train
+from syno.evaluate.settings import TrainingSettings
+from syno.evaluate.training import TrainingResult, train
 from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost

@@ -6,34 +6,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 from torch.nn import functional
 
 from syno.errors import ShapeError
 from syno.evaluate.datasets import DataSet
 from syno.evaluate.pruning import EpochReport, Pruned
+from syno.evaluate.settings import TrainingSettings
 
 TEST_BATCH = 512
-Positive = Annotated[int, Field(ge=1)]
-
-
-class TrainingSettings(BaseModel):
-    """The recipe: SGD with Nesterov momentum under a one-cycle learning rate. Frozen; unknown names are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    epochs: Positive = 4
-    batch: Positive = 64  # pictures; the last batch of an epoch is left out if it is smaller
-    learning_rate: Annotated[float, Field(gt=0)] = 0.1  # the highest of the cycle
-    momentum: Annotated[float, Field(gt=0, lt=1)] = 0.9
-    weight_decay: Annotated[float, Field(ge=0)] = 5e-4
-    clip: Annotated[float, Field(gt=0)] | None = None  # the greatest norm of all gradients together
-    channels_last: bool = True  # the memory format: faster, the same results up to rounding
-    threads: Positive = 1  # of one process; with more, results differ in the last bits
 
 
 @dataclass(frozen=True)

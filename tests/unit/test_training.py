@@ -14,7 +14,8 @@ from syno.errors import ShapeError
 from syno.evaluate import pruning
 from syno.evaluate.datasets import DATASETS, DataSet
 from syno.evaluate.pruning import Milestones, Pruned
-from syno.evaluate.training import TrainingResult, TrainingSettings, measure_accuracy, train
+from syno.evaluate.settings import TrainingSettings
+from syno.evaluate.training import TrainingResult, measure_accuracy, train
 from syno.model.backbones import BACKBONES
 
 SHORT = TrainingSettings(epochs=2, batch=32)

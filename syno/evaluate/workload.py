@@ -1,0 +1,115 @@
+"""Workloads: a network on a data set, in which operators are tried out.
+
+>>> from syno.evaluate.settings import WorkloadSettings
+>>> workload = Workload.of(WorkloadSettings(data_settings={"preset": "micro"}, width=0.25))
+>>> workload.spec().budget.rest_parameters
+319.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from syno.errors import SpecError
+from syno.evaluate.datasets import DATASETS, DataSet
+from syno.evaluate.pruning import EpochReport, Milestones
+from syno.evaluate.settings import WorkloadSettings
+from syno.evaluate.training import TrainingResult, train
+from syno.ir.graph import PGraph
+from syno.model.backbones import BACKBONES
+from syno.model.counting import model_cost
+from syno.model.substitution import spec_for, substitute
+from syno.space.complete import Cost, cost
+from syno.space.spec import OperatorSpec
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A network on a data set.
+
+    Attributes:
+        settings: what it is made from.
+        data: the pictures.
+    """
+
+    settings: WorkloadSettings
+    data: DataSet
+
+    @classmethod
+    def of(cls, settings: WorkloadSettings) -> Self:
+        """Load or make the data. UnknownNameError lists the backbones and data sets that there are."""
+        BACKBONES[settings.model]  # before the data, which may take long
+        try:
+            data = DATASETS[settings.data](**settings.data_settings)
+        except (TypeError, ValueError) as error:
+            first = str(error).replace("\n", " ")
+            raise SpecError(
+                f'the data set "{settings.data}" has no such settings: {dict(settings.data_settings)}: {first}'
+            ) from error
+        return cls(settings, data)
+
+    def model(self, seed: int | None = None) -> nn.Module:
+        """The original network, with weights of this seed."""
+        channels = self.data.image_shape[0]
+        make, chosen = BACKBONES[self.settings.model], self.settings.seed if seed is None else seed
+        return make(classes=self.data.classes, channels=channels, width=self.settings.width, seed=chosen)
+
+    @cached_property
+    def example(self) -> torch.Tensor:
+        """A batch of zeros, as large as those of the training."""
+        return torch.zeros(self.settings.training.batch, *self.data.image_shape)
+
+    @cached_property
+    def original(self) -> Cost:
+        """What the original network costs, for one batch."""
+        return model_cost(self.model(), self.example)
+
+    def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
+        """The spec of operators for its layers; `options` differ from the defaults, see `spec_for`."""
+        return spec_for(self.model(), self.example, options={"name": self.settings.model, **(options or {})})
+
+    def train(
+        self, operator: PGraph | None = None, *, seed: int | None = None, report: EpochReport | None = None
+    ) -> TrainingResult:
+        """Train the network with `operator` in its layers, or as it is.
+
+        Args:
+            operator: see `substitute`, which says what it may be.
+            seed: of weights and order, instead of that of the settings.
+            report: is asked after the milestones.
+        """
+        chosen = self.settings.seed if seed is None else seed
+        model = self.model(chosen)
+        if operator is not None:
+            model = substitute(model, operator, self.example, seed=chosen)
+        asked = Milestones(self.settings.milestones, report)
+        return train(model, self.data, self.settings.training, seed=chosen, report=asked)
+
+
+@dataclass(frozen=True)
+class ProxyTraining:
+    """An evaluation: the accuracy after a short training, beside the costs of the network. Costs are for one batch."""
+
+    workload: Workload
+    spec: OperatorSpec
+
+    def __call__(self, operator: PGraph, report: EpochReport) -> Mapping[str, float]:
+        """Metrics by name. `report` is called after every epoch, and may raise to end the training."""
+        price = cost(operator, self.spec)
+        result = self.workload.train(operator, report=report)
+        original = self.workload.original
+        return {
+            "accuracy": result.accuracy,
+            "epochs": float(len(result.accuracies)),
+            "flops": price.flops,
+            "parameters": price.parameters,
+            "memory_bytes": float(price.memory_bytes),
+            "original_flops": original.flops,
+            "original_parameters": original.parameters,
+        }
