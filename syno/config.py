@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from syno.errors import SpecError, SynoError, suggestion
+from syno.evaluate.settings import WorkloadSettings
 from syno.ir.graph import PGraph
 from syno.ir.lookup import find_operator
 from syno.ir.renaming import with_variables
@@ -29,6 +30,7 @@ from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 
 if TYPE_CHECKING:
+    from syno.evaluate.workload import Workload
     from syno.search.progress import Display
     from syno.search.study import Evaluate, Study
 
@@ -79,6 +81,22 @@ class Original(Section):
         return Cost(self.flops, self.parameters, 0)
 
 
+class RelativeBudget(Section):
+    """Bounds of the model with an operator, as shares of the original model's."""
+
+    least_flops: Annotated[float, Field(ge=0)] = 0
+    most_flops: Annotated[float, Field(gt=0)] | None = None
+    least_parameters: Annotated[float, Field(ge=0)] = 0
+    most_parameters: Annotated[float, Field(gt=0)] | None = None
+
+    def of(self, original: Cost) -> dict[str, float]:
+        """The options of a spec's budget that these are."""
+        shares = {name: share for name, share in self.model_dump().items() if share is not None}
+        return {
+            name: share * (original.flops if name.endswith("flops") else original.parameters) for name, share in shares.items()
+        }
+
+
 class StudySettings(Section):
     """Where trials are kept, and how many there are."""
 
@@ -95,7 +113,9 @@ class SearchConfig(Section):
 
     name: str  # of the study
     spec: OperatorSpec  # a preset's name, a spec file, a mapping of all its options, or of `preset` and those that differ
-    evaluate: str = "cost"  # `cost` (counts, no training), or your own as `package.module:function`
+    workload: WorkloadSettings | None = None  # a network and a data set; the spec is then of its layers
+    relative_budget: RelativeBudget | None = None  # needs a workload
+    evaluate: str = "cost"  # `cost` (counts only), `training` (of the workload), or your own as `package.module:function`
     original: Original | None = None  # what the model costs as it is, for rewards that compare with it
     reward: Settings = {"name": "savings"}  # its name and settings
     policy: Settings = {"name": "mcts"}  # its name and settings
@@ -113,6 +133,26 @@ class SearchConfig(Section):
     def load(cls, file: Path) -> SearchConfig:
         """Read a YAML file. SpecError says what is wrong with it and what is allowed."""
         return cls(**{"name": file.stem, **read_mapping(file, "a search config", cls)})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_workload(cls, fields: Any) -> Any:
+        """What is not given and follows from the workload: the layers, the rest's cost, the budget, the original."""
+        if not isinstance(fields, Mapping) or not fields.get("workload"):
+            return fields
+        options = fields.get("spec") or {}
+        if not isinstance(options, Mapping) or "preset" in options:
+            raise ValueError(
+                "spec: its layers are those of the workload; give a mapping of the options that differ, or leave it out"
+            )
+        if "layers" in options:  # made before
+            return fields
+        workload = _workload(fields["workload"])
+        given = RelativeBudget.model_validate(fields.get("relative_budget") or {})
+        budget = {**given.of(workload.original), **options.get("budget", {})}
+        original = {"flops": workload.original.flops, "parameters": workload.original.parameters}
+        spec = workload.spec({**options, "budget": budget})
+        return {"evaluate": "training", "original": original, **fields, "spec": spec}
 
     @field_validator("spec", mode="before")
     @classmethod
@@ -133,6 +173,11 @@ class SearchConfig(Section):
     def _consistent(self) -> Self:
         self.make_policy_settings()
         reward = self.make_reward()
+        for name, given in (("evaluate: training", self.evaluate == "training"), ("relative_budget", self.relative_budget)):
+            if given and self.workload is None:
+                raise ValueError(
+                    f"{name} needs a workload: give the network and the data set, as in workload: {{model: resnet8}}"
+                )
         missing = [metric for metric in reward.needs if metric.startswith("original_")]
         if self.evaluate == "cost" and missing and self.original is None:
             raise ValueError(
@@ -176,8 +221,17 @@ class SearchConfig(Section):
 
     def make_evaluation(self) -> Evaluate:
         """What evaluates operators. SpecError if there is no such thing."""
+        if self.evaluate == "training" and self.workload is not None:
+            from syno.evaluate.workload import ProxyTraining, Workload  # with them comes torch
+
+            return ProxyTraining(Workload.of(self.workload), self.spec)
         original = None if self.original is None else self.original.cost(self.spec)
         return find_evaluation(self.evaluate, self.spec, original)
+
+    @property
+    def _space_id(self) -> str:
+        """What tells studies apart that share a name: the spec, and how operators are trained."""
+        return self.spec.id if self.workload is None else f"{self.spec.id} {self.workload.model_dump_json()}"
 
     def open_study(self, space: Space) -> Study:
         """The study, made if it is not there. SpecError if it is there with other settings."""
@@ -188,7 +242,7 @@ class SearchConfig(Section):
         logging.set_verbosity(logging.WARNING)
         return Study(
             space,
-            space_id=self.spec.id,
+            space_id=self._space_id,
             name=self.name,
             storage=self.storage,
             policy=str(self.policy.get("name", "mcts")),
@@ -217,6 +271,12 @@ class SearchConfig(Section):
             shown = StoppingDisplay(stop, display)
             study.run(Stoppable(evaluate, stop), self.study.n_trials, display=shown, notes=lambda: rejections(space))
         return study
+
+
+def _workload(given: Any) -> Workload:
+    from syno.evaluate.workload import Workload  # with it comes torch
+
+    return Workload.of(WorkloadSettings.model_validate(given))
 
 
 def _work(fields: Mapping[str, Any]) -> None:

@@ -38,7 +38,9 @@ DEFAULTS: Mapping[str, Any] = {
     "variables": "N:0, C_in:2, C_out:4, H:0; k_1=3:2, s=2:2, g=4:3",
     "bound_axes": [(0, 0)],
     "depth": 10,
+    "occurrences": {"tensors": 3, "merges": 1, "splits": 3, "shifts": 2, "strides": 0},
     "windows": {"least_ratio": 1.0},
+    "repeats": {"largest": 1, "tile": False},
     "contractions": {"least_elements": 16},
 }
 

@@ -157,6 +157,8 @@ class _Way:
             return None
         candidates = list(self._next(state))
         if not candidates:
+            if not set(state.data) <= set(self.operator.input):
+                return None  # weights wait for each other in this order
             last = self._last(state)
             return None if last is None else [*stages, last]
         for candidate in candidates:

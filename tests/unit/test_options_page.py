@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syno.config import SearchConfig
+from syno.config import RelativeBudget, SearchConfig
+from syno.evaluate.settings import WorkloadSettings
 from syno.report.options import options_table
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
@@ -35,6 +36,9 @@ def page() -> str:
         f"## A search config\n\n`syno search FILE`; [config/quickstart.yaml](../config/quickstart.yaml) is one. "
         f"`spec` is a preset's name ({', '.join(PRESETS)}), a spec file, or a mapping.\n\n"
         + options_table(SearchConfig, leave_out=("spec",)),
+        "## A workload\n\n`workload` of a search config: the spec's layers, the budget's rest and the original's cost follow "
+        "from it, and `evaluate` is `training`.\n\n" + options_table(WorkloadSettings),
+        "## A relative budget\n\n`relative_budget` of a search config.\n\n" + options_table(RelativeBudget),
         "## A spec\n\n`syno spec PRESET > my.yaml` prints one to begin with.\n\n" + options_table(OperatorSpec),
         "## Policies\n\n`policy: {name: ..., ...}`",
     ]

@@ -11,6 +11,7 @@ from syno import OPERATORS, Builder, PGraph
 from syno.errors import UnreachableError
 from syno.ir.normal_form import normal_form
 from syno.ir.published import distinct, read_artifact
+from syno.ir.renaming import with_variables
 from syno.space import Space, paper
 from syno.space.reach import described, reach
 
@@ -79,6 +80,12 @@ def test_a_rule_that_excludes_an_operator_is_named() -> None:
     twice = build.finish([n, c, build.shift(build.shift(y, 1), 1), x])
     with pytest.raises(UnreachableError, match="rule V5 rejects it"):
         reach(space("resnet18"), twice)
+
+
+def test_weights_that_wait_for_each_other_are_no_way() -> None:
+    separable = with_variables(OPERATORS["separable_conv2d"](), {"k": "k_1"})
+    with pytest.raises(UnreachableError, match="separable_conv2d is not in the space"):  # depth-wise weights end no axis
+        reach(Space(paper("resnet18").with_(budget={})), separable)
 
 
 def test_described_names_what_is_added() -> None:

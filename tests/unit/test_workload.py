@@ -1,0 +1,114 @@
+"""Workloads, and searches that train in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syno.config import SearchConfig
+from syno.errors import SpecError, SynoError
+from syno.evaluate.settings import WorkloadSettings
+from syno.evaluate.workload import ProxyTraining, Workload
+from syno.ir.library import OPERATORS
+from syno.ir.renaming import with_variables
+from syno.space import Space
+from syno.space.emptiness import check_not_empty
+
+SMALL: dict[str, Any] = {
+    "width": 0.25,
+    "data_settings": {"preset": "micro", "train": 128, "test": 64},
+    "training": {"epochs": 2, "batch": 32},
+}
+CONFIGS = Path(__file__).parents[2] / "config"
+
+
+def config(**fields: Any) -> SearchConfig:
+    """A search that trains for a moment."""
+    return SearchConfig(**{"name": "small", "workload": SMALL, "spec": {"depth": 4}, "reward": {"name": "accuracy"}, **fields})
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    return Workload.of(WorkloadSettings(**SMALL))
+
+
+def test_the_same_seed_trains_the_same_and_another_does_not(workload: Workload) -> None:
+    operator = OPERATORS["conv2d"]()
+    first, again, other = workload.train(operator), workload.train(operator), workload.train(operator, seed=1)
+    assert first == again
+    assert first.losses != other.losses
+
+
+def test_milestones_end_a_training_early() -> None:
+    workload = Workload.of(WorkloadSettings(**SMALL, milestones={1: 1.0}))
+    result = workload.train()
+    assert len(result.accuracies) == 1
+    assert result.stopped is not None and "after epoch 1 is below 1" in result.stopped
+
+
+def test_the_spec_costs_what_the_network_costs(workload: Workload) -> None:
+    conv2d = with_variables(OPERATORS["conv2d"](), {"k": "k_1"})
+    metrics = ProxyTraining(workload, workload.spec())(conv2d, lambda epoch, accuracy: None)
+    assert metrics["flops"] == metrics["original_flops"] == workload.original.flops
+    assert metrics["parameters"] == metrics["original_parameters"]
+    assert metrics["epochs"] == 2
+
+
+def test_a_report_that_raises_ends_the_training(workload: Workload) -> None:
+    class Stop(Exception):  # noqa: N818
+        pass
+
+    def report(epoch: int, accuracy: float) -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        ProxyTraining(workload, workload.spec())(with_variables(OPERATORS["conv2d"](), {"k": "k_1"}), report)
+
+
+def test_a_config_takes_layers_budget_and_original_from_the_workload(workload: Workload) -> None:
+    made = config(relative_budget={"most_flops": 0.6, "most_parameters": 0.5})
+    assert made.evaluate == "training"
+    assert made.spec.budget.most_flops == 0.6 * workload.original.flops
+    assert made.spec.budget.most_parameters == 0.5 * workload.original.parameters
+    assert made.original is not None and made.original.flops == workload.original.flops
+    assert SearchConfig(**made.model_dump()) == made  # as other processes get it
+
+
+def test_a_search_trains_every_operator_once_and_repeats_exactly(tmp_path: Path) -> None:
+    found = []
+    for run in ("a", "b"):
+        study = config(output=tmp_path / run, study={"n_trials": 3}, policy={"name": "random"}).run()
+        found.append([(trial.operator.id, trial.metrics["accuracy"]) for trial in study.best(3)])
+    assert found[0] == found[1]
+    assert len({operator for operator, _ in found[0]}) == 3
+
+
+def test_a_study_of_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
+    config(output=tmp_path, study={"n_trials": 1}, policy={"name": "random"}).run()
+    other = config(output=tmp_path, study={"n_trials": 1}, policy={"name": "random"}, workload={**SMALL, "seed": 1})
+    with pytest.raises(SpecError, match="space"):
+        other.run()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"workload": {"model": "resnet9"}}, "resnet8"),
+        ({"workload": {"data": "glyph"}}, "glyphs"),
+        ({"workload": {"data_settings": {"presett": "micro"}}}, "presett"),
+        ({"workload": {"training": {"epoch": 3}}}, "epoch"),
+        ({"spec": "resnet18"}, "leave it out"),
+        ({"workload": None, "spec": "resnet18", "relative_budget": {"most_flops": 0.5}}, "relative_budget needs a workload"),
+        ({"workload": None, "spec": "resnet18", "evaluate": "training"}, "training needs a workload"),
+    ],
+)
+def test_what_is_wrong_is_said(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(SynoError, match=message):
+        config(**fields)
+
+
+@pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.yaml")), ids=lambda file: file.name)
+def test_every_config_of_the_project_has_a_space_with_operators(file: Path) -> None:
+    check_not_empty(Space(SearchConfig.load(file).spec))
