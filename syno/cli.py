@@ -128,6 +128,40 @@ def search(
 
 
 @app.command()
+def train(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A search config (YAML) with a workload.")],
+    given: Annotated[str, typer.Argument(metavar="OP", help="An operator, as for `show`; `original` is the network as it is.")],
+    output: Annotated[Path, typer.Option(metavar="FILE.json", help="Where the record goes.")],
+    seed: Annotated[int, typer.Option(help="Of weights and of the order of pictures.")] = 0,
+) -> None:
+    """Train the workload's network with one operator, and write a record of it."""
+    from syno.config import SearchConfig
+    from syno.evaluate.training_record import ORIGINAL, TrainingRecord
+
+    workload = SearchConfig.load(config).make_workload()
+    record = TrainingRecord.make(workload, None if given == ORIGINAL else _operator(given, None), seed)
+    record.write(output)
+    typer.echo(f"{record.name}: accuracy {record.accuracy:.4f} with seed {seed}, in {output}")
+
+
+@app.command()
+def accuracy(
+    records: Annotated[list[Path], typer.Argument(metavar="FILE.json ...", help="What `syno train` wrote.")],
+    output: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write the table there, too.")] = None,
+) -> None:
+    """Compare trainings: mean accuracy and spread over seeds, beside what the network costs."""
+    from syno.evaluate.training_record import TrainingRecord
+    from syno.files import write_whole
+    from syno.report.accuracy import accuracy_rows
+    from syno.report.tables import csv_text, markdown
+
+    rows = accuracy_rows([TrainingRecord.read(file) for file in records])
+    if output:
+        write_whole(output, csv_text(rows))
+    typer.echo(markdown(rows), nl=False)
+
+
+@app.command()
 def show(
     given: Operator,
     values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, for the cost.")] = None,

@@ -219,12 +219,20 @@ class SearchConfig(Section):
         except ValidationError as error:
             raise ValueError(f"policy: {explained(error, kind)}") from None
 
+    def make_workload(self) -> Workload:
+        """The network and the data. SpecError if the config has none."""
+        if self.workload is None:
+            raise SpecError(
+                f'search "{self.name}" has no workload: give the network and the data set, as in workload: {{model: resnet8}}'
+            )
+        return _workload(self.workload)
+
     def make_evaluation(self) -> Evaluate:
         """What evaluates operators. SpecError if there is no such thing."""
         if self.evaluate == "training" and self.workload is not None:
-            from syno.evaluate.workload import ProxyTraining, Workload  # with them comes torch
+            from syno.evaluate.workload import ProxyTraining  # with it comes torch
 
-            return ProxyTraining(Workload.of(self.workload), self.spec)
+            return ProxyTraining(self.make_workload(), self.spec)
         original = None if self.original is None else self.original.cost(self.spec)
         return find_evaluation(self.evaluate, self.spec, original)
 

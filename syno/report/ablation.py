@@ -11,12 +11,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from syno.files import write_whole
 from syno.report.canonical import canonical_rates, complete_operators
 from syno.report.figures import canonical_figure, distance_figure, save
 from syno.report.guided import comparison, run, totals
 from syno.report.parts import shown_on, silent
 from syno.report.provenance import provenance
-from syno.report.tables import Row, csv_text, markdown, write_whole
+from syno.report.tables import Row, csv_text, markdown
 from syno.search.progress import Display
 from syno.space.emptiness import check_not_empty
 from syno.space.space import Space

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from syno.files import write_whole
 from syno.report.canonical import Rate
 from syno.report.guided import Run
-from syno.report.tables import write_whole
 
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # of the palette of Okabe and Ito, which the colour-blind can tell apart
 GREY = "#555555"

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from syno.algebra import Valuation, Valuations
 from syno.errors import SpecError
+from syno.files import write_whole
 from syno.ir.drawing import to_dot, to_svg
 from syno.ir.graph import PGraph
 from syno.ir.loops import expression, loop_nest
 from syno.lower.plan import Plan, candidates, fewest_flops
 from syno.lower.pytorch.source import to_source
-from syno.report.tables import markdown, write_whole
+from syno.report.tables import markdown
 from syno.space.spec import OperatorSpec
 
 

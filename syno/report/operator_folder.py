@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from syno.errors import SpecError
+from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE
 from syno.ir.text import parse
-from syno.report.tables import csv_text, write_whole
+from syno.report.tables import csv_text
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.report.tables import markdown, write_whole
+from syno.files import write_whole
+from syno.report.tables import markdown
 
 if TYPE_CHECKING:
     from syno.search.study import Study

@@ -1,15 +1,10 @@
-"""Tables as text, and files that are there whole or not at all."""
+"""Tables as text."""
 
 from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-
-from syno.errors import SpecError
 
 Row = Mapping[str, object]
 LINE_END = "\n"
@@ -51,17 +46,3 @@ def csv_text(rows: Sequence[Row], comments: Sequence[str] = ()) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return stream.getvalue()
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that nobody ever sees a part of it. SpecError if that is not possible there."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise SpecError(f"{path} cannot be written: {error.strerror or error}") from error
