@@ -37,6 +37,10 @@ class LoweringError(SynoError, RuntimeError):
     """An operator that a generator cannot express."""
 
 
+class WrongOutputError(SynoError, RuntimeError):
+    """A module whose output is not that of its reference: how long it took means nothing."""
+
+
 class SpecError(SynoError, ValueError):
     """A spec or configuration that means nothing, or that no operator can meet."""
 

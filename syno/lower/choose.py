@@ -66,9 +66,9 @@ def measure(plans: list[Plan], *, device: str = "cpu", seconds: float = 0.5) -> 
 
 def _latency_ms(plan: Plan, device: str, seconds: float) -> float:
     import torch  # here, so that planning by FLOPs needs no torch
-    from torch.utils.benchmark import Timer
 
     from syno.lower.pytorch.source import load_class, to_source
+    from syno.lower.timing import LatencySettings, stopwatch_of, time_calls
 
     valuation: Valuation = plan.valuations[0]
     sizes = {name: value for name, value in valuation.items() if name not in plan.graph.runtime_variables}
@@ -77,6 +77,6 @@ def _latency_ms(plan: Plan, device: str, seconds: float) -> float:
     if plan.composition is not None:
         module.freeze()
     x = torch.randn([valuation.integer(dim.size) for dim in plan.graph.input], device=device)
+    settings = LatencySettings(warm_up_ms=1e3 * seconds / 5, least_ms=1e3 * seconds, threads=torch.get_num_threads())
     with torch.no_grad():
-        timer = Timer("module(x)", globals={"module": module, "x": x}, num_threads=torch.get_num_threads())
-        return 1e3 * float(timer.blocked_autorange(min_run_time=seconds).median)
+        return time_calls(lambda: module(x), settings, stopwatch_of(device)).median_ms

@@ -1,0 +1,85 @@
+"""The machine that measures: its name, its caches, and the most it can do, measured once in each process."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from syno.lower.timing import stopwatch_of
+
+UNKNOWN_CACHE_BYTES = 64 * 2**20
+PEAK_ATTEMPTS = 5
+SIDES = {"cpu": 1024, "cuda": 8192}  # of the matrices whose product is timed
+ALLOWANCE = 1.2  # a peak is itself a measurement, on a machine that others may have been using
+LEAST_COPIED_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The fastest product of matrices and the fastest copy that were seen. Multiply-adds count as one FLOP."""
+
+    flops_per_second: float
+    bytes_per_second: float
+
+    def is_below(self, flops_per_second: float, bytes_per_second: float) -> bool:
+        """Whether either is more than the machine can do, by more than peaks vary."""
+        return flops_per_second > ALLOWANCE * self.flops_per_second or bytes_per_second > ALLOWANCE * self.bytes_per_second
+
+
+def peak(device: str, threads: int) -> Peak:
+    """What `device` can do in float32 with so many CPU threads, under the rounding that is set; measured once."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return _peak(device, threads, torch.get_float32_matmul_precision())
+    finally:
+        torch.set_num_threads(before)
+
+
+@functools.cache
+def _peak(device: str, threads: int, precision: str) -> Peak:
+    side = SIDES.get(torch.device(device).type, SIDES["cpu"])
+    matrix = torch.rand(side, side, device=device)
+    count = max(LEAST_COPIED_BYTES, 2 * cache_bytes(torch.device(device))) // 4
+    source, target = torch.rand(count, device=device), torch.empty(count, device=device)
+    product_ms = _fastest_ms(lambda: matrix @ matrix, device)
+    copy_ms = _fastest_ms(lambda: target.copy_(source), device)
+    return Peak(1e3 * side**3 / product_ms, 1e3 * 8 * count / copy_ms)  # a copy reads 4 bytes and writes 4
+
+
+def _fastest_ms(work: Callable[[], object], device: str) -> float:
+    stopwatch = stopwatch_of(device)
+    return min(stopwatch(work) for _ in range(PEAK_ATTEMPTS))
+
+
+def cache_bytes(device: torch.device) -> int:
+    """The size of the device's largest cache; 64 MiB where the system does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).L2_cache_size)
+    sizes = [
+        _bytes(file.read_text(encoding="ascii")) for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    ]
+    return max(sizes, default=UNKNOWN_CACHE_BYTES)
+
+
+def _bytes(text: str) -> int:
+    """Of a size as Linux writes it, such as "32768K"."""
+    number, unit = text.strip()[:-1], text.strip()[-1:]
+    return int(number) * {"K": 2**10, "M": 2**20, "G": 2**30}[unit] if unit in "KMG" else int(text)
+
+
+def device_name(device: str) -> str:
+    """What the device calls itself, such as "NVIDIA H200"."""
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
