@@ -17,10 +17,11 @@ from syno.errors import WrongOutputError
 from syno.evaluate.machine import Peak, cache_bytes
 from syno.lower.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
 
-__all__ = ["Latency", "LatencySettings", "measure", "relative_error"]
+__all__ = ["Latency", "LatencySettings", "measure", "pinned", "relative_error"]
 
 Inputs: TypeAlias = tuple[Any, ...]
 
+MOST_POOL_BYTES = 2**30
 MOST_INPUTS = 256  # in a pool: tiny inputs need not fill the whole cache, where a call's overhead is all there is
 
 
@@ -74,7 +75,7 @@ def measure(
     Raises:
         WrongOutputError: the output differs from the reference by more than the tolerance.
     """
-    with torch.no_grad(), _pinned(settings):
+    with torch.no_grad(), pinned(settings):
         pool, exceeds_cache = _pool(make_inputs)
         device = next((tensor.device.type for tensor in _tensors(pool)), "cpu")
         turn, output = -1, None
@@ -135,7 +136,7 @@ def _pool(make_inputs: Callable[[], Inputs]) -> tuple[list[Inputs], bool]:
     pool = [make_inputs(), make_inputs()]
     each = sum(map(_bytes, _tensors(pool[0])))
     cache = cache_bytes(next((tensor.device for tensor in _tensors(pool[0])), torch.device("cpu")))
-    while len(pool) < MOST_INPUTS and each and each * len(pool) <= cache:
+    while len(pool) < MOST_INPUTS and 0 < each * len(pool) <= min(cache, MOST_POOL_BYTES):
         pool.append(make_inputs())
     return pool, each * len(pool) > cache
 
@@ -153,8 +154,8 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 
 @contextmanager
-def _pinned(settings: LatencySettings) -> Iterator[None]:
-    """With the settings' threads and rounding; what was set before is restored."""
+def pinned(settings: LatencySettings) -> Iterator[None]:
+    """Within, torch has the threads and the rounding of the settings; what was set before is restored."""
     threads, convolutions = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
     products = torch.get_float32_matmul_precision()
     torch.set_num_threads(settings.threads)

@@ -1,0 +1,127 @@
+"""What runs in the process that measures: `python -m syno.evaluate.measuring FOLDER`.
+
+It reads FOLDER/request.json and leaves FOLDER/findings.json: fields of a tuning record. It writes them whenever it knows
+more, so that something is known of a process that crashed, too.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from syno.errors import WrongOutputError
+from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.records import AnySubject, Status, write_whole
+from syno.lower.timing import LatencySettings
+
+REQUEST, FINDINGS = "request.json", "findings.json"
+REASON_CHARACTERS = 500
+
+
+class Request(BaseModel):
+    """What to measure."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    subject: AnySubject
+    compiler: str
+    device: str
+    settings: LatencySettings
+    memory_limit_mib: float | None = None
+
+
+class Findings(BaseModel):
+    """What is known so far: `fields` of the record, the phase that has begun, and how it ended, if it has."""
+
+    model_config = ConfigDict(extra="forbid")
+    phase: Literal["starting", "building", "compiling", "measuring"] = "starting"
+    device_name: str = ""
+    fields: dict[str, Any] = {}
+    status: Status | None = None
+    reason: str = ""
+
+
+def main(folder: Path) -> None:
+    """Measure what the folder's request says."""
+    request = Request.model_validate_json((folder / REQUEST).read_bytes())
+    findings = Findings()
+
+    def keep() -> None:
+        write_whole(folder / FINDINGS, findings.model_dump_json())
+
+    try:
+        _measure(request, findings, keep)
+        findings.status = "ok"
+    except Exception as error:
+        findings.status, findings.reason = _judge(error, findings.phase)
+    keep()
+
+
+def _measure(request: Request, findings: Findings, keep: Any) -> None:
+    settings = request.settings
+    findings.phase = "building"
+    keep()
+    import torch  # here, so that what the process begins with is known before
+
+    from syno.evaluate.latency import measure, pinned
+    from syno.evaluate.machine import device_name, peak
+
+    findings.device_name = device_name(request.device)
+    if request.memory_limit_mib is not None and request.device.startswith("cuda"):
+        total = torch.cuda.get_device_properties(request.device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, request.memory_limit_mib * 2**20 / total), request.device)
+    with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
+        material = request.subject.make(request.device, settings.batch)
+        findings.fields |= {"flops": material.flops, "parameters": material.parameters}
+        findings.phase = "compiling"
+        keep()
+        start = time.perf_counter()
+        compiled = COMPILERS[request.compiler](material.module)
+        compiled(*material.make_inputs())
+        if request.device.startswith("cuda"):
+            torch.cuda.synchronize()
+        findings.fields["compile_seconds"] = time.perf_counter() - start
+        findings.phase = "measuring"
+        keep()
+        reference = None if material.reference is compiled else material.reference  # a module agrees with itself
+        latency = measure(
+            compiled,
+            material.make_inputs,
+            settings,
+            reference=reference,
+            flops=material.flops,
+            weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
+            peak=peak(request.device, settings.threads),
+        )
+    findings.fields |= {
+        "latency_ms": latency.median_ms,
+        "latency_low_ms": latency.low_ms,
+        "latency_high_ms": latency.high_ms,
+        "latency_minimum_ms": latency.minimum_ms,
+        "repeats": latency.repeats,
+        "calls_per_repeat": latency.calls_per_repeat,
+        "inputs_exceed_cache": latency.exceeds_cache,
+        "checked": latency.checked,
+        "reference": material.reference_name if latency.checked else "",
+        "largest_relative_error": latency.largest_relative_error,
+        "flops_per_second": latency.flops_per_second,
+        "bytes_per_second": latency.bytes_per_second,
+        "suspicious": latency.suspicious,
+    }
+
+
+def _judge(error: Exception, phase: str) -> tuple[Status, str]:
+    said = str(error).strip()
+    reason = f"{phase}: {type(error).__name__}: {said[:REASON_CHARACTERS]}"
+    if isinstance(error, WrongOutputError):
+        return "wrong_output", said
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in said:
+        return "out_of_memory", reason
+    return ("compile_failed" if phase == "compiling" else "failed"), reason
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

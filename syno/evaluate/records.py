@@ -1,0 +1,118 @@
+"""What tuning found out about one operator or model, with one compiler on one device: a record, and its file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from syno.errors import SpecError
+from syno.evaluate.subjects import ModelSubject, OperatorSubject
+from syno.lower.timing import LatencySettings
+
+Status: TypeAlias = Literal["ok", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory"]
+AnySubject: TypeAlias = Annotated[OperatorSubject | ModelSubject, Field(discriminator="kind")]
+
+
+class Device(BaseModel):
+    """Where it was measured: "cpu" or "cuda", what the device calls itself (empty if unknown), and the CPU threads used."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: str
+    name: str
+    threads: int
+
+
+class TuningRecord(BaseModel):
+    """One measurement, or why there is none.
+
+    Attributes:
+        name: the operator's name or the model's factory.
+        operator_id: of an operator.
+        subject: what was measured, with its sizes or arguments.
+        compiler: a name in `COMPILERS`.
+        status: "ok"; "compile_failed"; "wrong_output": it does not compute what its reference does; "failed": another error,
+            such as a factory that raises; "crashed", "timeout", "out_of_memory": the process ended early or was stopped.
+        reason: of any status but "ok".
+        latency_ms: the median of one call; `latency_low_ms` and `latency_high_ms` are its 95 % confidence interval,
+            `latency_minimum_ms` is the fastest repeat.
+        checked: whether the output of a timed call was compared with `reference`.
+        largest_relative_error: of that output, of which `settings.tolerance` was allowed.
+        suspicious: whether it is faster than the device's own peak allows.
+        compile_seconds: what the compiler took, and the first call, in which compilers do their work. Nothing was cached.
+        flops, parameters: of the module; multiply-adds count as one FLOP.
+        versions: of what took part.
+        date: when it was measured, UTC.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    operator_id: str | None
+    subject: AnySubject
+    compiler: str
+    device: Device
+    settings: LatencySettings
+    status: Status
+    reason: str = ""
+    latency_ms: float | None = None
+    latency_low_ms: float | None = None
+    latency_high_ms: float | None = None
+    latency_minimum_ms: float | None = None
+    repeats: int | None = None
+    calls_per_repeat: int | None = None
+    inputs_exceed_cache: bool | None = None
+    checked: bool = False
+    reference: str = ""
+    largest_relative_error: float | None = None
+    flops_per_second: float | None = None
+    bytes_per_second: float | None = None
+    suspicious: bool = False
+    compile_seconds: float | None = None
+    flops: int | None = None
+    parameters: int | None = None
+    versions: dict[str, str]
+    date: AwareDatetime
+
+    @model_validator(mode="after")
+    def _is_a_time_or_a_reason(self) -> TuningRecord:
+        if (self.status == "ok") != (self.latency_ms is not None) or (self.status == "ok") == bool(self.reason):
+            raise ValueError('a record that is "ok" has a latency and no reason; every other has a reason and no latency')
+        return self
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON. Readers see the file whole or not at all."""
+        write_whole(path, self.model_dump_json(indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> TuningRecord:
+        """The record in a file.
+
+        Raises SpecError, which names the file, if it cannot be read or holds no record.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise SpecError(f'the tuning record "{path}" cannot be read: {error.strerror}') from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "the file"
+            raise SpecError(
+                f'"{path}" holds no tuning record: {place}: {first["msg"]}; delete the file and tune again'
+            ) from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file under a temporary name beside it, then rename it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).chmod(0o644)  # temporary files are for their owner only
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,187 @@
+"""What can be tuned: an operator at given sizes, or a whole model. Both are data, so that another process can make them."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+
+from syno.errors import SpecError
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+INTERPRETED_STEPS = 2_000_000  # up to so many, the interpreter is the reference; it takes about a second
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is measured.
+
+    Attributes:
+        module: in evaluation mode, on the device.
+        make_inputs: makes one input, with the batch.
+        reference: computes what the output has to be; None where there is nothing to compare with.
+        reference_name: "interpreter", "literal module", "fused module" or "eager module".
+        flops: multiply-adds of one call.
+        parameters: numbers that the module learns.
+    """
+
+    module: nn.Module
+    make_inputs: Callable[[], tuple[torch.Tensor, ...]]
+    reference: Callable[..., Any] | None
+    reference_name: str
+    flops: int
+    parameters: int
+
+
+class Subject(BaseModel, ABC):
+    """Something that can be made and run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @abstractmethod
+    def make(self, device: str, batch: int) -> Material:
+        """Make it, with reproducible weights in float32."""
+
+
+class OperatorSubject(Subject):
+    """An operator.
+
+    Attributes:
+        operator: its text.
+        sizes: values of its variables. Those that only size axes which go straight from the input to the output, as a batch
+            size does, may be left out: they get the batch.
+        mode: "fused" or "literal": which form is measured.
+    """
+
+    kind: Literal["operator"] = "operator"
+    operator: str
+    sizes: dict[str, int] = Field(default_factory=dict)
+    mode: Literal["fused", "literal"] = "fused"
+
+    @classmethod
+    def of(cls, graph: PGraph, sizes: dict[str, int] | None = None, **rest: Any) -> OperatorSubject:
+        """The operator as data.
+
+        Raises ValuationError, SizeError: a value is missing, or a size does not divide.
+        """
+        subject = cls(operator=str(graph), sizes=sizes or {}, **rest)
+        subject.values(1)
+        return subject
+
+    @property
+    def graph(self) -> PGraph:
+        """The operator."""
+        return parse(self.operator)
+
+    def values(self, batch: int) -> dict[str, int]:
+        """A value for each variable."""
+        graph = self.graph
+        missing = graph.runtime_variables - self.sizes.keys() - graph.variables.defaults.keys()
+        return dict(graph.valuation({**self.sizes, **dict.fromkeys(missing, batch)}))
+
+    def make(self, device: str, batch: int) -> Material:
+        """See the base."""
+        import torch
+
+        from syno.lower.choose import plan
+        from syno.lower.interpreter import interpret, shapes
+        from syno.model import build
+
+        graph, values = self.graph, self.values(batch)
+        valuation = graph.valuation(values)
+        shape = shapes(graph, valuation)[0]
+        chosen = plan(graph, values)
+        module = build(graph, values, mode=self.mode, seed=SEED, device=device).eval()
+
+        def interpreted(x: torch.Tensor) -> torch.Tensor:
+            tensors = [tensor.detach().double().cpu().numpy() for tensor in (x, *module.parameters())]
+            return torch.from_numpy(interpret(graph, values, *tensors))
+
+        steps = valuation.numel(dim.size for dim in (*graph.output, *graph.reduces))
+        if steps <= INTERPRETED_STEPS:
+            reference, name = interpreted, "interpreter"
+        else:  # the form that is not measured
+            other = "fused" if self.mode == "literal" else "literal"
+            reference, name = build(graph, values, mode=other, seed=SEED, device=device).eval(), f"{other} module"
+        generator = torch.Generator(device).manual_seed(SEED)
+        return Material(
+            module=module,
+            make_inputs=lambda: (torch.rand(shape, device=device, generator=generator).sub_(0.5),),
+            reference=reference,
+            reference_name=name,
+            flops=chosen.flops(valuation),
+            parameters=chosen.parameters(valuation),
+        )
+
+
+class ModelSubject(Subject):
+    """A whole model.
+
+    Attributes:
+        factory: `package.module:function`, a function that returns an `nn.Module`.
+        arguments: what it is called with, by name.
+        input_shape: of one sample, without the batch.
+        symbols: for models that take numbers of symbols: how many there are. None for models that take real numbers.
+    """
+
+    kind: Literal["model"] = "model"
+    factory: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    input_shape: tuple[int, ...]
+    symbols: int | None = Field(default=None, ge=1)
+
+    @field_validator("factory")
+    @classmethod
+    def _is_path(cls, given: str) -> str:
+        module, _, function = given.partition(":")
+        if not module or not function:
+            raise ValueError(f'the factory is "{given}"; it must be a function that can be imported, "package.module:function"')
+        return given
+
+    def make(self, device: str, batch: int) -> Material:
+        """See the base. FLOPs are those of products and convolutions, as PyTorch counts them."""
+        import torch
+        from torch.utils.flop_counter import FlopCounterMode
+
+        torch.manual_seed(SEED)
+        module = self._factory()(**self.arguments)
+        if not isinstance(module, torch.nn.Module):
+            raise SpecError(f'the factory "{self.factory}" returned {type(module).__name__}; it must return an nn.Module')
+        module = module.to(device).eval()
+        shape, symbols = (batch, *self.input_shape), self.symbols
+        generator = torch.Generator(device).manual_seed(SEED)
+
+        def make_inputs() -> tuple[torch.Tensor, ...]:
+            if symbols is not None:
+                return (torch.randint(symbols, shape, device=device, generator=generator),)
+            return (torch.rand(shape, device=device, generator=generator).sub_(0.5),)
+
+        counter = FlopCounterMode(display=False)
+        with torch.no_grad(), counter:
+            module(*make_inputs())
+        return Material(
+            module=module,
+            make_inputs=make_inputs,
+            reference=module,
+            reference_name="eager module",
+            flops=counter.get_total_flops() // 2,  # it counts a multiply-add as two
+            parameters=sum(parameter.numel() for parameter in module.parameters()),
+        )
+
+    def _factory(self) -> Callable[..., Any]:
+        module, _, function = self.factory.partition(":")
+        try:
+            found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError) as error:
+            raise SpecError(f'the factory is "{self.factory}", which cannot be imported: {error}') from error
+        return found

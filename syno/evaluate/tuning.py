@@ -1,0 +1,148 @@
+"""Tuning: compiling and measuring an operator or a model, each in a process of its own.
+
+>>> from syno.ir.library import OPERATORS
+>>> conv2d = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 16, "C_out": 16, "H": 14})
+>>> tune(conv2d, "eager", settings=LatencySettings(batch=8)).status
+'ok'
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+import syno
+from syno.errors import SpecError
+from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.isolation import Ending, run_limited
+from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request
+from syno.evaluate.records import Device, TuningRecord, write_whole
+from syno.evaluate.subjects import ModelSubject, OperatorSubject
+from syno.lower.timing import LatencySettings
+
+__all__ = ["LatencySettings", "ModelSubject", "OperatorSubject", "TuningRecord", "tune"]
+
+KNOWN_EARLY = ("flops", "parameters", "compile_seconds")  # before measuring
+PACKAGES = ("torch", "triton", "numpy")
+
+
+def tune(
+    subject: OperatorSubject | ModelSubject,
+    compiler: str = "eager",
+    device: str = "cpu",
+    settings: LatencySettings | None = None,
+    *,
+    time_limit_s: float = 600,
+    memory_limit_mib: float | None = None,
+) -> TuningRecord:
+    """Compile `subject` and measure it, in a process of its own that sees none of this one's state or caches.
+
+    A compiler that fails or crashes, a wrong output, and a limit that is exceeded are records with a reason.
+
+    Args:
+        subject: an operator at given sizes, or a model. Modules are imported from where this process imports them.
+        compiler: a name in `COMPILERS`.
+        device: "cpu", "cuda" or "cuda:1".
+        settings: how to measure.
+        time_limit_s: seconds for everything, from the start of the process.
+        memory_limit_mib: of the process and all that it starts, and of what it allocates on a GPU.
+
+    Raises:
+        UnknownNameError: no such compiler.
+        SpecError: a limit or a device that means nothing.
+    """
+    COMPILERS[compiler]  # before a process is started for it
+    _check(device, time_limit_s, memory_limit_mib)
+    request = Request(
+        subject=subject,
+        compiler=compiler,
+        device=device,
+        settings=settings or LatencySettings(),
+        memory_limit_mib=memory_limit_mib,
+    )
+    with tempfile.TemporaryDirectory(prefix="syno-tuning-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        write_whole(folder / REQUEST, request.model_dump_json())
+        ending = run_limited(
+            [sys.executable, "-m", "syno.evaluate.measuring", name],
+            folder / "log",
+            time_limit_s=time_limit_s,
+            memory_limit_mib=memory_limit_mib,
+            environment=_environment(folder, request.settings.threads),
+        )
+        findings = _findings(folder / FINDINGS)
+    return _record(request, ending, findings)
+
+
+def _check(device: str, time_limit_s: float, memory_limit_mib: float | None) -> None:
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (":" in device and not number.isdigit()):
+        raise SpecError(f'the device is "{device}"; it must be "cpu", "cuda", or one of several GPUs such as "cuda:1"')
+    if not time_limit_s > 0:
+        raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
+    if memory_limit_mib is not None and not memory_limit_mib > 0:
+        raise SpecError(f"memory_limit_mib is {memory_limit_mib}; it must be above 0, or None for no limit")
+
+
+def _environment(folder: Path, threads: int) -> dict[str, str]:
+    """Of the process: its imports are those of this one, its caches are empty and go with the folder."""
+    return {
+        "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+    }
+
+
+def _findings(path: Path) -> Findings:
+    try:
+        return Findings.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return Findings()  # it got nowhere; how it ended says why
+
+
+def _record(request: Request, ending: Ending, findings: Findings) -> TuningRecord:
+    fields: dict[str, Any] = dict(findings.fields)
+    if ending.end == "done" and findings.status is not None:
+        fields |= {"status": findings.status, "reason": findings.reason}
+    else:
+        fields = {name: fields[name] for name in KNOWN_EARLY if name in fields}
+        last = ending.tail.strip().splitlines()[-1:]
+        said = f"; its last words: {last[0][:300]}" if ending.end == "crashed" and last else ""
+        reason = f"{findings.phase}: {ending.reason or 'the process left no findings'}{said}"
+        fields |= {"status": "crashed" if ending.end == "done" else ending.end, "reason": reason}
+    graph = request.subject.graph if isinstance(request.subject, OperatorSubject) else None
+    return TuningRecord.model_validate(
+        {
+            "name": graph.name if graph is not None else getattr(request.subject, "factory", ""),
+            "operator_id": graph.id if graph is not None else None,
+            "subject": request.subject,
+            "compiler": request.compiler,
+            "device": Device(
+                kind=request.device.partition(":")[0], name=findings.device_name, threads=request.settings.threads
+            ),
+            "settings": request.settings,
+            "versions": _versions(),
+            "date": datetime.now(UTC),
+            **fields,
+        }
+    )
+
+
+def _versions() -> dict[str, str]:
+    versions = {"syno": syno.__version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,58 @@
+"""Factories of modules, and of what goes wrong with them, for the process that measures."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import torch
+from torch import nn
+
+from syno.evaluate.compilers import COMPILERS
+
+
+def small(channels: int = 4) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, channels, 3, padding=1, bias=False), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+
+
+def linear(features: int = 4) -> nn.Module:
+    return nn.Linear(features, features, bias=False)
+
+
+def embedding(symbols: int) -> nn.Module:
+    return nn.Embedding(symbols, 4)
+
+
+def crash() -> nn.Module:
+    print("about to leave")
+    os._exit(3)
+
+
+def sleep() -> nn.Module:
+    time.sleep(1000)
+    raise AssertionError("it was to be killed")
+
+
+def broken() -> nn.Module:
+    raise RuntimeError("no such weights")
+
+
+def not_a_module() -> int:
+    return 1
+
+
+class _Changing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.rand_like(x)
+
+
+def changing() -> nn.Module:
+    return _Changing()
+
+
+COMPILERS.register("test-doubles")(lambda module: lambda x: module(x) * 2)
+
+
+@COMPILERS.register("test-refuses")
+def refuses(module: nn.Module) -> nn.Module:
+    raise RuntimeError("an operation that is not supported")

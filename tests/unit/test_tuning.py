@@ -1,0 +1,242 @@
+"""Tuning: each way to fail is a record, limits hold, and records survive their files."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import tuned_modules
+from pydantic import ValidationError
+
+from syno.errors import SizeError, SpecError, UnknownNameError
+from syno.evaluate.isolation import Ending, run_limited
+from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.evaluate.records import AnySubject, Device, TuningRecord
+from syno.evaluate.subjects import ModelSubject, OperatorSubject
+from syno.evaluate.tuning import tune
+from syno.ir.library import OPERATORS
+from syno.lower.timing import LatencySettings
+
+FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
+CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
+
+
+def model(function: str, **rest: object) -> ModelSubject:
+    return ModelSubject.model_validate({"factory": f"tuned_modules:{function}", "input_shape": (4,), **rest})
+
+
+def python(code: str, tmp_path: Path, **limits: float) -> Ending:
+    return run_limited([sys.executable, "-c", code], tmp_path / "log", **{"time_limit_s": 30.0, **limits})  # type: ignore[arg-type]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc file system")
+
+
+class TestLimits:
+    def test_done(self, tmp_path: Path) -> None:
+        assert python("print('hello')", tmp_path) == Ending("done", "", "hello\n")
+
+    def test_crash(self, tmp_path: Path) -> None:
+        ended = python("import os; os._exit(7)", tmp_path)
+        assert (ended.end, ended.reason) == ("crashed", "the process ended with exit code 7")
+
+    def test_signal(self, tmp_path: Path) -> None:
+        ended = python("import os; os.kill(os.getpid(), 9)", tmp_path)
+        assert ended.end == "crashed" and "signal 9" in ended.reason and "memory is short" in ended.reason
+
+    @pytest.mark.parametrize("apart", [False, True], ids=["in its group", "in a session of its own"])
+    @needs_proc
+    def test_timeout_kills_what_it_started_too(self, tmp_path: Path, apart: bool) -> None:
+        code = (
+            "import subprocess, sys, time\n"
+            f"child = subprocess.Popen(['sleep', '1000'], start_new_session={apart})\n"
+            "print(child.pid, flush=True)\n"
+            "time.sleep(1000)"
+        )
+        start = time.monotonic()
+        ended = python(code, tmp_path, time_limit_s=1.0)
+        assert ended.end == "timeout" and ended.reason == "it was stopped at its time limit of 1 s"
+        assert time.monotonic() - start < 20
+        for _ in range(100):
+            if not is_alive(int(ended.tail)):
+                return
+            time.sleep(0.05)
+        raise AssertionError("the child outlived it")
+
+    @needs_proc
+    def test_what_it_leaves_running_is_killed(self, tmp_path: Path) -> None:
+        code = "import subprocess; print(subprocess.Popen(['sleep', '1000']).pid)"
+        ended = python(code, tmp_path)
+        time.sleep(0.1)
+        assert ended.end == "done" and not is_alive(int(ended.tail))
+
+    @needs_proc
+    def test_memory(self, tmp_path: Path) -> None:
+        ended = python("import time; held = b'x' * (200 * 2**20); time.sleep(1000)", tmp_path, memory_limit_mib=100)
+        assert ended.end == "out_of_memory" and "more than its limit of 100 MiB" in ended.reason
+
+
+class TestTune:
+    def test_an_operator(self) -> None:
+        record = tune(CONV2D, settings=FAST, time_limit_s=60)
+        assert (record.status, record.reason) == ("ok", "")
+        assert record.latency_ms is not None and record.latency_low_ms is not None and record.latency_high_ms is not None
+        assert 0 < record.latency_low_ms <= record.latency_ms <= record.latency_high_ms
+        assert (record.name, record.operator_id) == ("conv2d", OPERATORS["conv2d"]().id)
+        assert (record.flops, record.parameters) == (2 * 4 * 4 * 36 * 9, 4 * 4 * 9)
+        assert record.checked and record.reference == "interpreter"
+        assert record.largest_relative_error is not None and record.largest_relative_error < 1e-5
+        assert record.device.kind == "cpu" and record.device.name and record.device.threads == 1
+        assert record.date.tzinfo is not None and {"syno", "torch", "python"} <= record.versions.keys()
+
+    def test_a_crash_is_a_record(self) -> None:
+        record = tune(model("crash"), settings=FAST, time_limit_s=60)
+        assert record.status == "crashed" and record.latency_ms is None
+        assert record.reason == "building: the process ended with exit code 3; its last words: about to leave"
+
+    def test_a_timeout_is_a_record(self) -> None:
+        record = tune(model("sleep"), settings=FAST, time_limit_s=0.1)
+        assert record.status == "timeout" and record.reason.endswith("it was stopped at its time limit of 0.1 s")
+
+    @needs_proc
+    def test_memory_is_limited(self) -> None:
+        record = tune(model("sleep"), settings=FAST, time_limit_s=60, memory_limit_mib=8)
+        assert record.status == "out_of_memory" and "more than its limit of 8 MiB" in record.reason
+
+    def test_what_means_nothing_is_an_error(self) -> None:
+        with pytest.raises(UnknownNameError, match='unknown compiler "inducto".*inductor'):
+            tune(CONV2D, "inducto")
+        with pytest.raises(SpecError, match='the device is "tpu"'):
+            tune(CONV2D, device="tpu")
+        with pytest.raises(SpecError, match="time_limit_s is 0"):
+            tune(CONV2D, time_limit_s=0)
+        with pytest.raises(SpecError, match="memory_limit_mib is -1"):
+            tune(CONV2D, memory_limit_mib=-1)
+        with pytest.raises(ValidationError, match="a function that can be imported"):
+            ModelSubject(factory="module", input_shape=(1,))
+        with pytest.raises(SizeError):
+            OperatorSubject.of(OPERATORS["operator_1"](), {"C_in": 5, "C_out": 7, "H": 6})
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("subject", [CONV2D, model("linear")], ids=["operator", "model"])
+    def test_inductor(self, subject: AnySubject) -> None:
+        record = tune(subject, "inductor", settings=FAST, time_limit_s=300)
+        assert (record.status, record.reason) == ("ok", "")
+        assert record.checked and record.compile_seconds is not None and record.compile_seconds > 0.1
+
+
+@pytest.fixture(autouse=True)
+def quick_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syno.evaluate.machine import Peak
+
+    monkeypatch.setattr("syno.evaluate.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+
+
+def measured(subject: AnySubject, tmp_path: Path, compiler: str = "eager") -> Findings:
+    """What the process finds, in this process."""
+    request = Request(subject=subject, compiler=compiler, device="cpu", settings=FAST)
+    (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
+    main(tmp_path)
+    return Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
+
+
+class TestMeasuring:
+    def test_a_model(self, tmp_path: Path) -> None:
+        found = measured(model("linear", arguments={"features": 8}, input_shape=(5, 8)), tmp_path)
+        assert (found.status, found.fields["flops"], found.fields["parameters"]) == ("ok", 2 * 5 * 8 * 8, 64)
+        assert not found.fields["checked"] and found.fields["reference"] == ""  # it would be compared with itself
+
+    def test_a_model_of_symbols(self, tmp_path: Path) -> None:
+        assert measured(model("embedding", arguments={"symbols": 3}, symbols=3), tmp_path).status == "ok"
+
+    def test_a_wrong_output(self, tmp_path: Path) -> None:
+        for subject in (CONV2D, model("linear")):
+            found = measured(subject, tmp_path, "test-doubles")
+            assert found.status == "wrong_output" and "differs from its reference" in found.reason
+            assert "latency_ms" not in found.fields
+
+    def test_a_model_with_a_random_output_has_no_time(self, tmp_path: Path) -> None:
+        assert measured(model("changing"), tmp_path, "test-doubles").status == "wrong_output"
+
+    def test_a_compiler_that_refuses(self, tmp_path: Path) -> None:
+        found = measured(CONV2D, tmp_path, "test-refuses")
+        assert found.status == "compile_failed"
+        assert found.reason == "compiling: RuntimeError: an operation that is not supported"
+
+    @pytest.mark.parametrize(
+        ("function", "reason"),
+        [
+            ("broken", "building: RuntimeError: no such weights"),
+            ("not_a_module", "returned int; it must return an nn.Module"),
+            ("absent", "cannot be imported"),
+        ],
+    )
+    def test_a_factory_that_makes_no_module(self, tmp_path: Path, function: str, reason: str) -> None:
+        found = measured(model(function), tmp_path)
+        assert found.status == "failed" and reason in found.reason
+
+    @pytest.mark.parametrize("mode", ["fused", "literal"])
+    def test_a_large_operator_is_compared_with_its_other_form(self, tmp_path: Path, mode: str) -> None:
+        subject = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 32, "C_out": 32, "H": 12}, mode=mode)
+        found = measured(subject, tmp_path)
+        assert found.status == "ok" and found.fields["checked"]
+        assert found.fields["reference"] == {"fused": "literal module", "literal": "fused module"}[mode]
+
+    def test_modules_are_made_from_these_factories(self) -> None:
+        assert tuned_modules.linear(3).in_features == 3
+
+
+def a_record(**changed: object) -> TuningRecord:
+    fields = {
+        "name": "conv2d",
+        "operator_id": CONV2D.graph.id,
+        "subject": CONV2D,
+        "compiler": "eager",
+        "device": Device(kind="cpu", name="a processor", threads=1),
+        "settings": FAST,
+        "status": "ok",
+        "latency_ms": 1.5,
+        "versions": {"syno": "1"},
+        "date": datetime(2030, 1, 1, tzinfo=UTC),
+    }
+    return TuningRecord.model_validate({**fields, **changed})
+
+
+class TestRecords:
+    @pytest.mark.parametrize("subject", [CONV2D, model("small", arguments={"channels": 3})], ids=["operator", "model"])
+    def test_they_are_read_as_written(self, tmp_path: Path, subject: AnySubject) -> None:
+        record = a_record(subject=subject)
+        record.write(tmp_path / "deep" / "record.json")
+        assert TuningRecord.read(tmp_path / "deep" / "record.json") == record
+        assert [path.name for path in (tmp_path / "deep").iterdir()] == ["record.json"]
+
+    def test_a_failure_has_a_reason_and_no_time(self) -> None:
+        assert a_record(status="timeout", reason="too long", latency_ms=None).status == "timeout"
+        for wrong in ({"status": "timeout"}, {"latency_ms": None}, {"status": "crashed", "latency_ms": None}):
+            with pytest.raises(ValidationError, match="has a latency and no reason"):
+                a_record(**wrong)
+
+    @pytest.mark.parametrize("damage", ["half", "empty", "other", "unknown"])
+    def test_a_corrupt_file_is_named(self, tmp_path: Path, damage: str) -> None:
+        path = tmp_path / "record.json"
+        a_record().write(path)
+        text = path.read_text(encoding="utf-8")
+        more = json.dumps({**json.loads(text), "colour": 1})
+        path.write_text({"half": text[:99], "empty": "", "other": "[1]", "unknown": more}[damage], encoding="utf-8")
+        with pytest.raises(SpecError, match=r'record.json" holds no tuning record: .*; delete the file and tune again'):
+            TuningRecord.read(path)
+
+    def test_an_absent_file_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(SpecError, match="none.json.*cannot be read: No such file"):
+            TuningRecord.read(tmp_path / "none.json")
