@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -28,7 +29,10 @@ def crash() -> nn.Module:
     os._exit(3)
 
 
-def sleep() -> nn.Module:
+def sleep(process: str | None = None) -> nn.Module:
+    """Writes down its process, and sleeps."""
+    if process is not None:
+        Path(process).write_text(str(os.getpid()), encoding="utf-8")
     time.sleep(1000)
     raise AssertionError("it was to be killed")
 

@@ -6,8 +6,12 @@ more, so that something is known of a process that crashed, too.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,7 +64,7 @@ def main(folder: Path) -> None:
     keep()
 
 
-def _measure(request: Request, findings: Findings, keep: Any) -> None:
+def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> None:
     settings = request.settings
     findings.phase = "building"
     keep()
@@ -70,9 +74,11 @@ def _measure(request: Request, findings: Findings, keep: Any) -> None:
     from syno.evaluate.machine import device_name, peak
 
     findings.device_name = device_name(request.device)
-    if request.memory_limit_mib is not None and request.device.startswith("cuda"):
-        total = torch.cuda.get_device_properties(request.device).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, request.memory_limit_mib * 2**20 / total), request.device)
+    if request.device.startswith("cuda"):
+        torch.cuda.set_device(request.device)  # events are those of the current device
+        if request.memory_limit_mib is not None:
+            total = torch.cuda.get_device_properties(request.device).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, request.memory_limit_mib * 2**20 / total))
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(request.device, settings.batch)
         findings.fields |= {"flops": material.flops, "parameters": material.parameters}
@@ -123,5 +129,18 @@ def _judge(error: Exception, phase: str) -> tuple[Status, str]:
     return ("compile_failed" if phase == "compiling" else "failed"), reason
 
 
+def _end_with_parent() -> None:
+    """End this process when the one that started it has ended without telling: nobody would stop it at its limits."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.killpg(0, signal.SIGKILL)  # it leads its group, in which its compilers run
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 if __name__ == "__main__":
+    _end_with_parent()
     main(Path(sys.argv[1]))

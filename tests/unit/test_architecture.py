@@ -39,7 +39,17 @@ def test_a_layer_imports_only_from_the_layers_below_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["syno", "syno.algebra", "syno.ir.library", "syno.ir.drawing", "syno.lower.choose", "syno.lower.loops"]
+    "module",
+    [
+        "syno",
+        "syno.algebra",
+        "syno.ir.library",
+        "syno.ir.drawing",
+        "syno.lower.choose",
+        "syno.lower.loops",
+        "syno.evaluate.compilers",
+        "syno.evaluate.tuning",
+    ],
 )
 def test_importing_it_loads_no_framework(module: str) -> None:
     loaded = run(f"import sys, {module}; print(*(name for name in {HEAVY} if name in sys.modules))")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,6 +43,13 @@ def is_alive(process: int) -> bool:
         return False
 
 
+def wait_until(happens: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not happens():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc file system")
 
 
@@ -68,18 +78,14 @@ class TestLimits:
         ended = python(code, tmp_path, time_limit_s=1.0)
         assert ended.end == "timeout" and ended.reason == "it was stopped at its time limit of 1 s"
         assert time.monotonic() - start < 20
-        for _ in range(100):
-            if not is_alive(int(ended.tail)):
-                return
-            time.sleep(0.05)
-        raise AssertionError("the child outlived it")
+        wait_until(lambda: not is_alive(int(ended.tail)))
 
     @needs_proc
     def test_what_it_leaves_running_is_killed(self, tmp_path: Path) -> None:
         code = "import subprocess; print(subprocess.Popen(['sleep', '1000']).pid)"
         ended = python(code, tmp_path)
-        time.sleep(0.1)
-        assert ended.end == "done" and not is_alive(int(ended.tail))
+        assert ended.end == "done"
+        wait_until(lambda: not is_alive(int(ended.tail)))
 
     @needs_proc
     def test_memory(self, tmp_path: Path) -> None:
@@ -108,6 +114,24 @@ class TestTune:
     def test_a_timeout_is_a_record(self) -> None:
         record = tune(model("sleep"), settings=FAST, time_limit_s=0.1)
         assert record.status == "timeout" and record.reason.endswith("it was stopped at its time limit of 0.1 s")
+
+    @needs_proc
+    def test_it_does_not_outlive_who_asked_for_it(self, tmp_path: Path) -> None:
+        process = tmp_path / "process"
+        code = (
+            "import os\n"
+            "from syno.evaluate.tuning import ModelSubject, tune\n"
+            f"arguments = {{'process': {str(process)!r}}}\n"
+            "tune(ModelSubject(factory='tuned_modules:sleep', input_shape=(1,), arguments=arguments))"
+        )
+        path = os.pathsep.join(sys.path)
+        asking = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
+        try:
+            wait_until(lambda: process.exists() and bool(process.read_text(encoding="utf-8")))
+        finally:
+            asking.kill()
+            asking.wait()
+        wait_until(lambda: not is_alive(int(process.read_text(encoding="utf-8"))))
 
     @needs_proc
     def test_memory_is_limited(self) -> None:
