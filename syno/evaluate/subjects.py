@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from syno.model import OperatorModule
+
 INTERPRETED_STEPS = 2_000_000  # up to so many, the interpreter is the reference; it takes about a second
 SEED = 0
 
@@ -109,10 +111,12 @@ class OperatorSubject(Subject):
 
         steps = valuation.numel(dim.size for dim in (*graph.output, *graph.reduces))
         if steps <= INTERPRETED_STEPS:
-            reference, name = interpreted, "interpreter"
+            reference: Callable[[torch.Tensor], torch.Tensor] = interpreted
+            name = "interpreter"
         else:  # the form that is not measured
             other = "fused" if self.mode == "literal" else "literal"
-            reference, name = build(graph, values, mode=other, seed=SEED, device=device).eval(), f"{other} module"
+            reference = _by_sample(build(graph, values, mode=other, seed=SEED, device=device).eval())
+            name = f"{other} module"
         generator = torch.Generator(device).manual_seed(SEED)
         return Material(
             module=module,
@@ -122,6 +126,17 @@ class OperatorSubject(Subject):
             flops=chosen.flops(valuation),
             parameters=chosen.parameters(valuation),
         )
+
+
+def _by_sample(module: OperatorModule) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The module, applied to each sample of the batch for itself: literal forms of whole batches may not fit in memory."""
+    import torch
+
+    graph = module.graph
+    leads = bool(graph.input and graph.output) and graph.input[0] == graph.output[0]
+    if not leads or str(graph.input[0].size) not in graph.runtime_variables:
+        return lambda x: module(x)
+    return lambda x: torch.cat([module(sample) for sample in x.split(1)])
 
 
 class ModelSubject(Subject):

@@ -12,11 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import torch
 import tuned_modules
 from pydantic import ValidationError
+from small_values import small_values
 
 from syno.errors import SizeError, SpecError, UnknownNameError
 from syno.evaluate.isolation import Ending, run_limited
+from syno.evaluate.latency import relative_error
 from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request, main
 from syno.evaluate.records import AnySubject, Device, TuningRecord
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
@@ -216,6 +219,24 @@ class TestMeasuring:
         found = measured(subject, tmp_path)
         assert found.status == "ok" and found.fields["checked"]
         assert found.fields["reference"] == {"fused": "literal module", "literal": "fused module"}[mode]
+
+    def test_the_reference_is_computed_sample_by_sample(self) -> None:
+        conv2d = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 32, "C_out": 32, "H": 12})
+        material = conv2d.make("cpu", 3)
+        (x,) = material.make_inputs()
+        assert x.shape[0] == 3 and material.reference is not None
+        with torch.no_grad():
+            assert relative_error(material.module(x), material.reference(x)) < 1e-5
+
+    @pytest.mark.parametrize("name", OPERATORS)
+    def test_every_known_operator_agrees_with_its_reference(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("syno.evaluate.subjects.INTERPRETED_STEPS", 0)
+        graph = OPERATORS[name]()
+        material = OperatorSubject.of(graph, dict(small_values(graph))).make("cpu", 1)
+        with torch.no_grad():
+            (x,) = material.make_inputs()
+            assert material.reference is not None
+            assert relative_error(material.module(x), material.reference(x)) < 1e-4
 
     def test_modules_are_made_from_these_factories(self) -> None:
         assert tuned_modules.linear(3).in_features == 3
