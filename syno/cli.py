@@ -162,6 +162,37 @@ def accuracy(
 
 
 @app.command()
+def tune(
+    given: Operator,
+    values: Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Sizes; the batch is an option of its own.")],
+    output: Annotated[Path, typer.Option(metavar="FILE.json", help="Where the record goes.")],
+    compiler: Annotated[str, typer.Option(help="eager, inductor or inductor-max-autotune.")] = "eager",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or one of several GPUs such as cuda:1.")] = "cpu",
+    batch: Annotated[int, typer.Option(min=1, help="Length of the input's first axis.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    time_limit: Annotated[float, typer.Option(help="Seconds for compiling and measuring.")] = 600,
+    memory_limit: Annotated[float | None, typer.Option(help="MiB for the process that does it.")] = None,
+) -> None:
+    """Compile and measure one operator in a process of its own; what fails is a record with the reason, and exit code 1."""
+    from syno.evaluate.subjects import OperatorSubject
+    from syno.evaluate.tuning import LatencySettings
+    from syno.evaluate.tuning import tune as tuned
+
+    sizes = {name: _whole(name, value) for name, value in _pairs(values, "--set").items()}
+    settings = LatencySettings(batch=batch, threads=threads)
+    subject = OperatorSubject.of(_operator(given, None), sizes)
+    record = tuned(subject, compiler, device, settings, time_limit_s=time_limit, memory_limit_mib=memory_limit)
+    record.write(output)
+    if record.latency_ms is None:
+        typer.echo(f"{record.name}, {compiler} on {device}: {record.status}: {record.reason}; in {output}", err=True)
+        raise typer.Exit(NOT_THERE)
+    interval = f"95 % in {record.latency_low_ms:.4g} to {record.latency_high_ms:.4g}"
+    typer.echo(
+        f"{record.name}, {compiler} on {record.device.name or device}: {record.latency_ms:.4g} ms ({interval}), in {output}"
+    )
+
+
+@app.command()
 def show(
     given: Operator,
     values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, for the cost.")] = None,

@@ -1,1 +1,1 @@
-"""Evaluating operators: data sets, and training on them."""
+"""Evaluating operators: data sets, training on them, and how fast they run."""

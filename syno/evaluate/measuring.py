@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict
 
 from syno.errors import WrongOutputError
 from syno.evaluate.compilers import COMPILERS
-from syno.evaluate.records import AnySubject, Status, write_whole
+from syno.evaluate.records import AnySubject, Status
+from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 
 REQUEST, FINDINGS = "request.json", "findings.json"

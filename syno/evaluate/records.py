@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -11,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from syno.errors import SpecError
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
+from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 
 Status: TypeAlias = Literal["ok", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory"]
@@ -102,17 +101,3 @@ class TuningRecord(BaseModel):
             raise SpecError(
                 f'"{path}" holds no tuning record: {place}: {first["msg"]}; delete the file and tune again'
             ) from error
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file under a temporary name beside it, then rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).chmod(0o644)  # temporary files are for their owner only
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -24,8 +24,9 @@ from syno.errors import SpecError
 from syno.evaluate.compilers import COMPILERS
 from syno.evaluate.isolation import Ending, run_limited
 from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request
-from syno.evaluate.records import Device, TuningRecord, write_whole
+from syno.evaluate.records import Device, TuningRecord
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
+from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 
 __all__ = ["LatencySettings", "ModelSubject", "OperatorSubject", "TuningRecord", "tune"]

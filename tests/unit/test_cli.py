@@ -59,7 +59,7 @@ def rows(file: Path) -> list[dict[str, str]]:
 
 def test_help_names_all_commands(run: Run) -> None:
     text = run("--help").stdout
-    for command in ("rules", "spec", "sample", "search", "train", "accuracy", "show", "explain", "ablate"):
+    for command in ("rules", "spec", "sample", "search", "train", "accuracy", "tune", "show", "explain", "ablate"):
         assert command in text
         assert "Usage" in run(command, "--help").stdout
 

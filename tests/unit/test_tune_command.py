@@ -1,0 +1,45 @@
+"""The command that compiles and measures one operator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import Result
+from typer.testing import CliRunner
+
+from syno.cli import app
+from syno.evaluate.records import TuningRecord
+
+
+def tune(file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["tune", "conv1x1", *arguments, "--output", str(file)])
+
+
+def test_it_prints_the_latency_and_writes_the_record(tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    result = tune(file, "--set", "C_in=4,C_out=4,H=4", "--batch", "2")
+    assert result.exit_code == 0, result.output
+    record = TuningRecord.read(file)
+    assert record.status == "ok" and record.checked and record.settings.batch == 2
+    assert f"{record.latency_ms:.4g} ms" in result.stdout
+
+
+def test_what_fails_is_a_record_too(tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    result = tune(file, "--set", "C_in=4,C_out=4,H=4", "--time-limit", "0.01")
+    assert result.exit_code == 1
+    assert "timeout" in result.stderr
+    assert TuningRecord.read(file).status == "timeout"
+
+
+def test_wrong_arguments_end_before_anything_is_measured(tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    for arguments, message in (
+        (("--set", "C_in=4,H=4"), "C_out"),
+        (("--set", "C_in=4,C_out=4,H=4", "--compiler", "eeger"), "eager"),
+        (("--set", "C_in=4,C_out=4,H=4", "--device", "tpu"), "cuda"),
+    ):
+        result = tune(file, *arguments)
+        assert result.exit_code == 2
+        assert message in result.stderr
+    assert not file.exists()
