@@ -22,7 +22,7 @@ __all__ = ["Latency", "LatencySettings", "measure", "pinned", "relative_error"]
 Inputs: TypeAlias = tuple[Any, ...]
 
 MOST_POOL_BYTES = 2**30
-MOST_INPUTS = 256  # in a pool: tiny inputs need not fill the whole cache, where a call's overhead is all there is
+MOST_INPUTS = 4096  # in a pool: tiny inputs need not fill the whole cache, where a call's overhead is all there is
 
 
 class Latency(Timing):

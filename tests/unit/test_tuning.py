@@ -128,7 +128,7 @@ class TestTune:
             "tune(ModelSubject(factory='tuned_modules:sleep', input_shape=(1,), arguments=arguments))"
         )
         path = os.pathsep.join(sys.path)
-        asking = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
+        asking = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)})
         try:
             wait_until(lambda: process.exists() and bool(process.read_text(encoding="utf-8")))
         finally:
