@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from syno.errors import WrongOutputError
 from syno.evaluate.compilers import COMPILERS
-from syno.evaluate.records import AnySubject, Status
+from syno.evaluate.tuning_record import AnySubject, Status
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 

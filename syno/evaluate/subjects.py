@@ -50,6 +50,16 @@ class Subject(BaseModel, ABC):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is called in records and messages."""
+
+    @property
+    def graph(self) -> PGraph | None:
+        """The operator that it is, or has in it; None if there is none."""
+        return None
+
     @abstractmethod
     def make(self, device: str, batch: int) -> Material:
         """Make it, with reproducible weights in float32."""
@@ -84,6 +94,11 @@ class OperatorSubject(Subject):
     def graph(self) -> PGraph:
         """The operator."""
         return parse(self.operator)
+
+    @property
+    def title(self) -> str:
+        """The operator's name."""
+        return self.graph.name
 
     def values(self, batch: int) -> dict[str, int]:
         """A value for each variable."""
@@ -162,6 +177,11 @@ class ModelSubject(Subject):
         if not module or not function:
             raise ValueError(f'the factory is "{given}"; it must be a function that can be imported, "package.module:function"')
         return given
+
+    @property
+    def title(self) -> str:
+        """The factory."""
+        return self.factory
 
     def make(self, device: str, batch: int) -> Material:
         """See the base. FLOPs are those of products and convolutions, as PyTorch counts them."""

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import platform
 from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import Self
 
-import torch
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime
 
-from syno.errors import SpecError
-from syno.evaluate.settings import WorkloadSettings
+from syno.evaluate.record import Record, versions
+from syno.evaluate.settings import ORIGINAL, WorkloadSettings
 from syno.evaluate.workload import Workload
-from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.model.counting import model_cost
-from syno.model.substitution import substitute
-
-ORIGINAL = "original"  # stands for the network as it is
 
 
-class TrainingRecord(BaseModel):
+class TrainingRecord(Record):
     """One training. Equal arguments give equal records on one machine, but for `cpu_seconds` and `date`.
 
     Attributes:
@@ -41,7 +33,8 @@ class TrainingRecord(BaseModel):
         threads, device, versions, date: where and when.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind_of_record = "training record"
+    again = "train"
 
     name: str
     operator: str | None
@@ -65,9 +58,7 @@ class TrainingRecord(BaseModel):
     def make(cls, workload: Workload, operator: PGraph | None, seed: int) -> Self:
         """Train. SpecError if the operator does not fit the network."""
         batch = workload.settings.training.batch
-        model = workload.model(seed)
-        model = model if operator is None else substitute(model, operator, workload.example, seed=seed)
-        price = model_cost(model, workload.example)
+        price = model_cost(workload.network(operator, seed), workload.example)
         result = workload.train(operator, seed=seed)
         return cls(
             name=ORIGINAL if operator is None else operator.name,
@@ -85,22 +76,6 @@ class TrainingRecord(BaseModel):
             cpu_seconds=result.cpu_seconds,
             threads=workload.settings.training.threads,
             device="cpu",
-            versions={"python": platform.python_version(), "torch": torch.__version__, "syno": version("syno")},
+            versions=versions(["torch", "numpy"]),
             date=datetime.now(UTC),
         )
-
-    def write(self, path: Path) -> None:
-        """Write it as JSON, whole. SpecError if that is not possible."""
-        write_whole(path, self.model_dump_json(indent=1) + "\n")
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """The record in a file. SpecError, which names the file, if it cannot be read or holds no record."""
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise SpecError(f"{path} cannot be read: {error.strerror or error}") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise SpecError(f"{path} holds no training record: {place}: {first['msg']}; delete it and train again") from error

@@ -9,34 +9,33 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import tempfile
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-import syno
 from syno.errors import SpecError
 from syno.evaluate.compilers import COMPILERS
 from syno.evaluate.isolation import Ending, run_limited
 from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request
-from syno.evaluate.records import Device, TuningRecord
+from syno.evaluate.network_subject import NetworkSubject
+from syno.evaluate.record import versions
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
+from syno.evaluate.tuning_record import AnySubject, Device, TuningRecord
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 
-__all__ = ["LatencySettings", "ModelSubject", "OperatorSubject", "TuningRecord", "tune"]
+__all__ = ["LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord", "tune"]
 
 KNOWN_EARLY = ("flops", "parameters", "compile_seconds")  # before measuring
 PACKAGES = ("torch", "triton", "numpy")
 
 
 def tune(
-    subject: OperatorSubject | ModelSubject,
+    subject: AnySubject,
     compiler: str = "eager",
     device: str = "cpu",
     settings: LatencySettings | None = None,
@@ -49,7 +48,8 @@ def tune(
     A compiler that fails or crashes, a wrong output, and a limit that is exceeded are records with a reason.
 
     Args:
-        subject: an operator at given sizes, or a model. Modules are imported from where this process imports them.
+        subject: an operator at given sizes, a backbone with one, or a user's own model. Modules are imported from where this
+            process imports them.
         compiler: a name in `COMPILERS`.
         device: "cpu", "cuda" or "cuda:1".
         settings: how to measure.
@@ -121,10 +121,10 @@ def _record(request: Request, ending: Ending, findings: Findings) -> TuningRecor
         said = f"; its last words: {last[0][:300]}" if ending.end == "crashed" and last else ""
         reason = f"{findings.phase}: {ending.reason or 'the process left no findings'}{said}"
         fields |= {"status": "crashed" if ending.end == "done" else ending.end, "reason": reason}
-    graph = request.subject.graph if isinstance(request.subject, OperatorSubject) else None
+    graph = request.subject.graph
     return TuningRecord.model_validate(
         {
-            "name": graph.name if graph is not None else getattr(request.subject, "factory", ""),
+            "name": request.subject.title,
             "operator_id": graph.id if graph is not None else None,
             "subject": request.subject,
             "compiler": request.compiler,
@@ -132,18 +132,8 @@ def _record(request: Request, ending: Ending, findings: Findings) -> TuningRecor
                 kind=request.device.partition(":")[0], name=findings.device_name, threads=request.settings.threads
             ),
             "settings": request.settings,
-            "versions": _versions(),
+            "versions": versions(PACKAGES),
             "date": datetime.now(UTC),
             **fields,
         }
     )
-
-
-def _versions() -> dict[str, str]:
-    versions = {"syno": syno.__version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions

@@ -74,6 +74,11 @@ class Workload:
         """The spec of operators for its layers; `options` differ from the defaults, see `spec_for`."""
         return spec_for(self.model(), self.example, options={"name": self.settings.model, **(options or {})})
 
+    def network(self, operator: PGraph | None, seed: int) -> nn.Module:
+        """The network with `operator` in its layers, or as it is. SpecError if it does not fit them; see `substitute`."""
+        model = self.model(seed)
+        return model if operator is None else substitute(model, operator, self.example, seed=seed)
+
     def train(
         self, operator: PGraph | None = None, *, seed: int | None = None, report: EpochReport | None = None
     ) -> TrainingResult:
@@ -85,11 +90,8 @@ class Workload:
             report: is asked after the milestones.
         """
         chosen = self.settings.seed if seed is None else seed
-        model = self.model(chosen)
-        if operator is not None:
-            model = substitute(model, operator, self.example, seed=chosen)
         asked = Milestones(self.settings.milestones, report)
-        return train(model, self.data, self.settings.training, seed=chosen, report=asked)
+        return train(self.network(operator, chosen), self.data, self.settings.training, seed=chosen, report=asked)
 
 
 @dataclass(frozen=True)

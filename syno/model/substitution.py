@@ -51,16 +51,18 @@ def substitute(
     example: torch.Tensor,
     *,
     seed: int = 0,
+    mode: str = "fused",
     rule: LayerRule = spatial_convolution,
     keep_stem: bool = True,
 ) -> nn.Module:
-    """A copy of `model` in which `operator` stands in place of each replaceable layer, in its fused form.
+    """A copy of `model` in which `operator` stands in place of each replaceable layer.
 
     Args:
         model: is not changed; the weights of what stays are copied.
         operator: from [N, C_in, H, H] to [N, C_out, H, H]; its other variables have defaults.
         example: an input of the model; any batch size.
         seed: of the operators' weights, which are different in every layer.
+        mode: the form of the operators: "fused", or "literal".
         rule, keep_stem: which layers; see `replaceable`.
 
     Raises:
@@ -69,7 +71,7 @@ def substitute(
     """
     layers = replaceable(model, example, rule, keep_stem=keep_stem)
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()
-    modules = [_fitted(operator, layer, number) for layer, number in zip(layers, seeds, strict=True)]
+    modules = [_fitted(operator, layer, number, mode) for layer, number in zip(layers, seeds, strict=True)]
     if layers[0].module is model:
         return modules[0]
     copied = deepcopy(model)
@@ -126,7 +128,7 @@ def _layer_cost(layer: Layer) -> Cost:
     return model_cost(layer.module, torch.empty(shape, device=layer.module.weight.device, dtype=layer.module.weight.dtype))
 
 
-def _fitted(operator: PGraph, layer: Layer, seed: int) -> OperatorModule:
+def _fitted(operator: PGraph, layer: Layer, seed: int, mode: str) -> OperatorModule:
     """The operator as a module for this layer, on its device, in its number format and mode."""
     sizes = ", ".join(f"{name}={value}" for name, value in layer.values.items())
     failure = f"{operator.name} does not fit layer {layer.name} ({sizes})"
@@ -147,7 +149,7 @@ def _fitted(operator: PGraph, layer: Layer, seed: int) -> OperatorModule:
                 raise SpecError(f"its {title} is {_shape(dims)} = {shape}, where the layer has {needed}; take another operator")
         given = {name: known[name] for name in table if name != "N"}  # any batch will do
         weight = layer.module.weight
-        module = build(operator, given, seed=seed, device=weight.device, dtype=weight.dtype)
+        module = build(operator, given, mode=mode, seed=seed, device=weight.device, dtype=weight.dtype)
     except (SizeError, SpecError, ValuationError) as error:
         raise SpecError(f"{failure}: {error}") from error
     module.train(layer.module.training)

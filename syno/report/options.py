@@ -36,14 +36,14 @@ def _rows(model: type[BaseModel], prefix: str, leave_out: tuple[str, ...]) -> It
         inner = submodel(field.annotation)
         if inner is not None and isinstance(field.default, inner):
             purpose = " ".join((inspect.getdoc(inner) or "").split())
-            yield {"option": f"`{name}`", "is": "group", "default": "", "meaning": purpose}
+            yield {"option": f"`{prefix}{name}`", "is": "group", "default": "", "meaning": purpose}
             yield from _rows(inner, f"{prefix}{name}: ", ())
             continue
         yield {
             "option": f"`{prefix}{name}`",
             "is": " ".join([_kind(field.annotation), *_bounds(field)]),
             "default": "required" if field.is_required() else f"`{_yaml(field.default)}`",
-            "meaning": meanings.get(name, "").replace("|", "\\|"),
+            "meaning": (meanings.get(name) or field.description or "").replace("|", "\\|"),
         }
 
 

@@ -1,31 +1,29 @@
-"""What a search has found, as files and as a page."""
+"""What a search has found: the best operators of a table of trials, and how many trials there are."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.files import write_whole
-from syno.report.tables import markdown
+from syno.report.tables import Row
 
 if TYPE_CHECKING:
-    from syno.search.study import Study
+    import pandas
 
-TABLE = "trials.csv"
+METRIC = "metric_"
 
 
-def save_results(study: Study, folder: Path, count: int = 5) -> str:
-    """Write all trials to `trials.csv` and the best operators to `best-1.txt`, `best-2.txt` ... Returns them as a table."""
-    trials = study.trials
-    write_whole(folder / TABLE, trials.to_csv(index=False))
-    rows = []
-    for rank, record in enumerate(study.best(count), 1):
-        file = folder / f"best-{rank}.txt"
-        write_whole(file, str(record.operator.renamed(f"{study.name}_{record.number}")))
-        metrics = {name: value for name, value in record.metrics.items() if not name.startswith("original_")}
-        rows.append({"file": file.name, "trial": record.number, "reward": record.reward, **metrics})
-    outcomes = (
-        ", ".join(f"{count} {outcome}" for outcome, count in trials["outcome"].value_counts().items()) if len(trials) else ""
-    )
-    found = markdown(rows) if rows else "No trial has a reward; the column message of the table says why.\n"
-    return f"{found}\n{len(trials)} trials ({outcomes}) in {folder / TABLE}\n"
+def search_rows(trials: pandas.DataFrame, count: int) -> list[Row]:
+    """A row for each of the best trials: reward and metrics, the highest reward first, the earlier first of equals."""
+    complete = trials[trials["outcome"] == "complete"]
+    best = complete.sort_values(["reward", "number"], ascending=[False, True]).head(count)
+    shown = [str(name) for name in best if str(name).startswith(METRIC) and not str(name).startswith(f"{METRIC}original_")]
+    return [
+        {"trial": str(row["number"]), "reward": row["reward"], **{name.removeprefix(METRIC): row[name] for name in shown}}
+        for _, row in best.iterrows()
+    ]
+
+
+def outcomes(trials: pandas.DataFrame) -> str:
+    """How many trials there are, and how they ended, in words."""
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in trials["outcome"].value_counts().items())
+    return f"{len(trials)} trials ({counts})"

@@ -6,11 +6,13 @@ whole and numbered in the order of their creation, and the first to end a trial 
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,6 +106,40 @@ def _mend(path: Path) -> None:
         if journal.read() != b"\n":
             journal.seek(0)
             journal.truncate(journal.read().rfind(b"\n") + 1)
+
+
+def read_trials(url: str, name: str) -> list[FrozenTrial]:
+    """The trials of a study, in the order of their numbers, without taking part in it. Nothing is made or changed.
+
+    Raises SpecError if there is no such study, or what is there cannot be read.
+    """
+    file = journal_file(url) or (Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None)
+    if file is not None and not file.is_file():
+        raise SpecError(f'there is no study "{name}": {file} is not there; `syno search` makes it')
+    with understood(url):
+        storage, _ = open_storage(url)
+        try:
+            study = storage.get_study_id_from_name(name)
+        except KeyError:
+            names = ", ".join(study.study_name for study in storage.get_all_studies()) or "none"
+            raise SpecError(f'{url} holds no study "{name}"; it has: {names}') from None
+        return storage.get_all_trials(study, deepcopy=False)
+
+
+@contextmanager
+def understood(url: str) -> Iterator[None]:
+    """What goes wrong with a storage within it becomes a SpecError: a damaged file, a full disk, a lost connection."""
+    try:
+        yield
+    except (SQLAlchemyError, optuna.exceptions.StorageInternalError, json.JSONDecodeError) as error:
+        cause: BaseException = error
+        while not isinstance(cause, SQLAlchemyError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        said = str(getattr(cause, "orig", None) or cause).splitlines()[0]
+        raise SpecError(
+            f"the storage {url} cannot be used: {said}. Trials that were stored stay there; if the file is damaged, "
+            "take it away and start again"
+        ) from error
 
 
 def _open_study(storage: BaseStorage, name: str, pruner: BasePruner) -> optuna.Study:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas
 import pytest
 from click.testing import Result
 from small_specs import convolution
@@ -59,7 +60,25 @@ def rows(file: Path) -> list[dict[str, str]]:
 
 def test_help_names_all_commands(run: Run) -> None:
     text = run("--help").stdout
-    for command in ("rules", "spec", "sample", "search", "train", "accuracy", "tune", "show", "explain", "ablate"):
+    for command in (
+        "rules",
+        "spec",
+        "sample",
+        "data",
+        "search",
+        "worker",
+        "freeze",
+        "select",
+        "train",
+        "tune",
+        "tables",
+        "figure",
+        "report",
+        "top",
+        "show",
+        "explain",
+        "ablate",
+    ):
         assert command in text
         assert "Usage" in run(command, "--help").stdout
 
@@ -257,12 +276,15 @@ class TestSearch:
     def test_writes_trials_and_the_best(self, run: Run, folder: Path) -> None:
         (folder / "quick.yaml").write_text(SEARCH, encoding="utf-8")
         text = run("search", "quick.yaml", "--best", "2").stdout
-        assert "8 trials (8 complete) in results/quick/trials.csv" in text
-        table = rows(folder / "results/quick/trials.csv")
-        best = parse((folder / "results/quick/best-1.txt").read_text(encoding="utf-8"))
-        top = max(table, key=lambda row: (float(row["reward"]), -int(row["number"])))
-        assert best.id == parse(top["operator"]).id and best.name == f"quick_{top['number']}"
-        assert not (folder / "results/quick/best-3.txt").exists()
+        assert "8 trials (8 complete) in results/quick/trials.parquet" in text
+        table = pandas.read_parquet(folder / "results/quick/trials.parquet")
+        stored = {file.stem: parse(file.read_text(encoding="utf-8")) for file in (folder / "results/quick/operators").iterdir()}
+        assert len(stored) == 8
+        for number, operator in zip(table["number"], table["operator"], strict=True):
+            key = parse(operator).id[:12]
+            assert stored[key].id == parse(operator).id and stored[key].name == f"quick_{number}"
+        best = max(range(8), key=lambda place: (table["reward"][place], -place))
+        assert text.splitlines()[2].split()[1] == str(best)
         assert run("search", "quick.yaml", "--best", "2").stdout == text  # all is done already
 
     def test_goes_on_after_an_interruption(self, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

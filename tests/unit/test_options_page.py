@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syno.config import RelativeBudget, SearchConfig
+from syno.config import Experiment
+from syno.config.original import OperatorChoice, Original, RelativeBudget
 from syno.evaluate.settings import WorkloadSettings
 from syno.report.options import options_table
 from syno.search.policies import POLICIES
@@ -20,7 +21,7 @@ from syno.space.presets import PRESETS
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 HEAD = """# Options
 
-Every option of a spec file and of a search config, as the code has it. A file names only what differs from the default.
+Every option of an experiment and of a spec, as the code has it. A file names only what differs from the default.
 Names that are not listed here are errors, and the error lists what is allowed.
 
 """
@@ -33,12 +34,15 @@ def first_paragraph(thing: object) -> str:
 def page() -> str:
     """The whole page."""
     parts = [
-        f"## A search config\n\n`syno search FILE`; [config/quickstart.yaml](../config/quickstart.yaml) is one. "
-        f"`spec` is a preset's name ({', '.join(PRESETS)}), a spec file, or a mapping.\n\n"
-        + options_table(SearchConfig, leave_out=("spec",)),
-        "## A workload\n\n`workload` of a search config: the spec's layers, the budget's rest and the original's cost follow "
+        "## An experiment\n\n`snakemake --configfile FILE`, `syno search FILE` and the other stages; "
+        "[config/quickstart.yaml](../config/quickstart.yaml) is one. `spec` is a preset's name "
+        f"({', '.join(PRESETS)}), a spec file, or a mapping.\n\n" + options_table(Experiment),
+        "## A workload\n\n`workload` of an experiment: the spec's layers, the budget's rest and the original's cost follow "
         "from it, and `evaluate` is `training`.\n\n" + options_table(WorkloadSettings),
-        "## A relative budget\n\n`relative_budget` of a search config.\n\n" + options_table(RelativeBudget),
+        "## A relative budget\n\n`relative_budget` of an experiment.\n\n" + options_table(RelativeBudget),
+        "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
+        "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"
+        + options_table(OperatorChoice),
         "## A spec\n\n`syno spec PRESET > my.yaml` prints one to begin with.\n\n" + options_table(OperatorSpec),
         "## Policies\n\n`policy: {name: ..., ...}`",
     ]

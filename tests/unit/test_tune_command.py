@@ -8,11 +8,11 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from syno.cli import app
-from syno.evaluate.records import TuningRecord
+from syno.evaluate.tuning_record import TuningRecord
 
 
 def tune(file: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["tune", "conv1x1", *arguments, "--output", str(file)])
+    return CliRunner().invoke(app, ["tune", "operator", "conv1x1", *arguments, "--output", str(file)])
 
 
 def test_it_prints_the_latency_and_writes_the_record(tmp_path: Path) -> None:

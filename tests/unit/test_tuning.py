@@ -21,9 +21,9 @@ from syno.errors import SizeError, SpecError, UnknownNameError
 from syno.evaluate.isolation import Ending, run_limited
 from syno.evaluate.latency import relative_error
 from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request, main
-from syno.evaluate.records import AnySubject, Device, TuningRecord
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
 from syno.evaluate.tuning import tune
+from syno.evaluate.tuning_record import AnySubject, Device, TuningRecord
 from syno.ir.library import OPERATORS
 from syno.lower.timing import LatencySettings
 
@@ -279,7 +279,7 @@ class TestRecords:
         text = path.read_text(encoding="utf-8")
         more = json.dumps({**json.loads(text), "colour": 1})
         path.write_text({"half": text[:99], "empty": "", "other": "[1]", "unknown": more}[damage], encoding="utf-8")
-        with pytest.raises(SpecError, match=r'record.json" holds no tuning record: .*; delete the file and tune again'):
+        with pytest.raises(SpecError, match=r"record\.json holds no tuning record: .*; delete the file and tune again"):
             TuningRecord.read(path)
 
     def test_an_absent_file_is_named(self, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syno.config import SearchConfig
+from syno.config import Experiment
 from syno.errors import SpecError, SynoError
 from syno.evaluate.settings import WorkloadSettings
 from syno.evaluate.workload import ProxyTraining, Workload
@@ -15,6 +15,7 @@ from syno.ir.library import OPERATORS
 from syno.ir.renaming import with_variables
 from syno.space import Space
 from syno.space.emptiness import check_not_empty
+from syno.stages.search import search
 
 SMALL: dict[str, Any] = {
     "width": 0.25,
@@ -24,9 +25,9 @@ SMALL: dict[str, Any] = {
 CONFIGS = Path(__file__).parents[2] / "config"
 
 
-def config(**fields: Any) -> SearchConfig:
+def config(**fields: Any) -> Experiment:
     """A search that trains for a moment."""
-    return SearchConfig(**{"name": "small", "workload": SMALL, "spec": {"depth": 4}, "reward": {"name": "accuracy"}, **fields})
+    return Experiment(**{"name": "small", "workload": SMALL, "spec": {"depth": 4}, "reward": {"name": "accuracy"}, **fields})
 
 
 @pytest.fixture(scope="module")
@@ -69,27 +70,26 @@ def test_a_report_that_raises_ends_the_training(workload: Workload) -> None:
 
 def test_a_config_takes_layers_budget_and_original_from_the_workload(workload: Workload) -> None:
     made = config(relative_budget={"most_flops": 0.6, "most_parameters": 0.5})
-    assert made.evaluate == "training"
-    assert made.spec.budget.most_flops == 0.6 * workload.original.flops
-    assert made.spec.budget.most_parameters == 0.5 * workload.original.parameters
-    assert made.original is not None and made.original.flops == workload.original.flops
-    assert SearchConfig(**made.model_dump()) == made  # as other processes get it
+    assert made.evaluation == "training"
+    assert made.operator_spec.budget.most_flops == 0.6 * workload.original.flops
+    assert made.operator_spec.budget.most_parameters == 0.5 * workload.original.parameters
+    assert Experiment(**made.model_dump()) == made  # as other processes get it
 
 
 def test_a_search_trains_every_operator_once_and_repeats_exactly(tmp_path: Path) -> None:
     found = []
     for run in ("a", "b"):
-        study = config(output=tmp_path / run, study={"n_trials": 3}, policy={"name": "random"}).run()
+        study = search(config(output=tmp_path / run, study={"n_trials": 3}, policy={"name": "random"}))
         found.append([(trial.operator.id, trial.metrics["accuracy"]) for trial in study.best(3)])
     assert found[0] == found[1]
     assert len({operator for operator, _ in found[0]}) == 3
 
 
 def test_a_study_of_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
-    config(output=tmp_path, study={"n_trials": 1}, policy={"name": "random"}).run()
+    search(config(output=tmp_path, study={"n_trials": 1}, policy={"name": "random"}))
     other = config(output=tmp_path, study={"n_trials": 1}, policy={"name": "random"}, workload={**SMALL, "seed": 1})
     with pytest.raises(SpecError, match="space"):
-        other.run()
+        search(other)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_a_study_of_another_training_is_not_gone_on_with(tmp_path: Path) -> None
 )
 def test_what_is_wrong_is_said(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SynoError, match=message):
-        config(**fields)
+        config(**fields).operator_spec  # noqa: B018
 
 
 @pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.yaml")), ids=lambda file: file.name)
 def test_every_config_of_the_project_has_a_space_with_operators(file: Path) -> None:
-    check_not_empty(Space(SearchConfig.load(file).spec))
+    check_not_empty(Space(Experiment.load(file).operator_spec))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from syno.errors import SpecError
+from syno.evaluate.network_subject import NetworkSubject
+from syno.evaluate.record import Record
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
-from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 
 Status: TypeAlias = Literal["ok", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory"]
-AnySubject: TypeAlias = Annotated[OperatorSubject | ModelSubject, Field(discriminator="kind")]
+AnySubject: TypeAlias = Annotated[OperatorSubject | NetworkSubject | ModelSubject, Field(discriminator="kind")]
 
 
 class Device(BaseModel):
@@ -25,12 +24,12 @@ class Device(BaseModel):
     threads: int
 
 
-class TuningRecord(BaseModel):
+class TuningRecord(Record):
     """One measurement, or why there is none.
 
     Attributes:
-        name: the operator's name or the model's factory.
-        operator_id: of an operator.
+        name: of the operator, or "original"; of a user's own model, its factory.
+        operator_id: of the operator.
         subject: what was measured, with its sizes or arguments.
         compiler: a name in `COMPILERS`.
         status: "ok"; "compile_failed"; "wrong_output": it does not compute what its reference does; "failed": another error,
@@ -47,7 +46,8 @@ class TuningRecord(BaseModel):
         date: when it was measured, UTC.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind_of_record = "tuning record"
+    again = "tune"
     name: str
     operator_id: str | None
     subject: AnySubject
@@ -80,24 +80,3 @@ class TuningRecord(BaseModel):
         if (self.status == "ok") != (self.latency_ms is not None) or (self.status == "ok") == bool(self.reason):
             raise ValueError('a record that is "ok" has a latency and no reason; every other has a reason and no latency')
         return self
-
-    def write(self, path: Path) -> None:
-        """Write it as JSON. Readers see the file whole or not at all."""
-        write_whole(path, self.model_dump_json(indent=1) + "\n")
-
-    @classmethod
-    def read(cls, path: Path) -> TuningRecord:
-        """The record in a file.
-
-        Raises SpecError, which names the file, if it cannot be read or holds no record.
-        """
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise SpecError(f'the tuning record "{path}" cannot be read: {error.strerror}') from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise SpecError(
-                f'"{path}" holds no tuning record: {place}: {first["msg"]}; delete the file and tune again'
-            ) from error

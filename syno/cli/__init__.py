@@ -1,0 +1,11 @@
+"""The commands. Each reads its arguments, calls the library, and prints what that returns."""
+
+from syno.cli import ablations, evaluations, spaces, studies
+from syno.cli.app import app
+
+__all__ = ["ablations", "app", "evaluations", "main", "spaces", "studies"]
+
+
+def main() -> None:
+    """The entry point."""
+    app()

@@ -1,0 +1,78 @@
+"""Arguments that several commands have, and what they mean."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from syno.config import Experiment
+    from syno.ir.graph import PGraph
+    from syno.space.spec import OperatorSpec
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="An experiment (YAML), such as config/quickstart.yaml.")]
+Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A preset's name (resnet18, gpt2 ...) or a spec file (YAML).")]
+Operator = Annotated[
+    str,
+    typer.Argument(
+        metavar="OP",
+        help="A text file, a known operator's name, a published operator's folder, or the name or id of one that was found.",
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Of the random walks.")]
+Depth = Annotated[int | None, typer.Option(min=1, help="Instead of the spec's: the most primitives.")]
+Output = Annotated[Path | None, typer.Option(help="Folder of the results.")]
+OutputFile = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE", help="Instead of the file in the experiment's folder of results.")
+]
+Rename = Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Variables of the operator to those of the spec.")]
+
+
+def experiment_of(config: Path) -> Experiment:
+    """The experiment in a file."""
+    from syno.config import Experiment
+
+    return Experiment.load(config)
+
+
+def spec_of(given: str, depth: int | None = None) -> OperatorSpec:
+    """The spec that was named, with another depth if one is given."""
+    from syno.config import find_spec
+
+    found = find_spec(given)
+    return found if depth is None else found.with_(depth=depth)
+
+
+def operator_of(given: str, rename: list[str] | None = None) -> PGraph:
+    """The operator that was named, with variables renamed."""
+    from syno.ir.renaming import with_variables
+    from syno.stages.store import find_stored
+
+    return with_variables(find_stored(given), pairs(rename, "--rename"))
+
+
+def pairs(given: list[str] | None, option: str) -> dict[str, str]:
+    """`A=1 B=2` or `A=1,B=2` as a mapping."""
+    found = [part.partition("=") for text in given or () for part in text.split(",")]
+    for name, equals, value in found:
+        if not (name and equals and value):
+            raise typer.BadParameter(f'"{name}{equals}{value}" is not NAME=VALUE', param_hint=option)
+    return {name.strip(): value.strip() for name, _, value in found}
+
+
+def sizes(given: list[str] | None) -> dict[str, int]:
+    """What `--set` gave."""
+    found = pairs(given, "--set")
+    for name, value in found.items():
+        if not value.isdecimal():
+            raise typer.BadParameter(f'{name} is "{value}"; a size is a positive whole number', param_hint="--set")
+    return {name: int(value) for name, value in found.items()}
+
+
+def command_line() -> str:
+    """What was typed, as it is written beside what it measured."""
+    return shlex.join(["syno", *sys.argv[1:]])

@@ -1,0 +1,125 @@
+"""Commands that train and measure, and that show what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syno.cli.app import NOT_THERE, STAGES, app
+from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, operator_of, sizes
+
+if TYPE_CHECKING:
+    from syno.evaluate.tuning_record import TuningRecord
+
+tune = typer.Typer(
+    help="Compile and measure, in a process of its own. What fails is a record with the reason, and exit code 1.",
+    no_args_is_help=True,
+)
+app.add_typer(tune, name="tune", rich_help_panel=STAGES)
+
+Candidate = Annotated[
+    str,
+    typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline; `original`: the network as it is."),
+]
+Compiler = Annotated[str, typer.Option(help="eager, inductor or inductor-max-autotune.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, or one of several GPUs such as cuda:1.")]
+
+
+@app.command(rich_help_panel=STAGES)
+def data(config: Config, output: OutputFile = None) -> None:
+    """Make or load the data, and look at the network: what an experiment begins with."""
+    from syno.stages.data import prepare
+
+    record = prepare(experiment_of(config), output)
+    shape = " x ".join(map(str, record.image_shape))
+    typer.echo(
+        f"{record.data}: {record.train_images} + {record.test_images} pictures of {shape}, {record.classes} classes; "
+        f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
+    )
+
+
+@app.command(rich_help_panel=STAGES)
+def train(
+    config: Config,
+    given: Candidate,
+    seed: Annotated[int, typer.Option(help="Of weights and of the order of pictures.")] = 0,
+    output: OutputFile = None,
+) -> None:
+    """Train the network with one operator, and write a record of it."""
+    from syno.stages.train import train as trained
+
+    record = trained(experiment_of(config), given, seed, output)
+    typer.echo(f"{record.name}: accuracy {record.accuracy:.4f} with seed {seed}, {record.cpu_seconds:.1f} CPU-seconds")
+
+
+@tune.command("model")
+def tune_model(
+    config: Config, given: Candidate, compiler: Compiler = "eager", device: Device = "cpu", output: OutputFile = None
+) -> None:
+    """Measure the experiment's network with one operator."""
+    from syno.stages.tune import tune as tuned
+
+    _tell(tuned(experiment_of(config), given, compiler, device, output))
+
+
+@tune.command("operator")
+def tune_operator(
+    given: Operator,
+    values: Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Sizes; the batch is an option of its own.")],
+    output: Annotated[Path, typer.Option(metavar="FILE.json", help="Where the record goes.")],
+    compiler: Compiler = "eager",
+    device: Device = "cpu",
+    batch: Annotated[int, typer.Option(min=1, help="Length of the input's first axis.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    time_limit: Annotated[float, typer.Option(help="Seconds for compiling and measuring.")] = 600,
+    memory_limit: Annotated[float | None, typer.Option(help="MiB for the process that does it.")] = None,
+) -> None:
+    """Measure one operator by itself."""
+    from syno.evaluate.subjects import OperatorSubject
+    from syno.evaluate.tuning import LatencySettings
+    from syno.evaluate.tuning import tune as tuned
+
+    subject = OperatorSubject.of(operator_of(given), sizes(values))
+    settings = LatencySettings(batch=batch, threads=threads)
+    record = tuned(subject, compiler, device, settings, time_limit_s=time_limit, memory_limit_mib=memory_limit)
+    record.write(output)
+    _tell(record)
+
+
+def _tell(record: TuningRecord) -> None:
+    place = f"{record.name}, {record.compiler} on {record.device.name or record.device.kind}"
+    if record.latency_ms is None:
+        typer.echo(f"{place}: {record.status}: {record.reason}", err=True)
+        raise typer.Exit(NOT_THERE)
+    interval = f"95 % in {record.latency_low_ms:.4g} to {record.latency_high_ms:.4g}"
+    typer.echo(f"{place}: {record.latency_ms:.4g} ms ({interval})")
+
+
+@app.command(rich_help_panel=STAGES)
+def tables(config: Config) -> None:
+    """Collect the records of trainings and measurements into tables."""
+    from syno.report.tables import markdown
+    from syno.stages.tables import make_tables
+    from syno.stages.top import summary
+
+    made = make_tables(experiment_of(config))
+    typer.echo(markdown(summary(made)), nl=False)
+
+
+@app.command(rich_help_panel=STAGES)
+def figure(config: Config, name: Annotated[str, typer.Argument(metavar="FIGURE", help="Its name.")]) -> None:
+    """Draw one of the figures of an experiment."""
+    from syno.stages.figures import draw
+
+    for file in draw(experiment_of(config), name):
+        typer.echo(file)
+
+
+@app.command(rich_help_panel=STAGES)
+def report(config: Config, output: OutputFile = None) -> None:
+    """Write the page that shows everything; it opens without a server."""
+    from syno.stages.report import write_report
+
+    typer.echo(write_report(experiment_of(config), output))

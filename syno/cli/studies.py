@@ -1,0 +1,83 @@
+"""Commands on a search and its study."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from syno.cli.app import RESULTS, STAGES, app, stopped
+from syno.cli.arguments import Config, OutputFile, experiment_of
+
+
+@app.command(rich_help_panel=STAGES)
+def search(
+    config: Config,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes on this machine, instead of the config's.")] = None,
+    best: Annotated[int, typer.Option(min=0, help="How many of the best operators to print.")] = 5,
+) -> None:
+    """Search a space, and freeze what was found. It goes on where it was stopped."""
+    from syno.report.search_results import outcomes, search_rows
+    from syno.report.tables import markdown
+    from syno.search.progress import display
+    from syno.stages import freeze
+    from syno.stages.search import search as searched
+
+    experiment = experiment_of(config)
+    try:
+        searched(experiment, workers or experiment.study.workers, display())
+    except KeyboardInterrupt:
+        raise stopped(f"trials so far are in {experiment.storage}") from None
+    trials = freeze.freeze(experiment)
+    rows = search_rows(trials, best)
+    typer.echo(markdown(rows) if rows else "No trial has a reward; the column message of the table says why.\n")
+    typer.echo(f"{outcomes(trials)} in {experiment.folder / freeze.TABLE}")
+
+
+@app.command(rich_help_panel=STAGES)
+def worker(
+    config: Config, number: Annotated[int, typer.Option(min=1, help="Of this worker.")] = 1, output: OutputFile = None
+) -> None:
+    """Be one of the workers that share a study, until it has its trials; then write a record of that."""
+    from syno.search.progress import display
+    from syno.stages.search import work
+
+    experiment = experiment_of(config)
+    try:
+        record = work(experiment, number, output, display())
+    except KeyboardInterrupt:
+        raise stopped(f"trials so far are in {experiment.storage}") from None
+    typer.echo(f"worker {number}: {record.trials} of the study's trials were this worker's, in {record.seconds:.0f} s")
+
+
+@app.command(rich_help_panel=STAGES)
+def freeze(config: Config, output: OutputFile = None) -> None:
+    """Write the trials of a study as a table, and its operators to the operator store."""
+    from syno.report.search_results import outcomes
+    from syno.stages import freeze as stage
+
+    experiment = experiment_of(config)
+    trials = stage.freeze(experiment, output)
+    typer.echo(f"{outcomes(trials)} in {output or experiment.folder / stage.TABLE}")
+
+
+@app.command(rich_help_panel=STAGES)
+def select(config: Config, output: OutputFile = None) -> None:
+    """Choose the operators that are trained again and tuned."""
+    from syno.stages import select as stage
+
+    experiment = experiment_of(config)
+    for one in stage.select(experiment, output):
+        accuracy = f", accuracy {one.metrics['accuracy']:.4f}" if "accuracy" in one.metrics else ""
+        typer.echo(f"{one.name} ({one.key}): reward {one.reward:.4f}{accuracy} in the search")
+
+
+@app.command(rich_help_panel=RESULTS)
+def top(
+    given: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
+    count: Annotated[int, typer.Option("-n", "--number", min=1, help="How many operators.")] = 5,
+) -> None:
+    """Print the best operators of a study, finished or not: accuracy, cost and latency as far as they are known."""
+    from syno.stages.top import top as best
+
+    typer.echo(best(given, count), nl=False)

@@ -1,0 +1,6 @@
+"""Settings: pydantic models that say what a config may hold, and read it."""
+
+from syno.config.experiment import Experiment
+from syno.config.specs import find_spec
+
+__all__ = ["Experiment", "find_spec"]

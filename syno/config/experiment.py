@@ -1,0 +1,186 @@
+"""An experiment: everything that its stages depend on, as a YAML file says it; the one place of defaults.
+
+Unknown keys are errors. Paths are relative to the folder where the command runs. Reading one loads neither torch nor optuna:
+what follows from the network is worked out when it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import ValidationError, field_validator, model_validator
+
+from syno.config.original import OperatorChoice, Original, RelativeBudget
+from syno.config.section import Section
+from syno.config.specs import check_names, make_spec
+from syno.config.stages import SelectSettings, StudySettings, TrainSettings, TuneSettings
+from syno.errors import SpecError, SynoError
+from syno.evaluate.settings import WorkloadSettings
+from syno.report.validation import explained, read_mapping
+from syno.search.policies import POLICIES, PolicySettings
+from syno.search.reward import REWARDS, Reward, from_settings
+from syno.space.spec import OperatorSpec
+
+if TYPE_CHECKING:
+    from syno.evaluate.workload import Workload
+
+Settings = Mapping[str, Any]
+Stage = Literal["data", "search", "select", "train", "tune"]
+
+
+class Experiment(Section):
+    """A search and what is done with its operators. `Experiment.load` reads it from a YAML file."""
+
+    name: str  # of the study, and of the folder of results
+    spec: str | Settings = {}  # a preset, a spec file, or options; with `preset`: those that differ from it
+    workload: WorkloadSettings | None = None  # a network and a data set; the spec is then of its layers
+    relative_budget: RelativeBudget | None = None  # needs a workload
+    evaluate: str = ""  # `cost` (counts only), `training` (of the workload), or your own as `package.module:function`
+    original: Original | None = None  # what the model costs as it is, for rewards that compare with it
+    reward: Settings = {"name": "savings"}  # its name and settings
+    policy: Settings = {"name": "mcts"}  # its name and settings
+    study: StudySettings = StudySettings()
+    warm_start: tuple[OperatorChoice, ...] = ()  # operators to begin with, in this order
+    select: SelectSettings = SelectSettings()
+    train: TrainSettings = TrainSettings()
+    tune: TuneSettings = TuneSettings()
+    output: Path | None = None  # folder of the results; results/NAME if not given
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise SpecError(f'experiment "{fields.get("name", "")}": {explained(error, type(self))}') from None
+
+    @classmethod
+    def load(cls, file: Path) -> Self:
+        """Read a YAML file. SpecError says what is wrong with it and what is allowed."""
+        return cls(**{"name": file.stem, **read_mapping(file, "an experiment", cls)})
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_folder(cls, given: str) -> str:
+        if not given or given in (".", "..") or set(given) & set("/\\\0"):
+            raise ValueError(f'"{given}" names no folder; leave out / and \\')
+        return given
+
+    @field_validator("spec", mode="before")
+    @classmethod
+    def _as_options(cls, given: Any) -> Any:
+        return given.model_dump() if isinstance(given, OperatorSpec) else given
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        try:
+            self._check()
+        except SynoError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def _check(self) -> None:
+        self.policy_settings  # noqa: B018  (each raises what is wrong with it)
+        needs = self.make_reward().needs
+        if self.study.pruner is not None:
+            from syno.search.pruners import make_pruner
+
+            make_pruner(self.study.pruner)
+        if self.workload is not None:
+            if isinstance(self.spec, str) or "preset" in self.spec:
+                raise SpecError(
+                    "spec: its layers are those of the workload; give a mapping of the options that differ, or leave it out"
+                )
+            check_names(self.spec)
+            return
+        if not self.spec:
+            raise SpecError("spec: is missing; give a preset's name, a spec file or its options, or a workload")
+        self.operator_spec  # noqa: B018
+        for name, given in (("evaluate: training", self.evaluation == "training"), ("relative_budget", self.relative_budget)):
+            if given:
+                raise SpecError(
+                    f"{name} needs a workload: give the network and the data set, as in workload: {{model: resnet8}}"
+                )
+        if self.evaluation == "cost" and self.original is None and any(metric.startswith("original_") for metric in needs):
+            raise SpecError(
+                f'the reward "{self.make_reward().name}" compares with the original model: give its cost, as in '
+                "original: {flops: 2.3e+11, parameters: 1.1e+7}"
+            )
+
+    # ---- what follows from it -------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """Where results go."""
+        return self.output or Path("results") / self.name
+
+    @property
+    def storage(self) -> str:
+        """Where trials are kept."""
+        return self.study.storage or f"sqlite:///{self.folder / 'trials.db'}"
+
+    @property
+    def evaluation(self) -> str:
+        """How operators are evaluated."""
+        return self.evaluate or ("cost" if self.workload is None else "training")
+
+    @property
+    def baselines(self) -> dict[str, OperatorChoice]:
+        """The known operators to train, too, by name."""
+        return {Path(choice.operator).stem: choice for choice in self.train.baselines}
+
+    def stage(self, name: Stage) -> str:
+        """The settings that a stage depends on, as one text: while that is the same, its files are good."""
+        whole = self.model_dump(mode="json")
+        of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
+        parts: dict[Stage, dict[str, Any]] = {
+            "data": {"workload": whole["workload"]},
+            "search": {key: whole[key] for key in whole if key not in ("select", "train", "tune", "output", "study")}
+            | {"study": of_study},
+            "select": whole["select"],
+            "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
+            "tune": {"workload": whole["workload"], "tune": {**whole["tune"], "compilers": None, "devices": None}},
+        }
+        return json.dumps(parts[name], sort_keys=True)
+
+    @property
+    def policy_settings(self) -> PolicySettings:
+        """The constants of the policy. SpecError for unknown names and settings."""
+        rest = dict(self.policy)
+        kind = POLICIES[rest.pop("name", "mcts")].Settings
+        try:
+            return kind(**rest)
+        except ValidationError as error:
+            raise SpecError(f"policy: {explained(error, kind)}") from None
+
+    def make_reward(self) -> Reward:
+        """The reward. SpecError for unknown names and settings."""
+        try:
+            return from_settings(self.reward)
+        except ValidationError as error:
+            raise SpecError(f"reward: {explained(error, REWARDS[self.reward.get('name', 'accuracy')])}") from None
+
+    @cached_property
+    def network(self) -> Workload:
+        """The network on its data, made once. SpecError if the experiment has none."""
+        if self.workload is None:
+            raise SpecError(
+                f'experiment "{self.name}" has no workload: give the network and the data set, as in '
+                "workload: {model: resnet8}"
+            )
+        from syno.evaluate.workload import Workload  # with it comes torch
+
+        return Workload.of(self.workload)
+
+    @cached_property
+    def operator_spec(self) -> OperatorSpec:
+        """The spec of the operators that are looked for. SpecError if it means nothing."""
+        if self.workload is None:
+            return make_spec(self.spec)
+        assert not isinstance(self.spec, str)  # checked above
+        budget = dict(self.spec.get("budget", {}))
+        if self.relative_budget is not None:
+            budget = {**self.relative_budget.of(self.network.original), **budget}
+        return self.network.spec({**self.spec, "budget": budget})

@@ -1,0 +1,80 @@
+"""The settings of an experiment's stages, one group for each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from syno.config.original import OperatorChoice
+from syno.config.section import Section
+from syno.errors import SynoError
+from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.settings import TrainingSettings
+from syno.lower.timing import LatencySettings
+
+
+class StudySettings(Section):
+    """Where trials are kept, how many there are, and who evaluates them."""
+
+    storage: str | None = None  # a database URL or a journal file; trials.db in the folder `output` if not given
+    seed: int = 0
+    n_trials: Annotated[int, Field(ge=0)] = 100  # of the study, all workers and earlier runs together
+    workers: Annotated[int, Field(ge=1)] = 1  # jobs of the workflow that share the study; with one, runs are reproducible
+    pruner: Mapping[str, Any] | None = None  # an Optuna pruner's name and settings, as in {name: median, n_warmup_steps: 1}
+    most_attempts: Annotated[int, Field(ge=1)] = 3  # after so many workers died over an operator, it counts as failed
+    heartbeat_seconds: Annotated[float, Field(gt=0)] = 60  # how often a worker says that it is alive
+    grace_seconds: Annotated[float, Field(gt=0)] = 180  # of silence, after which another worker takes its trial
+
+
+class SelectSettings(Section):
+    """Which operators are trained again and tuned."""
+
+    by: Literal["pareto", "reward"] = "pareto"  # the front of accuracy against FLOPs, then by reward; or by reward alone
+    count: Annotated[int, Field(ge=1)] = 3  # at most so many
+    least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0  # in the search, of any that is selected
+
+
+class TrainSettings(Section):
+    """How the selected operators are trained again, beside the original and the baselines."""
+
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (1, 2, 3)  # not the search's, by which operators were chosen
+    baselines: tuple[OperatorChoice, ...] = ()  # known operators that are trained, too
+    training: TrainingSettings | None = None  # instead of the workload's
+
+    @field_validator("seeds")
+    @classmethod
+    def _different(cls, given: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(given)) < len(given):
+            raise ValueError(f"{list(given)} has a seed twice; each is one training")
+        return given
+
+
+class TuneSettings(Section):
+    """How the network's latency is measured: with which compilers, on which devices."""
+
+    compilers: tuple[str, ...] = ("eager", "inductor")  # of: eager, inductor, inductor-max-autotune; [] measures nothing
+    devices: tuple[str, ...] = ("cpu",)  # cpu, cuda, or one of several GPUs such as cuda:1
+    latency: LatencySettings = LatencySettings()
+    time_limit_seconds: Annotated[float, Field(gt=0)] = 600  # for compiling and measuring one network
+    memory_limit_mib: Annotated[float, Field(gt=0)] | None = None  # of the process that does it
+
+    @field_validator("compilers")
+    @classmethod
+    def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for name in given:
+            try:
+                COMPILERS[name]
+            except SynoError as error:
+                raise ValueError(str(error)) from None
+        return given
+
+    @field_validator("devices")
+    @classmethod
+    def _devices(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for name in given:
+            if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+                raise ValueError(f'"{name}" is no device; there are: cpu, cuda, or one of several GPUs such as cuda:1')
+        return given

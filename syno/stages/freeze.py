@@ -1,0 +1,67 @@
+"""The frozen table: the trials of a study as they are when the search has ended, and the operators in them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno.config import Experiment
+from syno.errors import SpecError
+from syno.files import write_whole
+from syno.ir.text import parse
+from syno.stages.store import OperatorStore
+
+if TYPE_CHECKING:
+    import pandas
+
+TABLE = "trials.parquet"
+
+
+def freeze(experiment: Experiment, output: Path | None = None) -> pandas.DataFrame:
+    """Write all trials to `trials.parquet`, and every operator that was evaluated to the operator store; returns the table.
+
+    Raises SpecError if there is no study, or it has no trial.
+    """
+    table = study_table(experiment)
+    if table.empty:
+        raise SpecError(f'study "{experiment.name}" in {experiment.storage} has no trial; run `syno search` first')
+    store = OperatorStore(experiment.folder)
+    complete = table[table["outcome"] == "complete"]
+    for number, text in zip(complete["number"], complete["operator"], strict=True):
+        store.add(parse(text, f"operator of trial {number}").renamed(f"{experiment.name}_{number}"))
+    write_parquet(table, output or experiment.folder / TABLE)
+    return table
+
+
+def study_table(experiment: Experiment) -> pandas.DataFrame:
+    """The trials as they are stored now; `syno.search.records.table` says which columns there are."""
+    from syno.search.records import table
+    from syno.search.storage import read_trials
+
+    return table(read_trials(experiment.storage, experiment.name))
+
+
+def read_frozen(experiment: Experiment) -> pandas.DataFrame:
+    """The frozen table. SpecError if it is not there, or holds something else."""
+    return read_parquet(experiment.folder / TABLE, "syno freeze")
+
+
+def write_parquet(table: pandas.DataFrame, file: Path) -> None:
+    """Write a table, whole."""
+    stream = io.BytesIO()
+    table.to_parquet(stream, index=False)
+    write_whole(file, stream.getvalue())
+
+
+def read_parquet(file: Path, made_by: str) -> pandas.DataFrame:
+    """Read a table. SpecError, which names the command that makes it, if that is not possible."""
+    import pandas
+    from pyarrow.lib import ArrowException
+
+    if not file.is_file():
+        raise SpecError(f"{file} is not there; `{made_by}` makes it")
+    try:
+        return pandas.read_parquet(file)
+    except (OSError, ValueError, ArrowException) as error:
+        raise SpecError(f"{file} holds no table: {error}; delete it and run `{made_by}` again") from error

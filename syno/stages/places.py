@@ -1,0 +1,84 @@
+"""Where an experiment's files are, and which operators it trains and measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from syno.config import Experiment
+from syno.evaluate.settings import ORIGINAL
+from syno.files import write_whole
+from syno.ir.graph import PGraph
+from syno.stages import select
+from syno.stages.store import OperatorStore, find_stored
+
+CONFIG = "experiment.yaml"  # the experiment as it was run, beside its results
+
+
+class Entry(NamedTuple):
+    """Something that is trained and measured.
+
+    Attributes:
+        key: in the names of its files: "original", a baseline's name, or the key of an operator in the store.
+        role: "original", "baseline" or "found".
+    """
+
+    key: str
+    role: str
+
+
+def entries(experiment: Experiment) -> list[Entry]:
+    """The original, the baselines, and the operators that were selected. SpecError if nothing was selected yet."""
+    selected = select.read_selected(experiment.folder / select.FILE)
+    return [
+        Entry(ORIGINAL, "original"),
+        *(Entry(name, "baseline") for name in experiment.baselines),
+        *(Entry(one.key, "found") for one in selected),
+    ]
+
+
+def operator_of(experiment: Experiment, given: str) -> PGraph | None:
+    """The operator that a key, or whatever people write, means; None for the original network."""
+    if given == ORIGINAL:
+        return None
+    if given in experiment.baselines:
+        return experiment.baselines[given].find()
+    return find_stored(given, experiment.folder)
+
+
+def key_of(experiment: Experiment, given: str) -> str:
+    """The key of what people write. It is in the store then."""
+    if given in (ORIGINAL, *experiment.baselines):
+        return given
+    operator = find_stored(given, experiment.folder)
+    return OperatorStore(experiment.folder).add(operator)
+
+
+def training_file(experiment: Experiment, key: str, seed: int) -> Path:
+    """Of one training."""
+    return experiment.folder / "train" / key / f"seed{seed}.json"
+
+
+def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
+    """Of one measurement."""
+    return experiment.folder / "tune" / key / f"{compiler}-{_in_a_name(device)}.json"
+
+
+def device_named(experiment: Experiment, part: str) -> str:
+    """The device whose name in files this is."""
+    return next(device for device in experiment.tune.devices if _in_a_name(device) == part)
+
+
+def _in_a_name(device: str) -> str:
+    return device.replace(":", "")
+
+
+def keep_config(experiment: Experiment) -> Path:
+    """Write the experiment, defaults and all, beside its results, unless it is there already; returns the file."""
+    import yaml
+
+    file = experiment.folder / CONFIG
+    text = f"# What the results beside this file are of.\n{yaml.safe_dump(experiment.model_dump(mode='json'), sort_keys=False)}"
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        write_whole(file, text)
+    return file

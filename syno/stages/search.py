@@ -1,0 +1,147 @@
+"""The search: workers on one study."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import AwareDatetime
+
+from syno.config import Experiment
+from syno.errors import SpecError
+from syno.evaluate.record import Record, versions
+from syno.report.sampling import rejections
+from syno.search.evaluation import find_evaluation
+from syno.search.interruption import Interruption, Stoppable, StoppingDisplay
+from syno.search.processes import beside
+from syno.search.worker import Worker
+from syno.space.emptiness import check_not_empty
+from syno.space.space import Space
+from syno.stages.places import keep_config
+
+if TYPE_CHECKING:
+    from syno.search.progress import Display
+    from syno.search.study import Evaluate, Study
+
+
+def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:
+    """Search until the study has its trials, with so many processes on this machine; returns the study.
+
+    Other machines may do the same at the same time. Raises SpecError for an empty space, and as `open_study`.
+    """
+    if workers > 1 and experiment.storage == "memory:":
+        raise SpecError("several workers need a storage that they share; study: storage is memory:")
+    space, evaluate = Space(experiment.operator_spec), make_evaluation(experiment)
+    check_not_empty(space)
+    keep_config(experiment)
+    from syno.search.storage import understood  # with it comes optuna
+
+    with understood(experiment.storage):
+        study = open_study(experiment, space)
+    with understood(experiment.storage), beside(_work, (experiment.model_dump(),), workers - 1), Interruption() as stop:
+        shown = StoppingDisplay(stop, display)
+        study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=shown, notes=lambda: rejections(space))
+    return study
+
+
+class WorkerRecord(Record):
+    """What one worker did.
+
+    Attributes:
+        study: the study's name.
+        worker: its number.
+        process: its machine and process.
+        trials: of the study that it evaluated.
+        finished: how many of the study's trials have ended, whoever evaluated them.
+        seconds: from its start to its end.
+        versions, date: with what, and when it ended.
+    """
+
+    kind_of_record = "worker record"
+    again = "run `syno worker`"
+    study: str
+    worker: int
+    process: str
+    trials: int
+    finished: int
+    seconds: float
+    versions: dict[str, str]
+    date: AwareDatetime
+
+
+def work(experiment: Experiment, number: int, output: Path | None = None, display: Display | None = None) -> WorkerRecord:
+    """Be a worker of the study until it has its trials, and write a record of that. Raises as `search`."""
+    began = time.monotonic()
+    trials = search(experiment, 1, display).trials
+    ended = trials["outcome"].isin(["complete", "pruned", "failed"]) if len(trials) else trials.index == 0
+    process = str(Worker.here())
+    record = WorkerRecord(
+        study=experiment.name,
+        worker=number,
+        process=process,
+        trials=int((ended & (trials["worker"] == process)).sum()) if len(trials) else 0,
+        finished=int(ended.sum()),
+        seconds=round(time.monotonic() - began, 1),
+        versions=versions(["torch", "optuna"]),
+        date=datetime.now(UTC),
+    )
+    record.write(output or worker_file(experiment, number))
+    return record
+
+
+def worker_file(experiment: Experiment, number: int) -> Path:
+    """Where a worker's record goes."""
+    return experiment.folder / "search" / f"worker{number}.json"
+
+
+def make_evaluation(experiment: Experiment) -> Evaluate:
+    """What evaluates operators. SpecError if there is no such thing."""
+    if experiment.evaluation == "training":
+        from syno.evaluate.workload import ProxyTraining  # with it comes torch
+
+        return ProxyTraining(experiment.network, experiment.operator_spec)
+    spec, original = experiment.operator_spec, experiment.original
+    return find_evaluation(experiment.evaluation, spec, None if original is None else original.cost(spec))
+
+
+def open_study(experiment: Experiment, space: Space) -> Study:
+    """The study, made if it is not there. SpecError if it is there with other settings."""
+    from optuna import logging  # with it comes half a second
+
+    from syno.search.pruners import make_pruner
+    from syno.search.study import Study
+
+    logging.set_verbosity(logging.WARNING)
+    settings = experiment.study
+    return Study(
+        space,
+        space_id=_space_id(experiment),
+        name=experiment.name,
+        storage=experiment.storage,
+        policy=str(experiment.policy.get("name", "mcts")),
+        policy_settings=experiment.policy_settings,
+        seed=settings.seed,
+        reward=experiment.make_reward(),
+        warm_start=[choice.find() for choice in experiment.warm_start],
+        pruner=None if settings.pruner is None else make_pruner(settings.pruner),
+        most_attempts=settings.most_attempts,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        grace_seconds=settings.grace_seconds,
+    )
+
+
+def _space_id(experiment: Experiment) -> str:
+    """What tells studies apart that share a name: the spec, and how operators are trained."""
+    spec, workload = experiment.operator_spec, experiment.workload
+    return spec.id if workload is None else f"{spec.id} {workload.model_dump_json()}"
+
+
+def _work(fields: Mapping[str, Any]) -> None:
+    """Be one more worker."""
+    experiment = Experiment(**fields)
+    study, evaluate = open_study(experiment, Space(experiment.operator_spec)), make_evaluation(experiment)
+    with Interruption() as stop:
+        study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=StoppingDisplay(stop))

@@ -1,0 +1,82 @@
+"""The operator store of an experiment: every operator that was evaluated, as a text file named after its id.
+
+Such a file never changes: equal ids are equal operators. So whatever refers to an operator does so by its id, and whoever
+copies the folder of results has the operators with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from syno.errors import SpecError, UnknownNameError
+from syno.files import write_whole
+from syno.ir.graph import PGraph
+from syno.ir.lookup import find_operator
+from syno.ir.text import parse
+
+FOLDER = "operators"
+ID_DIGITS = 12  # in names of files; two of a million operators share them with a chance of 0.2 %
+FEWEST_DIGITS = 4  # of an id that people type
+
+
+class OperatorStore:
+    """The operators in a folder of results."""
+
+    def __init__(self, results: Path) -> None:
+        self.path = results / FOLDER
+
+    def add(self, operator: PGraph) -> str:
+        """Keep an operator; returns the key by which it is found. One that is there stays as it is, and keeps its name."""
+        key = operator.id[:ID_DIGITS]
+        file = self.path / f"{key}.txt"
+        if not file.exists():
+            write_whole(file, str(operator))
+        return key
+
+    def files(self, given: str) -> list[Path]:
+        """The files of operators whose id begins with `given`, or that have it as their name."""
+        if re.fullmatch(rf"[0-9a-f]{{{FEWEST_DIGITS},}}", given):
+            found = [file for file in self._all() if file.stem == given[:ID_DIGITS] or file.stem.startswith(given)]
+            if found:
+                return found
+        return [file for file in self._all() if _name(file) == given]
+
+    def get(self, key: str) -> PGraph:
+        """The operator that `add` gave this key. SpecError if it is not there."""
+        file = self.path / f"{key}.txt"
+        if not file.is_file():
+            raise SpecError(f"{self.path} has no operator {key}; `syno freeze` writes those of the study there")
+        return parse(file.read_text(encoding="utf-8"), str(file))
+
+    def _all(self) -> Iterator[Path]:
+        return iter(sorted(self.path.glob("*.txt")))
+
+
+def find_stored(given: str, results: Path | None = None) -> PGraph:
+    """An operator by what people write: as `find_operator` has it, or its id's first digits or its name in a store.
+
+    Args:
+        given: what was written.
+        results: the folder of one experiment's results; all those in `results/` if not given.
+
+    Raises UnknownNameError if there is none, or several.
+    """
+    folders = [results] if results is not None else sorted(file.parent for file in Path("results").glob(f"*/{FOLDER}"))
+    found = {file.stem: file for folder in folders for file in OperatorStore(folder).files(given)}
+    if len(found) > 1:
+        raise UnknownNameError(f'"{given}" means several operators: {", ".join(map(str, found.values()))}; give more digits')
+    for file in found.values():
+        return parse(file.read_text(encoding="utf-8"), str(file))
+    try:
+        return find_operator(given)
+    except UnknownNameError as error:
+        searched = ", ".join(str(folder / FOLDER) for folder in folders) or "results/*/operators, where there is none yet"
+        raise UnknownNameError(f"{error} No operator in a store has this name or id, either: {searched}") from None
+
+
+def _name(file: Path) -> str:
+    """The name of the operator in a file, without reading the rest."""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        return lines.readline().removeprefix("operator ").strip()

@@ -1,0 +1,90 @@
+"""The best operators of an experiment, as far as it has come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno.config import Experiment
+from syno.errors import SpecError
+from syno.report.search_results import outcomes, search_rows
+from syno.report.tables import Row, markdown
+from syno.stages import freeze, places
+from syno.stages.tables import Tables, folder_of, read_tables
+
+if TYPE_CHECKING:
+    import pandas
+
+RESULTS = Path("results")
+
+
+def top(given: str, count: int) -> str:
+    """A page on the best operators: of the tables if there are any, else of the trials.
+
+    Args:
+        given: an experiment's config, its folder of results, or its name in `results/`.
+        count: how many operators.
+
+    Raises SpecError if there is no such experiment, or it has no trial yet.
+    """
+    experiment = find_experiment(given)
+    if (folder_of(experiment) / "accuracy.parquet").is_file():
+        return markdown(summary(read_tables(experiment), count))
+    frozen = (experiment.folder / freeze.TABLE).is_file()
+    trials = freeze.read_frozen(experiment) if frozen else freeze.study_table(experiment)
+    rows = search_rows(trials, count)
+    return (markdown(rows) if rows else "No trial has a reward yet.\n") + f"\n{outcomes(trials)}\n"
+
+
+def find_experiment(given: str) -> Experiment:
+    """The experiment of a config file, of a folder of results, or of a name in `results/`. SpecError if there is none."""
+    path = Path(given)
+    if path.is_file():
+        return Experiment.load(path)
+    for folder in (path, RESULTS / given):
+        if (folder / places.CONFIG).is_file():
+            return Experiment.load(folder / places.CONFIG)
+    known = ", ".join(sorted(file.parent.name for file in RESULTS.glob(f"*/{places.CONFIG}"))) or "none yet"
+    raise SpecError(
+        f'"{given}" is neither a config nor a folder of results with {places.CONFIG}; experiments in {RESULTS}/ are: {known}'
+    )
+
+
+def summary(tables: Tables, count: int | None = None) -> list[Row]:
+    """A row for the original, each baseline and each of `count` operators: accuracy, cost, and latency by compiler."""
+    accuracy, latency = tables
+    shown: list[Row] = []
+    found = 0
+    for _, row in accuracy.iterrows():
+        found += row["role"] == "found"
+        if row["role"] == "found" and count is not None and found > count:
+            continue
+        measured = latency[latency["key"] == row["key"]]
+        shown.append({"operator": _titled(row), **_cost(row), **_times(measured)})
+    return shown
+
+
+def _titled(row: pandas.Series) -> str:
+    return f"{row['operator']} (baseline)" if row["role"] == "baseline" else str(row["operator"])
+
+
+def _cost(row: pandas.Series) -> Row:
+    spread = row["accuracy_std"]
+    return {
+        "accuracy": f"{row['accuracy']:.4f}" + ("" if spread is None or spread != spread else f" ± {spread:.4f}"),
+        "seeds": int(row["seeds"]),
+        "FLOPs": f"{row['flops']:,.0f} ({row['flops_share']:.1%})",
+        "parameters": f"{row['parameters']:,.0f} ({row['parameters_share']:.1%})",
+    }
+
+
+def _times(measured: pandas.DataFrame) -> Row:
+    times: dict[str, object] = {}
+    for _, row in measured.iterrows():
+        title = f"{row['compiler']} on {row['device']}/ms"
+        if row["status"] != "ok":
+            times[title] = str(row["status"])
+        else:
+            faster = "" if row["speedup"] != row["speedup"] else f" ({row['speedup']:.2f}x)"
+            times[title] = f"{row['latency_ms']:.3f}{faster}"
+    return times

@@ -1,0 +1,36 @@
+"""Training again: one operator, one seed, one record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno.config import Experiment
+from syno.stages.places import key_of, operator_of, training_file
+
+if TYPE_CHECKING:
+    from syno.evaluate.training_record import TrainingRecord
+
+
+def train(experiment: Experiment, given: str, seed: int, output: Path | None = None) -> TrainingRecord:
+    """Train the network with an operator, or as it is, and write a record.
+
+    Args:
+        experiment: says how; `train: training` goes before the workload's.
+        given: "original", a baseline, or an operator's id, name or file.
+        seed: of weights and of the order of pictures.
+        output: the file; by default among the experiment's results.
+
+    Raises SpecError if the operator does not fit the network, UnknownNameError if there is no such operator.
+    """
+    from syno.evaluate.training_record import TrainingRecord
+    from syno.evaluate.workload import Workload
+
+    operator, network = operator_of(experiment, given), experiment.network
+    if experiment.train.training is not None:  # milestones are for the search
+        settings = network.settings.model_copy(update={"training": experiment.train.training})
+        network = Workload(settings, network.data)
+    whole = Workload(network.settings.model_copy(update={"milestones": {}}), network.data)
+    record = TrainingRecord.make(whole, operator, seed)
+    record.write(output or training_file(experiment, key_of(experiment, given), seed))
+    return record

@@ -1,0 +1,53 @@
+"""Tuning: one network, one compiler, one device, one record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno.config import Experiment
+from syno.errors import SpecError
+from syno.stages.data import FILE, DataRecord, prepare
+from syno.stages.places import key_of, operator_of, tuning_file
+
+if TYPE_CHECKING:
+    from syno.evaluate.tuning_record import TuningRecord
+
+
+def tune(experiment: Experiment, given: str, compiler: str, device: str, output: Path | None = None) -> TuningRecord:
+    """Compile and measure the network with an operator, or as it is, and write a record; one that failed says why.
+
+    Args:
+        experiment: says how, in its group `tune`.
+        given: "original", a baseline, or an operator's id, name or file.
+        compiler, device: as in that group.
+        output: the file; by default among the experiment's results.
+
+    Raises UnknownNameError if there is no such operator, compiler or network.
+    """
+    from syno.evaluate.network_subject import NetworkSubject
+    from syno.evaluate.tuning import tune as tuned
+
+    if experiment.workload is None:
+        raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
+    operator, settings = operator_of(experiment, given), experiment.tune
+    made = experiment.folder / FILE
+    data = DataRecord.read(made) if made.exists() else prepare(experiment, made)
+    subject = NetworkSubject(
+        model=experiment.workload.model,
+        width=experiment.workload.width,
+        classes=data.classes,
+        image_shape=data.image_shape,
+        operator=None if operator is None else str(operator),
+        memory_format="channels_last" if experiment.workload.training.channels_last else "contiguous",
+    )
+    record = tuned(
+        subject,
+        compiler,
+        device,
+        settings.latency,
+        time_limit_s=settings.time_limit_seconds,
+        memory_limit_mib=settings.memory_limit_mib,
+    )
+    record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
+    return record

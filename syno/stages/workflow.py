@@ -1,0 +1,20 @@
+"""What the Snakemake workflow does beside starting commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def use_this_environment() -> None:
+    """Let the commands of rules be those beside the Python that runs now, whatever the PATH says.
+
+    Environments that rules name are activated later, and go before. Threads of a process that wait do not take cores from
+    others (OMP_WAIT_POLICY).
+    """
+    here = str(Path(sys.executable).parent)
+    places = os.environ.get("PATH", "").split(os.pathsep)
+    if here not in places:
+        os.environ["PATH"] = os.pathsep.join([here, *places])
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

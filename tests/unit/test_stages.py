@@ -1,0 +1,220 @@
+"""The stages of an experiment, one after another, in a small one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from syno.cli import app
+from syno.config import Experiment
+from syno.errors import SpecError, UnknownNameError
+from syno.evaluate.training_record import TrainingRecord
+from syno.ir.library import OPERATORS
+from syno.ir.text import parse
+from syno.stages.data import DataRecord, prepare
+from syno.stages.freeze import freeze, read_frozen
+from syno.stages.places import entries, training_file
+from syno.stages.search import WorkerRecord, work
+from syno.stages.select import read_selected, select
+from syno.stages.store import OperatorStore, find_stored
+from syno.stages.tables import make_tables, read_tables
+from syno.stages.top import top
+from syno.stages.train import train
+from syno.stages.tune import tune
+
+FIELDS: dict[str, Any] = {
+    "name": "small",
+    "workload": {
+        "width": 0.25,
+        "data_settings": {"preset": "micro", "train": 128, "test": 64},
+        "training": {"epochs": 1, "batch": 32},
+    },
+    "spec": {"depth": 4},
+    "reward": {"name": "accuracy", "low": 0.0},
+    "policy": {"name": "random"},
+    "study": {"n_trials": 4},
+    "select": {"count": 2},
+    "train": {"seeds": [1, 2], "baselines": ["separable_conv2d"]},
+    "tune": {"compilers": ["eager"], "latency": {"least_ms": 1, "warm_up_ms": 0, "most_repeats": 6, "least_repeats": 6}},
+}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    """An experiment that has been searched, with some operators trained and measured again."""
+    experiment = Experiment(**FIELDS, output=tmp_path_factory.mktemp("results") / "small")
+    prepare(experiment)
+    work(experiment, 1)
+    freeze(experiment)
+    chosen = select(experiment)
+    for key in ("original", "separable_conv2d", chosen[0].key):
+        for seed in experiment.train.seeds:
+            train(experiment, key, seed)
+    tune(experiment, "original", "eager", "cpu")
+    tune(experiment, chosen[0].key, "eager", "cpu")
+    make_tables(experiment)
+    return experiment
+
+
+def test_the_data_record_says_what_there_is(done: Experiment) -> None:
+    record = DataRecord.read(done.folder / "data.json")
+    assert (record.train_images, record.test_images, len(record.layers)) == (128, 64, 6)
+    assert record.flops == done.network.original.flops / 32
+
+
+def test_the_worker_record_counts_its_trials(done: Experiment) -> None:
+    record = WorkerRecord.read(done.folder / "search" / "worker1.json")
+    assert (record.trials, record.finished) == (4, 4)
+
+
+def test_every_operator_of_the_table_is_in_the_store(done: Experiment) -> None:
+    table, store = read_frozen(done), OperatorStore(done.folder)
+    for number, text in zip(table["number"], table["operator"], strict=True):
+        operator = store.get(parse(text).id[:12])
+        assert operator.id == parse(text).id
+        assert operator.name == f"small_{number}"
+
+
+def test_freezing_again_gives_the_same_table(done: Experiment) -> None:
+    before = read_frozen(done)
+    assert freeze(done).astype(str).equals(before.astype(str))
+
+
+def test_selected_are_on_the_front_of_accuracy_and_flops(done: Experiment) -> None:
+    table = read_frozen(done)
+    points = list(zip(table["metric_flops"], table["metric_accuracy"], strict=True))
+
+    def is_beaten(flops: float, accuracy: float) -> bool:
+        return any(f <= flops and a >= accuracy and (f, a) != (flops, accuracy) for f, a in points)
+
+    chosen = {one.trial for one in read_selected(done.folder / "selected.json")}
+    front = {number for number, point in zip(table["number"], points, strict=True) if not is_beaten(*point)}
+    assert len(chosen) == 2
+    assert chosen <= front or front < chosen
+
+
+def test_the_tables_compare_with_the_original(done: Experiment) -> None:
+    accuracy, latency = read_tables(done)
+    assert set(accuracy["role"]) == {"original", "baseline", "found"}
+    assert list(accuracy["seeds"]) == [2, 2, 2]
+    original = accuracy[accuracy["role"] == "original"].iloc[0]
+    assert (original["flops_share"], original["parameters_share"]) == (1, 1)
+    separable = accuracy[accuracy["role"] == "baseline"].iloc[0]
+    assert separable["operator_id"] == OPERATORS["separable_conv2d"]().id
+    assert separable["flops_share"] == separable["flops"] / original["flops"] < 1
+    assert list(latency["status"]) == ["ok", "ok"]
+    assert latency["speedup"][0] == 1
+    assert latency["speedup"][1] == latency["latency_ms"][0] / latency["latency_ms"][1]
+    assert not latency["checked"][0] and latency["checked"][1]  # the original has nothing to be compared with
+
+
+def test_records_of_another_training_do_not_compare(done: Experiment, tmp_path: Path) -> None:
+    file = training_file(done, "original", 1)
+    kept = file.read_text(encoding="utf-8")
+    TrainingRecord.read(file).model_copy(update={"data_hash": "0"}).write(file)
+    try:
+        with pytest.raises(SpecError, match="another network, data set or training"):
+            make_tables(done)
+    finally:
+        file.write_text(kept, encoding="utf-8")
+
+
+def test_what_is_trained_has_an_entry(done: Experiment) -> None:
+    found = entries(done)
+    assert [entry.role for entry in found[:2]] == ["original", "baseline"]
+    assert all(entry.role == "found" for entry in found[2:])
+
+
+def test_top_shows_what_is_known(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = top(str(done.folder), 1)
+    assert len(text.splitlines()) == 2 + 3  # the original, the baseline, one operator
+    assert "separable_conv2d (baseline)" in text
+    monkeypatch.chdir(done.folder.parent)
+    with pytest.raises(SpecError, match="neither a config nor a folder of results"):
+        top("larger", 1)
+
+
+class TestStore:
+    def test_an_operator_is_found_by_id_and_by_name(self, done: Experiment) -> None:
+        one = read_selected(done.folder / "selected.json")[0]
+        for given in (one.key, one.key[:6], one.name):
+            assert find_stored(given, done.folder).name == one.name
+
+    def test_what_is_not_there_is_said(self, done: Experiment) -> None:
+        with pytest.raises(UnknownNameError, match=r"No operator in a store has this name.*operators"):
+            find_stored("small_999", done.folder)
+
+    def test_two_operators_of_one_beginning_are_told_apart(self, tmp_path: Path) -> None:
+        for end in ("0", "1"):
+            (tmp_path / "operators").mkdir(exist_ok=True)
+            (tmp_path / "operators" / f"abcdef00000{end}.txt").write_text("operator x\n", encoding="utf-8")
+        with pytest.raises(UnknownNameError, match="several operators"):
+            find_stored("abcdef", tmp_path)
+
+    def test_an_operator_that_is_there_keeps_its_name(self, tmp_path: Path) -> None:
+        store, operator = OperatorStore(tmp_path), OPERATORS["conv1x1"]()
+        key = store.add(operator)
+        assert store.add(operator.renamed("other")) == key
+        assert store.get(key).name == "conv1x1"
+
+
+class TestWrongInput:
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(app, list(arguments))
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"nmae": "x"}, 'Did you mean "name"'),
+            ({"study": {"n_trails": 3}}, 'Did you mean "n_trials"'),
+            ({"study": {"n_trials": "many"}}, "valid integer"),
+            ({"study": {"pruner": {"name": "medain"}}}, 'Did you mean "median"'),
+            ({"study": {"pruner": {"name": "median", "startup": 3}}}, "n_startup_trials"),
+            ({"tune": {"compilers": ["inductr"]}}, "inductor"),
+            ({"tune": {"devices": ["gpu"]}}, "cuda"),
+            ({"train": {"seeds": [1, 1]}}, "twice"),
+            ({"spec": {"deepth": 4}}, 'Did you mean "depth"'),
+            ({"name": "a/b"}, "names no folder"),
+        ],
+    )
+    def test_in_the_config(self, fields: dict[str, Any], message: str, tmp_path: Path) -> None:
+        file = tmp_path / "wrong.yaml"
+        file.write_text(json.dumps({**FIELDS, **fields}), encoding="utf-8")
+        result = self.run("search", str(file))
+        assert result.exit_code == 2
+        (line,) = result.stderr.splitlines()
+        assert message in line
+
+    def test_stages_before_are_named(self, tmp_path: Path) -> None:
+        file = tmp_path / "small.yaml"
+        file.write_text(json.dumps({**FIELDS, "output": str(tmp_path / "small")}), encoding="utf-8")
+        for command, message in (
+            ("freeze", "`syno search` makes it"),
+            ("select", "`syno freeze` makes it"),
+            ("tables", "`syno select` makes it"),
+        ):
+            result = self.run(command, str(file))
+            assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+    def test_a_damaged_study_is_named_and_stays(self, tmp_path: Path) -> None:
+        file, study = tmp_path / "small.yaml", tmp_path / "small" / "trials.db"
+        file.write_text(json.dumps({**FIELDS, "output": str(tmp_path / "small")}), encoding="utf-8")
+        study.parent.mkdir()
+        study.write_bytes(b"this is no database" * 100)
+        for command in ("search", "freeze"):
+            result = self.run(command, str(file))
+            assert result.exit_code == 2
+            assert "file is not a database" in result.stderr.splitlines()[-1]
+        assert study.read_bytes() == b"this is no database" * 100
+
+    @pytest.mark.parametrize("name", ["trials.parquet", "selected.json"])
+    def test_a_damaged_file_is_named(self, name: str, tmp_path: Path) -> None:
+        experiment = Experiment(**FIELDS, output=tmp_path)
+        (tmp_path / name).write_text("[{", encoding="utf-8")
+        with pytest.raises(SpecError, match=rf"{name} holds no .* again"):
+            read_frozen(experiment) if name == "trials.parquet" else read_selected(tmp_path / name)
