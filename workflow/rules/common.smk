@@ -1,0 +1,62 @@
+# The experiment, and what several rules need of it.
+import os
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from syno.config import Experiment
+from syno.errors import SynoError
+from syno.evaluate.settings import ORIGINAL
+from syno.stages import figures as drawing
+from syno.stages.places import device_named, keep_config, training_file, tuning_file
+from syno.stages.select import read_selected
+from syno.stages.workflow import use_this_environment
+
+
+def the_experiment():
+    """The experiment, read from the config; what is wrong with it ends the workflow in one line."""
+    name = os.path.splitext(os.path.basename(workflow.configfiles[0]))[0]
+    try:
+        return Experiment(**{"name": name, **config})
+    except SynoError as error:
+        raise WorkflowError(str(error)) from None
+
+
+EXPERIMENT = the_experiment()
+RESULTS = str(EXPERIMENT.folder)
+CONFIG = f"{RESULTS}/experiment.yaml"  # written when the workflow starts
+TRAINS = EXPERIMENT.workload is not None
+ENVIRONMENT = "../../envs/syno.yaml"
+
+use_this_environment()
+
+
+wildcard_constraints:
+    key=r"[\w.-]+",
+    seed=r"\d+",
+    compiler=r"[a-z-]+",
+    device=r"[a-z0-9]+",
+
+
+def more_memory(wildcards, attempt):
+    """Of a job, in MiB: twice as much in each new attempt."""
+    return 4000 * 2 ** (attempt - 1)
+
+
+def selected_keys(wildcards):
+    """The original, the baselines, and the operators that were selected, once they are."""
+    selection = Path(checkpoints.select.get().output[0])
+    return [ORIGINAL, *EXPERIMENT.baselines, *(one.key for one in read_selected(selection))]
+
+
+def trainings(wildcards):
+    """The records of all trainings."""
+    seeds = EXPERIMENT.train.seeds
+    return [str(training_file(EXPERIMENT, key, seed)) for key in selected_keys(wildcards) for seed in seeds]
+
+
+def measurements(wildcards):
+    """The records of all measurements."""
+    keys, tuning = selected_keys(wildcards), EXPERIMENT.tune
+    pairs = [(compiler, device) for device in tuning.devices for compiler in tuning.compilers]
+    return [str(tuning_file(EXPERIMENT, key, *pair)) for pair in pairs for key in keys]
