@@ -11,9 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import space_report
+import reports
 
 from syno.space.presets import PRESETS, paper
 from syno.space.space import Space
@@ -80,7 +79,7 @@ def report(name: str, results: Sequence[Found]) -> list[str]:
         rows.append(
             [str(result.limit), str(total), str(result.distinct), str(result.states), f"{result.seconds:.1f}", *counts, *known]
         )
-    return ["", f"## {name}", "", *space_report.table(columns, rows)]
+    return ["", f"## {name}", "", *reports.table(columns, rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,10 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--spec", nargs="+", default=["resnet18", "two_axes"], help=f"two_axes, or of {', '.join(PRESETS)}")
     parser.add_argument("--limits", nargs="+", type=int, default=[4, 5, 6, 7])
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args(arguments)
+    options = reports.parse(parser, arguments)
     command = f"benchmarks/enumeration.py --spec {' '.join(options.spec)} --limits {' '.join(map(str, options.limits))}"
-    lines = space_report.heading("Exhaustive enumeration", command)
+    lines = reports.heading("Exhaustive enumeration", command)
     lines += [
         "- `limit`: the most primitives of an operator (a contraction is one). `operators`: complete ones within the budget, "
         "as the published system counts them. `distinct`: those that mean different things, by fingerprint. `states`: partial "
@@ -109,9 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{name}, limit {limit}: {sum(results[-1].operators.values())} in {results[-1].seconds:.1f} s", file=sys.stderr
             )
         lines += report(name, results)
-    print("\n".join(lines))
-    if options.output:
-        space_report.write(options.output, lines)
+    reports.deliver(lines, options.output)
     return 0
 
 

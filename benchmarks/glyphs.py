@@ -9,10 +9,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import mean, stdev
 
-import space_report
+import reports
 import torch
 
 import syno
@@ -69,15 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--operators", nargs="+", default=OPERATORS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--width", type=float, default=1.0, help="multiplies the 16, 32 and 64 features")
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args(arguments)
+    options = reports.parse(parser, arguments)
     torch.set_num_threads(1)
     data = DATASETS["glyphs"](preset=options.preset)
     command = (
         f"benchmarks/glyphs.py --preset {options.preset} --operators {' '.join(options.operators)} "
         f"--seeds {' '.join(map(str, options.seeds))} --width {options.width:g}"
     )
-    lines = space_report.heading(f"Operators in ResNet-8 on the {data.name}", command)
+    lines = reports.heading(f"Operators in ResNet-8 on the {data.name}", command)
     rows = [row(name, data, options.seeds, options.width) for name in options.operators]
     settings = TrainingSettings()
     lines += [
@@ -91,10 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "",
     ]
     columns = ["operator", "accuracy", "std. dev.", "range", "after epoch 2", "CPU-seconds", "FLOPs", "parameters"]
-    lines += space_report.table(columns, rows)
-    print("\n".join(lines))
-    if options.output:
-        space_report.write(options.output, lines)
+    lines += reports.table(columns, rows)
+    reports.deliver(lines, options.output)
     return 0
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import reports
 import tables
 import torch
 from cases import ARTIFACT, STAGES, TRANSITIONS, Case, Layer, Operator, Skipped, artifact_folder, cases, operators
@@ -27,6 +28,7 @@ from measuring import BOTH, COMPILED, FORWARD, FUSED, LAYER, LITERAL, PASSES, SL
 
 import syno
 from syno.errors import SynoError
+from syno.files import write_whole
 
 MEMORY_ON_CPU = "the allocations and frees that `torch.profiler` records (`profile_memory=True`) in one call"
 MEMORY_ON_CUDA = "`torch.cuda.max_memory_allocated` of one call"
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = _report(start, results, skipped, options)
     print(report)
     if options.output:
-        _write(options.output, report)
+        write_whole(options.output, report)
     return 1 if any(result.wrong for result in results) else 0
 
 
@@ -121,7 +123,7 @@ def _start(options: argparse.Namespace) -> list[str]:
     published = f"skipped, as {ARTIFACT} is not set" if artifact is None else "read from the paper's artifact"
     return [
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"- Machine: {_cpu_model()}, {os.cpu_count()} logical cores, {_memory_gib():.0f} GiB{gpu}; "
+        f"- Machine: {reports.cpu_model()}, {os.cpu_count()} logical cores, {_memory_gib():.0f} GiB{gpu}; "
         f"load average before the start {os.getloadavg()[0]:.2f}",
         f"- Versions: Python {platform.python_version()}, torch {torch.__version__}, syno {syno.__version__}",
         f"- Settings: {options.device}, {options.threads} thread{'s'[: options.threads != 1]}, float32, batch {options.batch} "
@@ -170,24 +172,8 @@ def _report(start: list[str], results: list[Result], skipped: list[Skipped], opt
     return "\n\n".join(parts) + "\n"
 
 
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def _memory_gib() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-
-
-def _write(path: Path, text: str) -> None:
-    """The whole file or none of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
-import space_report
+import reports
 
 from syno.space.presets import paper
 from syno.space.sample import Sampler
@@ -54,7 +53,7 @@ def run(name: str, marks: Sequence[int], seed: int, *, use_distance: bool, most_
     def mark() -> Mark:
         used = time.process_time() - begin
         count = len(sampler.operators)
-        return Mark(count, sampler.walks, sampler.dead_ends, sampler.duplicates, used, space_report.peak_memory_mib())
+        return Mark(count, sampler.walks, sampler.dead_ends, sampler.duplicates, used, reports.peak_memory_mib())
 
     while waiting and not sampler.is_exhausted and time.process_time() - begin < most_seconds:
         if sampler.draw() is not None and len(sampler.operators) == waiting[0]:
@@ -96,13 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3600, help="CPU-seconds with it, at most")
     parser.add_argument("--walks", type=int, default=1000, help="plain walks, for the share that ends in an operator")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args(arguments)
+    options = reports.parse(parser, arguments)
     command = (
         f"benchmarks/sampling.py --spec {options.spec} --operators {' '.join(map(str, options.operators))} "
         f"--without-seconds {options.without_seconds:g} --walks {options.walks} --seed {options.seed}"
     )
-    lines = space_report.heading(f"Random sampling of {options.spec}'s space, depth {paper(options.spec).depth}", command)
+    lines = reports.heading(f"Random sampling of {options.spec}'s space, depth {paper(options.spec).depth}", command)
     start, found = run(options.spec, options.operators, options.seed, use_distance=True, most_seconds=options.seconds)
     _, blind = run(options.spec, options.operators, options.seed, use_distance=False, most_seconds=options.without_seconds)
     share = walks(options.spec, options.walks, options.seed)
@@ -116,18 +114,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"- Of {options.walks} plain random walks, which remember nothing, {100 * share:.1f} % ended in an operator.",
         f"- Required: {REQUIRED:g} distinct operators per CPU-second over the first 1000.",
         "",
-        *space_report.table(columns, [*rows("with the distance", found), *rows("without", blind)]),
+        *reports.table(columns, [*rows("with the distance", found), *rows("without", blind)]),
         "",
         "The published implementation (C++) on the same spec, measured on another machine, after 7 s of start:",
         "",
-        *space_report.table(
+        *reports.table(
             ["", "trials", "distinct operators", "CPU-seconds", "per CPU-second"],
             [[title, f"{t:,}", str(n), f"{s:g}", f"{n / s:.2f}"] for title, t, n, s in PUBLISHED],
         ),
     ]
-    print("\n".join(lines))
-    if options.output:
-        space_report.write(options.output, lines)
+    reports.deliver(lines, options.output)
     return 0
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-import space_report
+import reports
 from scipy.stats import mannwhitneyu
 
 from syno.ir.library import OPERATORS
@@ -127,8 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=20, help="runs of each policy")
     parser.add_argument("--hidden", default="0", help="which operator is hidden: its name in the library, or a number for any")
     parser.add_argument("--policies", default=",".join(names), help="which to run, random first")
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args(arguments)
+    options = reports.parse(parser, arguments)
     chosen = [contestant for contestant in CONTESTANTS if contestant.name in options.policies.split(",")]
     if not chosen or chosen[0].policy != "random":
         parser.error(f"--policies {options.policies}: random, and any of {', '.join(names[1:])}")
@@ -136,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     target = hidden(tree, options.hidden)
     title = f"{options.space}: {options.trials} trials, {options.seeds} seeds; hidden: {options.hidden}, {len(target)} steps"
     command = f"benchmarks/search.py --space {options.space} --hidden {options.hidden} --trials {options.trials}"
-    lines = space_report.heading(title, f"{command} --seeds {options.seeds} --policies {options.policies}")
+    lines = reports.heading(title, f"{command} --seeds {options.seeds} --policies {options.policies}")
     lines += [
         "",
         "| policy | mean reward | last quarter | best | in the family | p, mean above random | ms per ask and tell |",
@@ -150,9 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{contestant.name}, seed {seed}: mean reward {mean(runs[-1].rewards):.4f}", file=sys.stderr)
         blind = blind or runs
         lines.append(row(contestant, runs, blind))
-    print("\n".join(lines))
-    if options.output:
-        space_report.write(options.output, lines)
+    reports.deliver(lines, options.output)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+import reports
 from cases import Skipped
 from measuring import BOTH, COMPILED, FORWARD, FUSED, LAYER, LITERAL, PASSES, Result
 
@@ -23,8 +24,7 @@ def number(value: float) -> str:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; all columns but the first two are numbers."""
-    rule = ["---", "---", *["---:"] * (len(columns) - 2)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))
+    return "\n".join(reports.table(columns, rows, left=2))
 
 
 def variants(results: Sequence[Result]) -> list[str]:

@@ -1,0 +1,61 @@
+"""What the reports of benchmarks have in common: where they were measured, tables, where they go."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from syno.files import write_whole
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a benchmark, to which this adds `output`: the file that the report also goes to."""
+    parser.add_argument("--output", type=Path)
+    return parser.parse_args(arguments)
+
+
+def deliver(lines: Sequence[str], output: Path | None) -> None:
+    """Print the report, and write it to the file if there is one."""
+    text = "\n".join(lines)
+    print(text)
+    if output:
+        write_whole(output, text + "\n")
+
+
+def heading(title: str, command: str) -> list[str]:
+    """The first lines of a report."""
+    return [
+        f"# {title}",
+        "",
+        f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        f"- Machine: {cpu_model()}, {os.cpu_count()} logical cores; load average before the start {os.getloadavg()[0]:.2f}",
+        f"- Versions: Python {platform.python_version()}, syno {version('syno')}",
+        f"- Command: `python {command}`",
+    ]
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
+    """A Markdown table; the first `left` columns are texts, the others numbers."""
+    rule = [*["---"] * left, *["---:"] * (len(columns) - left)]
+    return [f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows)]
+
+
+def peak_memory_mib() -> float:
+    """The most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def cpu_model() -> str:
+    """What the processor calls itself; without torch, which would count as the memory of what is measured."""
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
