@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from syno.space import OperatorSpec
@@ -14,10 +16,20 @@ CONVOLUTION: dict[str, Any] = {
 }
 
 
-def matmul(**changes: Any) -> OperatorSpec:
+def changeable(fields: Callable[[], dict[str, Any]]) -> Callable[..., OperatorSpec]:
+    """The spec with these fields, under the function's name; what it is called with stands in their place."""
+
+    @wraps(fields)
+    def spec(**changes: Any) -> OperatorSpec:
+        return OperatorSpec(**{"name": fields.__name__, **fields(), **changes})
+
+    return spec
+
+
+@changeable
+def matmul() -> dict[str, Any]:
     """`[N, M] -> [N, K]`."""
-    fields: dict[str, Any] = {
-        "name": "matmul",
+    return {
         "input": "N, M",
         "output": "N, K",
         "variables": "N:0, M:2, K:2; s=2:2",
@@ -27,13 +39,12 @@ def matmul(**changes: Any) -> OperatorSpec:
         "contractions": {"least_elements": 4},
         "depth": 4,
     }
-    return OperatorSpec(**{**fields, **changes})
 
 
-def two_axes(**changes: Any) -> OperatorSpec:
+@changeable
+def two_axes() -> dict[str, Any]:
     """`[H, W] -> [H, W]`, other options as by default."""
-    fields: dict[str, Any] = {
-        "name": "two_axes",
+    return {
         "input": "H, W",
         "output": "H, W",
         "variables": "H:2, W:2; s_1=2:2, s_2=3:2",
@@ -41,13 +52,12 @@ def two_axes(**changes: Any) -> OperatorSpec:
         "occurrences": {"reductions": 3},
         "depth": 3,
     }
-    return OperatorSpec(**{**fields, **changes})
 
 
-def convolution(**changes: Any) -> OperatorSpec:
+@changeable
+def convolution() -> dict[str, Any]:
     """A 1-d convolution's shapes, two weights, few views."""
-    fields: dict[str, Any] = {
-        "name": "convolution",
+    return {
         "variables": "N:0, C_in:2, C_out:3, H:0; k=3:2, s=2:1",
         "layers": [{"N": 2, "C_in": 16, "C_out": 32, "H": 12}],
         "occurrences": {"tensors": 3, "reductions": 3, "merges": 1, "shifts": 1, "splits": 2},
@@ -55,7 +65,6 @@ def convolution(**changes: Any) -> OperatorSpec:
         "depth": 4,
         **CONVOLUTION,
     }
-    return OperatorSpec(**{**fields, **changes})
 
 
 def tight_convolution(**changes: Any) -> OperatorSpec:
@@ -69,10 +78,10 @@ def short_chains(**changes: Any) -> OperatorSpec:
     return convolution(**{"name": "chains", "occurrences": {"reductions": 3, "chain_length": 2}, **changes})
 
 
-def strided(**changes: Any) -> OperatorSpec:
+@changeable
+def strided() -> dict[str, Any]:
     """One axis, with strides."""
-    fields: dict[str, Any] = {
-        "name": "strided",
+    return {
         "input": "N, H",
         "output": "N, H",
         "variables": "N:0, H:1; k=3:2, s=2:2",
@@ -82,13 +91,12 @@ def strided(**changes: Any) -> OperatorSpec:
         "contractions": {"least_elements": 1},
         "depth": 4,
     }
-    return OperatorSpec(**{**fields, **changes})
 
 
-def repeated(**changes: Any) -> OperatorSpec:
+@changeable
+def repeated() -> dict[str, Any]:
     """A projection to several heads, with repeats and tiles."""
-    fields: dict[str, Any] = {
-        "name": "repeated",
+    return {
         "input": "N, L, C: unordered",
         "output": "N, L, t*C",
         "variables": "N:0, L:0, C:3; t=3:2",
@@ -98,7 +106,6 @@ def repeated(**changes: Any) -> OperatorSpec:
         "contractions": {"least_elements": 20},
         "depth": 4,
     }
-    return OperatorSpec(**{**fields, **changes})
 
 
 ALL = (matmul, two_axes, convolution, tight_convolution, short_chains, strided, repeated)
