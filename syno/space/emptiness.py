@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from syno.errors import SpecError
+from syno.space.options import Budget
 from syno.space.space import Space
-from syno.space.spec import Budget, OperatorSpec
+from syno.space.spec import OperatorSpec
 
 NEAR, FAR = 2, 6  # how much more depth is tried, before other changes and after them
 MOST_TENSORS = 4
