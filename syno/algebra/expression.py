@@ -10,60 +10,14 @@ Paper: section 4.1, Table 1 (coordinate expressions), section 5.2 (simplificatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syno.algebra.atoms import Atom, Guard, Half, Iterator, Quotient, Remainder, Term
 from syno.algebra.size import ONE, Size
+from syno.algebra.source_text import SizeText, source_text
 from syno.algebra.variables import Valuation
-
-SizeText = Callable[[Size], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Iterator:
-    """A loop variable with values in [0, extent)."""
-
-    name: str
-    extent: Size
-
-
-@dataclass(frozen=True, slots=True)
-class Quotient:
-    """`numerator // divisor`, rounded down."""
-
-    numerator: Expression
-    divisor: Size
-
-
-@dataclass(frozen=True, slots=True)
-class Remainder:
-    """`numerator % divisor`, in [0, divisor)."""
-
-    numerator: Expression
-    divisor: Size
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """An index that is read only where it lies in [0, extent); elsewhere the whole summand is zero.
-
-    Whoever builds guards keeps the list of their conditions: simplification may drop an index, never a condition.
-    """
-
-    index: Expression
-    extent: Size
-
-
-@dataclass(frozen=True, slots=True)
-class Half:
-    """`size // 2`: a constant that is no monomial."""
-
-    size: Size
-
-
-Atom = Iterator | Quotient | Remainder | Guard | Half
-Term = tuple[int, Size, Atom | None]  # count * size * atom; no atom: a constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +53,15 @@ class Expression:
         return Expression(((1, ONE, Guard(self, extent)),))
 
     @property
+    def only_atom(self) -> Atom | None:
+        """The atom that this is nothing more than, if it is one."""
+        if len(self.terms) == 1:
+            count, size, atom = self.terms[0]
+            if count == 1 and size is ONE:
+                return atom
+        return None
+
+    @property
     def extent(self) -> Size | None:
         """A size the value always stays below (it being at least 0), where one can be shown; else None."""
         return _extent(self.terms)
@@ -115,19 +78,7 @@ class Expression:
 
         C rounds towards zero: where a numerator may be negative, its text calls `floor_div` and `floor_mod`.
         """
-        if not self.terms:
-            return "0"
-        if (only := _only_atom(self)) is not None:
-            text = _atom_text(only, size_text, divide)
-            return text[1:-1] if text.startswith("(") and not isinstance(only, Half) else text
-        pieces: list[str] = []
-        for count, size, atom in self.terms:
-            piece = _term_text(abs(count), size, atom, size_text, divide)
-            if count < 0 and not pieces and isinstance(atom, Half):  # -k//2 would be (-k)//2
-                piece = f"({piece})"
-            sign = "-" if count < 0 else "+"
-            pieces.append(f" {sign} {piece}" if pieces else piece if count > 0 else f"-{piece}")
-        return "".join(pieces)
+        return source_text(self, size_text, divide)
 
     def __str__(self) -> str:
         return self.text()
@@ -165,7 +116,7 @@ def _sum(terms: Iterable[Term]) -> Expression:
         counts[size, atom] = counts.get((size, atom), 0) + count
     for (size, atom), count in list(counts.items()):
         if isinstance(atom, Remainder) and count:
-            key = (size * atom.divisor, _only_atom(_quotient(atom.numerator, atom.divisor)))
+            key = (size * atom.divisor, _quotient(atom.numerator, atom.divisor).only_atom)
             if counts.get(key) == count:
                 counts[size, atom] = counts[key] = 0
                 return _sum([*((n, s, a) for (s, a), n in counts.items()), *_scaled(atom.numerator.terms, count, size).terms])
@@ -216,14 +167,6 @@ def _common_radices(value: Expression, divisor: Size) -> list[Size]:
     return list(dict.fromkeys(s for _, s, _ in value.terms if s is not ONE and divides(s, divisor)))
 
 
-def _only_atom(value: Expression) -> Atom | None:
-    if len(value.terms) == 1:
-        count, size, atom = value.terms[0]
-        if count == 1 and size is ONE:
-            return atom
-    return None
-
-
 def _quotient(value: Expression, divisor: Size) -> Expression:
     if divisor is ONE or not value.terms:
         return value
@@ -232,7 +175,7 @@ def _quotient(value: Expression, divisor: Size) -> Expression:
     for radix in _common_radices(value, divisor):  # (C*i + j) // (B*C) = i // B
         if parts := _split_radix(value, radix):
             return _quotient(parts[0], divisor / radix)
-    match _only_atom(value):
+    match value.only_atom:
         case Quotient(numerator, inner):  # (x // A) // B = x // (A*B)
             return _quotient(numerator, inner * divisor)
         case Remainder(numerator, modulus) if divides(divisor, modulus):  # (x % (A*B)) // A = (x // A) % B
@@ -276,47 +219,3 @@ def _evaluate(atom: Atom | None, iterators: Mapping[str, Any], valuation: Valuat
             return numerator.evaluate(iterators, valuation) % valuation.integer(divisor)
         case Guard(index, _):
             return index.evaluate(iterators, valuation)
-
-
-def _term_text(count: int, size: Size, atom: Atom | None, size_text: SizeText, divide: str) -> str:
-    factors = [str(count)] if count != 1 else []
-    if size is not ONE:
-        factors.append(_parenthesized(size_text(size)))
-    if atom is not None:
-        inner = _atom_text(atom, size_text, divide)
-        factors.append(f"({inner})" if factors and isinstance(atom, Half) else inner)
-    return "*".join(factors) or "1"
-
-
-def _atom_text(atom: Atom, size_text: SizeText, divide: str) -> str:
-    match atom:
-        case Iterator(name, _):
-            return name
-        case Half(size):
-            return f"{_parenthesized(size_text(size))}{divide}2"
-        case Quotient(numerator, divisor):
-            if divide == "/" and _may_be_negative(numerator):
-                return f"floor_div({numerator.text(size_text, divide)}, {size_text(divisor)})"
-            left = _operand(numerator, size_text, divide)
-            return f"({left}{divide}{_parenthesized(size_text(divisor))})"
-        case Remainder(numerator, divisor):
-            if divide == "/" and _may_be_negative(numerator):
-                return f"floor_mod({numerator.text(size_text, divide)}, {size_text(divisor)})"
-            left = _operand(numerator, size_text, divide)
-            return f"({left}%{_parenthesized(size_text(divisor))})"
-        case Guard(index, _):
-            return f"({index.text(size_text, divide)})"
-
-
-def _may_be_negative(expression: Expression) -> bool:
-    return any(
-        count < 0 or (isinstance(atom, Quotient) and _may_be_negative(atom.numerator)) for count, _, atom in expression.terms
-    )
-
-
-def _operand(expression: Expression, size_text: SizeText, divide: str) -> str:
-    return _parenthesized(expression.text(size_text, divide))
-
-
-def _parenthesized(text: str) -> str:
-    return text if text.replace("_", "").isalnum() else f"({text})"
