@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 
 import matplotlib as mpl
 import numpy as np
@@ -12,14 +13,17 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from syno.errors import SpecError
 from syno.files import write_whole
 from syno.report.canonical import Rate
 from syno.report.guided import Run
 
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # of the palette of Okabe and Ito, which the colour-blind can tell apart
-GREY = "#555555"
+GREY, INK = "#555555", "#1A1A1A"
 DOTS_PER_INCH = 150
+NOTE_WIDTH = 22  # letters in an inch
 FORMATS = ("svg", "png")
+NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}  # the same numbers, the same file
 
 
 def canonical_figure(rates: Sequence[Rate], title: str, notes: Sequence[str]) -> Figure:
@@ -40,7 +44,7 @@ def canonical_figure(rates: Sequence[Rate], title: str, notes: Sequence[str]) ->
     axes.set_ylabel("share of canonical graphs")
     axes.secondary_yaxis("right", functions=(_inverse, _inverse)).set_ylabel("graphs per canonical graph")
     axes.set_xlabel("primitives")
-    _finish(figure, [axes], title, notes)
+    finish(figure, [axes], title, notes)
     return figure
 
 
@@ -59,30 +63,54 @@ def distance_figure(runs: Sequence[Run], title: str, notes: Sequence[str]) -> Fi
         axes.set_ylim(bottom=0)
         axes.set_xlabel(label)
     by_trials.set_ylabel("distinct operators found")
-    _finish(figure, [by_trials, by_time], title, notes)
+    finish(figure, [by_trials, by_time], title, notes)
     return figure
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write the picture in each format; the same numbers give the same files."""
-    paths = []
-    with mpl.rc_context({"svg.hashsalt": "syno"}):
-        for kind in FORMATS:
-            stream = io.BytesIO()
-            metadata = {"Date": None} if kind == "svg" else {"Software": None}
-            figure.savefig(stream, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
-            paths.append(stem.with_name(f"{stem.name}.{kind}"))
-            write_whole(paths[-1], stream.getvalue())
+def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write the picture in each format ("svg", "png", "pdf"); the same numbers give the same files."""
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
+    for path, kind in zip(paths, formats, strict=True):
+        write_whole(path, drawn(figure, kind))
     return paths
 
 
-def _finish(figure: Figure, panels: Sequence[Axes], title: str, notes: Sequence[str]) -> None:
-    figure.suptitle(title, fontsize=11)
+def drawn(figure: Figure, kind: str) -> bytes:
+    """The picture in one format. SpecError for a format there is not."""
+    if kind not in NO_DATE:
+        raise SpecError(f'a figure is written as {", ".join(NO_DATE)}; given: "{kind}"')
+    stream = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "syno"}):
+        figure.savefig(stream, format=kind, dpi=DOTS_PER_INCH, metadata=NO_DATE[kind])
+    return stream.getvalue()
+
+
+def finish(figure: Figure, panels: Sequence[Axes], title: str, notes: Sequence[str], *, columns: int | None = None) -> None:
+    """Title, grid, legend, and where the numbers come from.
+
+    The legend is in the first panel, or in so many columns between the title and the panels; with 0 there is none.
+    """
     for axes in panels:
         axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
         axes.spines["top"].set_visible(False)
-    panels[0].legend(frameon=False, fontsize=9)
-    figure.supxlabel("\n".join(notes), fontsize=6, color=GREY, x=0.01, ha="left")
+    if not columns:
+        figure.suptitle(title, fontsize=11)
+        if columns is None:
+            panels[0].legend(frameon=False, fontsize=9)
+    else:  # with its own title: a layout makes room for one of the two only
+        figure.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=8, title=title, title_fontsize=11)
+    lines = [line for note in notes for line in wrap(note, int(NOTE_WIDTH * figure.get_figwidth()))]
+    figure.supxlabel("\n".join(lines), fontsize=6, color=GREY, x=0.01, ha="left")
+
+
+def nothing(title: str, why: str, notes: Sequence[str]) -> Figure:
+    """A picture that says that there is nothing to show."""
+    figure = Figure(figsize=(7, 2.4), layout="constrained")
+    axes = figure.add_subplot()
+    finish(figure, [axes], title, notes, columns=0)
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, why, ha="center", va="center", color=GREY, transform=axes.transAxes)
+    return figure
 
 
 def _inverse(shares: npt.ArrayLike) -> npt.NDArray[np.float64]:

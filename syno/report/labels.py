@@ -1,0 +1,120 @@
+"""Labels beside points, placed so that they cover neither each other nor the points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import dist, hypot
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
+
+from syno.report.figures import GREY
+
+FONT_SIZE = 7.5
+LONGEST = 26  # letters of a label
+DIRECTIONS = ((1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+GAPS = (5.0, 12.0, 22.0, 34.0, 48.0)  # points between a mark and its label; beyond the first a line leads to it
+MARK = 4.5  # half the width of a mark, in points
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text and the point that it names, in the units of the axes."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class _Place:
+    box: Bbox  # in pixels
+    offset: tuple[float, float]  # from the point to the middle of the text, in points
+    gap: float
+    doubtful: bool  # it is as near to another point
+
+
+def place_labels(axes: Axes, labels: Sequence[Label], marks: Sequence[tuple[float, float]], lines: Sequence[Bbox] = ()) -> None:
+    """Write the labels where they cover least of `marks` (points), of `lines` (thin boxes; both in the axes' units) and of
+    each other. The axes must have their final limits.
+    """
+    figure = axes.get_figure(root=True)
+    if figure is None or not labels:
+        return
+    FigureCanvasAgg(figure)
+    figure.draw_without_rendering()  # the layout is made now; labels do not change it
+    scale = figure.dpi / 72
+    points = axes.transData.transform(np.asarray(marks, dtype=float)).tolist()
+    seen = [_around(point, MARK * scale) for point in points]
+    seen += [box.transformed(axes.transData).padded(1.0) for box in lines]
+    texts = [_written(axes, label) for label in labels]
+    options = [_options(axes, label, text, points, scale) for label, text in zip(labels, texts, strict=True)]
+    for text, place in zip(texts, _chosen(options, seen, axes.bbox), strict=True):
+        text.xyann = place.offset
+        if text.arrow_patch is not None:
+            text.arrow_patch.set_visible(place.gap > GAPS[0])
+
+
+def _written(axes: Axes, label: Label) -> Annotation:
+    text = label.text if len(label.text) <= LONGEST else label.text[: LONGEST - 1] + "…"
+    leader = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3.5}
+    written = axes.annotate(
+        text.replace("$", r"\$"), (label.x, label.y), (0, 0), textcoords="offset points", ha="center", va="center",
+        fontsize=FONT_SIZE, arrowprops=leader, zorder=5, annotation_clip=False,
+    )  # fmt: skip
+    written.set_path_effects([withStroke(linewidth=2, foreground="white")])
+    written.set_in_layout(False)
+    return written
+
+
+def _options(axes: Axes, label: Label, text: Annotation, points: Sequence[Sequence[float]], scale: float) -> list[_Place]:
+    size = text.get_window_extent()
+    here = axes.transData.transform((label.x, label.y)).tolist()
+    others = [point for point in points if dist(point, here) > 1]
+    places = []
+    for gap in GAPS:
+        for right, up in DIRECTIONS:
+            away = (gap + MARK) * scale * (0.7 if right and up else 1.0)  # as far as the others, along the diagonal
+            across, along = right * (away + size.width / 2), up * (away + size.height / 2)
+            corner = here[0] + across - size.width / 2, here[1] + along - size.height / 2
+            box = Bbox.from_bounds(*corner, size.width, size.height)
+            doubtful = any(_distance(box, point) < _distance(box, here) + 3 * scale for point in others)
+            places.append(_Place(box, (across / scale, along / scale), gap, doubtful))
+    return places
+
+
+def _chosen(options: Sequence[Sequence[_Place]], seen: Sequence[Bbox], frame: Bbox) -> list[_Place]:
+    """One place for each label: greedily, then again with the others as they are."""
+    chosen: list[_Place | None] = [None] * len(options)
+    for _ in range(ROUNDS):
+        for number, places in enumerate(options):
+            others = [place.box for other, place in enumerate(chosen) if place is not None and other != number]
+            chosen[number] = min(places, key=lambda place: _harm(place, seen, others, frame))
+    return [place for place in chosen if place is not None]
+
+
+def _harm(place: _Place, seen: Sequence[Bbox], others: Sequence[Bbox], frame: Bbox) -> float:
+    area = place.box.width * place.box.height
+    outside = area - _shared(place.box, frame)
+    covered = sum(_shared(place.box, box) for box in seen) + 3 * sum(_shared(place.box, box.padded(1.0)) for box in others)
+    return 10 * outside + covered + 0.01 * area * place.gap + (0.3 * area if place.doubtful else 0.0)
+
+
+def _distance(box: Bbox, point: Sequence[float]) -> float:
+    across = max(box.x0 - point[0], 0.0, point[0] - box.x1)
+    return hypot(across, max(box.y0 - point[1], 0.0, point[1] - box.y1))
+
+
+def _shared(one: Bbox, other: Bbox) -> float:
+    width, height = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
+    return float(width * height) if width > 0 and height > 0 else 0.0
+
+
+def _around(point: Sequence[float], half: float) -> Bbox:
+    return Bbox.from_extents(point[0] - half, point[1] - half, point[0] + half, point[1] + half)

@@ -1,0 +1,118 @@
+"""How much faster the operators are, and how the search found them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
+from syno.report.results import LATENCY_COLUMNS, ORIGINAL, TRIAL_COLUMNS, complete
+
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers; the palette of Okabe and Ito
+BAR = 0.21  # inches
+SPACE = 0.8  # of a group that its bars fill
+AT_THE_BOTTOM = {"pruned": ("v", ORANGE, 0.085), "failed": ("x", INK, 0.035)}  # marker, colour, height as share of the axis
+
+
+def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Speedup over the original") -> Figure:
+    """Bars of the speedup over the original network: a panel for each device, a group for each operator, fastest first, and
+    a colour for each compiler. What failed has a cross and no bar. SpecError if the table lacks a column.
+    """
+    rows = complete(latency, LATENCY_COLUMNS, "latency")
+    rows = rows[rows["role"] != ORIGINAL].drop_duplicates(["operator", "device", "compiler"], keep="last")
+    if rows.empty:
+        return nothing(title, "No operator's latency was measured.", notes)
+    rows = rows.assign(speedup=pandas.to_numeric(rows["speedup"]))
+    compilers, devices = sorted(rows["compiler"].unique()), sorted(rows["device"].unique())
+    operators = list(rows.groupby("operator", sort=False)["speedup"].max().sort_values(ascending=False, kind="stable").index)
+    height = 1.4 + len(operators) * (BAR * len(compilers) + 0.16)
+    figure = Figure(figsize=(7 if len(devices) == 1 else 4.6 * len(devices), height), layout="constrained")
+    panels = list(figure.subplots(1, len(devices), sharey=True, squeeze=False).flat)
+    for axes, device in zip(panels, devices, strict=True):
+        measured = rows[rows["device"] == device]
+        _bars(axes, measured, operators, compilers)
+        names = dict.fromkeys(measured["device_name"].dropna().astype(str))
+        axes.set_title("\n".join([str(device), *names]), fontsize=8.5)
+    for colour, compiler in zip(COLOURS, compilers, strict=False):
+        panels[0].barh([0], [0], color=colour, label=compiler)
+    if (rows["status"] != "ok").any():
+        panels[0].plot([], [], "x", color=INK, label="failed")
+    panels[0].set_yticks(range(len(operators)), operators)
+    panels[0].set_ylim(len(operators) - 0.45, -0.55)
+    finish(figure, panels, title, notes, columns=4)
+    for axes in panels:
+        axes.grid(False, axis="y")
+    return figure
+
+
+def _bars(axes: Axes, rows: pandas.DataFrame, operators: Sequence[str], compilers: Sequence[str]) -> None:
+    thickness = SPACE / len(compilers)
+    for row in rows.to_dict("records"):
+        number, speedup, trusted = compilers.index(row["compiler"]), float(row["speedup"]), row["suspicious"] is not True
+        middle = operators.index(row["operator"]) + (number - (len(compilers) - 1) / 2) * thickness
+        if row["status"] != "ok":
+            axes.plot([0.0], [middle], "x", color=INK, markersize=5, clip_on=False, zorder=4)
+            continue
+        if isnan(speedup):
+            text, end = f"{row['latency_ms']:.3g} ms; the original was not measured", 0.0
+        else:
+            text, end = f"{speedup:.2f}{'' if trusted else ' (faster than the device can be)'}", speedup
+            colour = COLOURS[number % len(COLOURS)]
+            axes.barh(middle, speedup, height=0.9 * thickness, color=colour, alpha=1.0 if trusted else 0.35, zorder=2)
+        halo = [withStroke(linewidth=2, foreground="white")]
+        axes.annotate(
+            text, (end, middle), (4, 0), textcoords="offset points", va="center", fontsize=7, path_effects=halo, zorder=4
+        )
+    axes.axvline(1, color=INK, linewidth=1, zorder=3)
+    axes.set_xlim(0, 1.15 * max([1.0, *rows["speedup"].dropna()]))
+    axes.set_xlabel("times as fast as the original")
+    axes.spines["right"].set_visible(False)
+
+
+def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Rewards of the search") -> Figure:
+    """Reward over trial number, and the best so far; trials that were pruned or failed have marks of their own below.
+
+    SpecError if the table lacks a column.
+    """
+    rows = complete(trials, TRIAL_COLUMNS, "trials")
+    done = rows[(rows["outcome"] == "complete") & rows["reward"].notna()].sort_values("number")
+    if done.empty and not rows["outcome"].isin(list(AT_THE_BOTTOM)).any():
+        return nothing(title, "No trial has ended.", notes)
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(
+        done["number"], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, label=f"complete ({len(done)})", mew=0
+    )
+    for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():
+        numbers = rows.loc[rows["outcome"] == outcome, "number"]
+        if len(numbers):
+            label = f"{outcome} ({len(numbers)})"
+            heights = [height] * len(numbers)
+            axes.plot(numbers, heights, marker, color=colour, markersize=4, label=label, transform=axes.get_xaxis_transform())
+    if len(done):
+        _running_best(axes, done, int(rows["number"].max()))
+    axes.set_xlabel("trial")
+    axes.set_ylabel("reward")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines["right"].set_visible(False)
+    finish(figure, [axes], title, notes, columns=4)
+    return figure
+
+
+def _running_best(axes: Axes, done: pandas.DataFrame, last: int) -> None:
+    best = done["reward"].cummax()
+    axes.step([*done["number"], last], [*best, best.iloc[-1]], where="post", color=GREEN, linewidth=1.6, label="best so far")
+    low, high = done["reward"].min(), done["reward"].max()
+    span = (high - low) or 0.1
+    axes.set_ylim(low - 0.22 * span, high + 0.14 * span)  # room for the marks below and the name above
+    first = done[done["reward"] == high].iloc[0]
+    axes.annotate(
+        f"{high:.4g} in trial {first['number']}", (first["number"], high), (0, 5), textcoords="offset points",
+        ha="right" if first["number"] > last / 2 else "left", fontsize=8, color=GREY,
+    )  # fmt: skip

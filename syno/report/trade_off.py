@@ -1,0 +1,194 @@
+"""Accuracy against what it costs: latency on each device, or FLOPs. The Pareto front is drawn, and what is near it is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, isfinite, isnan, log10, nan
+from textwrap import fill
+from typing import Any
+
+import matplotlib.ticker
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from syno.report.figures import BLUE, GREY, INK, ORANGE, finish, nothing
+from syno.report.labels import Label, place_labels
+from syno.report.pareto import front, near_front
+from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, ORIGINAL, complete
+
+LOOKS = {  # of each role: marker, its size, colour, name in the legend
+    ORIGINAL: ("D", 6.5, INK, "the network as it is"),
+    "baseline": ("s", 6.0, ORANGE, "known operators"),
+    "found": ("o", 6.5, BLUE, "found operators"),
+}
+WIDE = 8.0  # costs that differ by a larger factor are on a logarithmic axis
+NEAR = 0.08  # what is this share of the ranges of cost and accuracy from the front is named too
+NAMED = 14  # at most, in one panel
+WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point with its bars. One that is not trusted is faster than its device can be, and on no front."""
+
+    name: str
+    role: str
+    cost: float
+    low: float
+    high: float
+    accuracy: float
+    spread: float
+    trusted: bool = True
+
+    @property
+    def point(self) -> tuple[float, float]:
+        """Where it is."""
+        return self.cost, self.accuracy
+
+    @property
+    def bars(self) -> list[Bbox]:
+        """Its interval and its standard deviation, as boxes without area."""
+        across = Bbox.from_extents(self.low, self.accuracy, self.high, self.accuracy)
+        return [across, Bbox.from_extents(self.cost, self.accuracy - self.spread, self.cost, self.accuracy + self.spread)]
+
+
+def pareto_figure(
+    accuracy: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Accuracy against latency"
+) -> Figure:
+    """Accuracy (mean, standard deviation over seeds) against latency (median, 95 % interval), a panel for each device and
+    compiler. Operators of which one of the two is unknown have no mark. SpecError if a table lacks a column.
+    """
+    trained, timed = complete(accuracy, ACCURACY_COLUMNS, "accuracy"), complete(latency, LATENCY_COLUMNS, "latency")
+    known = trained[["operator", "accuracy", "accuracy_std"]].drop_duplicates("operator")
+    both = timed[timed["status"] == "ok"].merge(known, on="operator").dropna(subset=["latency_ms", "accuracy"])
+    both = both[both["latency_ms"] > 0]
+    if both.empty:
+        return nothing(title, "No operator has both an accuracy and a latency.", notes)
+    targets = list(both.groupby(["device", "compiler"], sort=True))
+    columns = min(len(WIDTHS), len(targets))
+    rows = ceil(len(targets) / columns)
+    figure = Figure(figsize=(WIDTHS[columns - 1], 0.9 + 3.9 * rows), layout="constrained")
+    panels = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
+    for axes in panels[len(targets) :]:
+        axes.remove()
+    groups = []
+    for axes, ((device, compiler), points) in zip(panels, targets, strict=False):
+        groups.append([_timed(row) for row in points.to_dict("records")])
+        _panel(axes, groups[-1], f"latency/ms{_setting(points)}")
+        names = ", ".join(dict.fromkeys(points["device_name"].dropna().astype(str)))
+        heading = f"{compiler} on {device}" + (f" ({names})" if names else "")
+        axes.set_title(fill(heading, int(14 * WIDTHS[columns - 1] / columns)), fontsize=8.5)
+    for axes in panels[: len(targets) : columns]:
+        axes.set_ylabel("accuracy")
+    _completed(figure, panels[: len(targets)], groups, title, notes)
+    return figure
+
+
+def cost_figure(accuracy: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Accuracy against FLOPs") -> Figure:
+    """Accuracy (mean, standard deviation over seeds) against the share of the original's FLOPs. SpecError if the table lacks
+    a column.
+    """
+    rows = complete(accuracy, ACCURACY_COLUMNS, "accuracy").dropna(subset=["accuracy", "flops_share"])
+    marks = [
+        Mark(str(row["operator"]), row["role"], share, share, share, float(row["accuracy"]), _or(row["accuracy_std"], 0.0))
+        for row in rows.to_dict("records")
+        if (share := float(row["flops_share"])) > 0
+    ]
+    if not marks:
+        return nothing(title, "No operator has both an accuracy and a share of the original's FLOPs.", notes)
+    figure = Figure(figsize=(7, 4.8), layout="constrained")
+    axes = figure.add_subplot()
+    _panel(axes, marks, "share of the original's FLOPs")
+    axes.set_ylabel("accuracy")
+    _completed(figure, [axes], [marks], title, notes)
+    return figure
+
+
+def _timed(row: dict[Any, Any]) -> Mark:
+    cost = float(row["latency_ms"])
+    low, high = min(cost, _or(row["latency_low_ms"], cost)), max(cost, _or(row["latency_high_ms"], cost))
+    spread, trusted = _or(row["accuracy_std"], 0.0), row["suspicious"] is not True
+    return Mark(str(row["operator"]), row["role"], cost, low, high, float(row["accuracy"]), spread, trusted)
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None or isnan(value) else float(value)
+
+
+def _setting(points: pandas.DataFrame) -> str:
+    """Batch and threads, where they are the same for all."""
+    batches, threads = points["batch"].dropna().unique(), points["threads"].dropna().unique()
+    parts = [f"batch of {batches[0]:.0f}"] if len(batches) == 1 else []
+    if len(threads) == 1:
+        parts.append("1 thread" if threads[0] == 1 else f"{threads[0]:.0f} threads")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _panel(axes: Axes, marks: Sequence[Mark], label: str) -> None:
+    for mark in marks:
+        marker, size, colour, _ = LOOKS.get(mark.role, LOOKS["found"])
+        interval = [[mark.cost - mark.low], [mark.high - mark.cost]]
+        axes.errorbar(
+            *mark.point, yerr=mark.spread or None, xerr=interval if mark.high > mark.low else None,
+            fmt=marker, color=colour, markersize=size, markerfacecolor=colour if mark.trusted else "white",
+            markeredgecolor="white" if mark.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
+        )  # fmt: skip
+    if max(mark.cost for mark in marks) > WIDE * min(mark.cost for mark in marks):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+        axes.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+    axes.margins(0.12)
+    axes.spines["right"].set_visible(False)
+    axes.set_xlabel(label)
+
+
+def _completed(
+    figure: Figure, panels: Sequence[Axes], groups: Sequence[Sequence[Mark]], title: str, notes: Sequence[str]
+) -> None:
+    """Legend, fronts and names; the last two depend on the limits of all panels."""
+    roles = {mark.role for marks in groups for mark in marks}
+    for role, (marker, size, colour, name) in LOOKS.items():
+        if role in roles:
+            panels[0].plot([], [], marker, color=colour, markersize=size, label=name)
+    if not all(mark.trusted for marks in groups for mark in marks):
+        panels[0].plot([], [], "o", color=GREY, markerfacecolor="white", label="faster than the device can be: not trusted")
+    panels[0].plot([], [], color=GREY, linewidth=1.2, label="Pareto front")
+    finish(figure, panels, title, notes, columns=5 if len(panels) > 1 else 4)
+    figure.draw_without_rendering()
+    for axes, marks in zip(panels, groups, strict=True):
+        steps = _front_line(axes, marks)
+        bars = [bar for mark in marks for bar in mark.bars]
+        place_labels(axes, _names(axes, marks), [mark.point for mark in marks], [*steps, *bars])
+
+
+def _front_line(axes: Axes, marks: Sequence[Mark]) -> list[Bbox]:
+    """Draw the front as steps: what accuracy is to be had for a cost. Returns the steps as boxes without area."""
+    points = [mark.point for mark in marks if mark.trusted]
+    ahead = [points[place] for place in front(points)]
+    if not ahead:
+        return []
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    corners = [*ahead, (right, ahead[-1][1])]
+    costs, qualities = zip(*corners, strict=True)
+    axes.step(costs, qualities, where="post", color=GREY, linewidth=1.2, zorder=2)
+    axes.fill_between(costs, qualities, bottom, step="post", color=GREY, alpha=0.06, linewidth=0, zorder=1)
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
+    across = [Bbox.from_extents(*here, there[0], here[1]) for here, there in pairwise(corners)]
+    return across + [Bbox.from_extents(there[0], here[1], *there) for here, there in pairwise(corners)]
+
+
+def _names(axes: Axes, marks: Sequence[Mark]) -> list[Label]:
+    """The original, what is on the front, and what is near it."""
+    scale = log10 if axes.get_xscale() == "log" else float
+    points = [(scale(mark.cost) if mark.trusted else nan, mark.accuracy) for mark in marks]
+    finite = [point for point in points if isfinite(point[0])] or [(0.0, 0.0)]
+    cheaper, better = (NEAR * (max(values) - min(values)) for values in zip(*finite, strict=True))
+    originals = [place for place, mark in enumerate(marks) if mark.role == ORIGINAL]
+    places = dict.fromkeys([*originals, *front(points), *near_front(points, (cheaper, better))])
+    return [Label(*marks[place].point, marks[place].name) for place in list(places)[:NAMED]]

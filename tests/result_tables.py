@@ -1,0 +1,85 @@
+"""Made-up results of an experiment: known operators with plausible numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas
+
+from syno.ir.library import OPERATORS
+from syno.report.results import Results
+
+NAMES = ("conv2d", "separable_conv2d", "shift_conv1x1", "operator_1", "operator_2")
+ROLES = ("baseline", "baseline", "found", "found", "found")
+SHARES = (1.0, 0.29, 0.12, 0.41, 0.08)
+ACCURACIES = (0.9588, 0.9412, 0.9013, 0.9467, 0.8512)
+COMPILERS = {"eager": 20.0, "inductor": 12.0}
+NOTES = ("experiment: glyphs", "measured on one machine")
+FAILURE = "InductorError: <nothing> & 'more'"
+
+
+def accuracy_table(names: tuple[str, ...] = NAMES) -> pandas.DataFrame:
+    rows: list[dict[str, Any]] = [_accuracy("original", None, "original", 0.9593, 1.0)]
+    rows += [
+        _accuracy(name, OPERATORS[name]().id, role, accuracy, share)
+        for name, role, accuracy, share in zip(NAMES, ROLES, ACCURACIES, SHARES, strict=True)
+        if name in names
+    ]
+    return pandas.DataFrame(rows)
+
+
+def latency_table(names: tuple[str, ...] = NAMES, devices: tuple[str, ...] = ("cpu",)) -> pandas.DataFrame:
+    """All measured but one, which failed; one that is faster than the device can be."""
+    rows = []
+    for device in devices:
+        for compiler, original in COMPILERS.items():
+            for row in accuracy_table(names).to_dict("records"):
+                failed = row["operator"] == "shift_conv1x1" and compiler == "inductor"
+                share = 1.0 if row["role"] == "original" else 0.2 + 0.7 * row["flops_share"]
+                rows.append(_latency(row, device, compiler, None if failed else original * share, 1 / share))
+    return pandas.DataFrame(rows)
+
+
+def trial_table(count: int = 30) -> pandas.DataFrame:
+    """Of seven trials one is pruned and one has failed; trial 3 is `operator_1`."""
+    outcomes = ("complete", "complete", "pruned", "complete", "failed", "complete", "complete")
+    rows: list[dict[str, Any]] = []
+    for number in range(count):
+        outcome = outcomes[number % len(outcomes)]
+        reward = (number * 37 % 100) / 100 if outcome == "complete" else None
+        rows.append({
+            "number": number, "outcome": outcome, "reward": reward,
+            "metric_accuracy": None if reward is None else 0.5 + reward / 2,
+            "metric_flops": 1e6 + 1e4 * number, "metric_original_flops": 4e6, "metric_parameters": 7000.0, "seconds": 3.25,
+            "message": "" if outcome == "complete" else "no <b>good</b>",
+            "name": "operator_1" if number == 3 else f"glyphs_{number}",
+            "operator": "operator x", "fingerprint": "ab" * 8,
+        })  # fmt: skip
+    return pandas.DataFrame(rows)
+
+
+def results(names: tuple[str, ...] = NAMES, **changed: Any) -> Results:
+    given: dict[str, Any] = {
+        "name": "glyphs", "trials": trial_table(), "accuracy": accuracy_table(names), "latency": latency_table(names),
+        "operators": {name: OPERATORS[name]() for name in names}, "notes": NOTES,
+    }  # fmt: skip
+    return Results(**(given | changed))
+
+
+def _accuracy(name: str, id_: str | None, role: str, accuracy: float, share: float) -> dict[str, Any]:
+    return {
+        "operator": name, "operator_id": id_, "role": role, "accuracy": accuracy, "accuracy_std": 0.004, "seeds": 3,
+        "flops": int(3_126_016 * share), "flops_share": share, "parameters": int(78_172 * share), "parameters_share": share,
+    }  # fmt: skip
+
+
+def _latency(row: dict[Any, Any], device: str, compiler: str, latency: float | None, speedup: float) -> dict[str, Any]:
+    return {
+        "operator": row["operator"], "operator_id": row["operator_id"], "role": row["role"], "device": device,
+        "device_name": "Made-up Processor 1 @ 2.00GHz", "compiler": compiler, "status": "failed" if latency is None else "ok",
+        "reason": FAILURE if latency is None else None, "latency_ms": latency,
+        "latency_low_ms": None if latency is None else 0.97 * latency,
+        "latency_high_ms": None if latency is None else 1.04 * latency, "batch": 8, "threads": 1,
+        "checked": row["operator"] != "operator_1", "suspicious": row["operator"] == "operator_2" and compiler == "inductor",
+        "speedup": None if latency is None else speedup,
+    }  # fmt: skip

@@ -1,0 +1,159 @@
+"""The figures of an experiment: what is drawn, and that there is always something to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
+from result_tables import NAMES, NOTES, accuracy_table, latency_table, trial_table
+
+from syno.errors import SpecError
+from syno.report.figures import drawn, save
+from syno.report.result_figures import reward_figure, speedup_figure
+from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, TRIAL_COLUMNS
+from syno.report.trade_off import cost_figure, pareto_figure
+
+EMPTY = pandas.DataFrame()
+FIGURES: dict[str, Callable[[pandas.DataFrame, pandas.DataFrame, pandas.DataFrame], Figure]] = {
+    "pareto": lambda accuracy, latency, trials: pareto_figure(accuracy, latency, NOTES),
+    "cost": lambda accuracy, latency, trials: cost_figure(accuracy, NOTES),
+    "speedup": lambda accuracy, latency, trials: speedup_figure(latency, NOTES),
+    "reward": lambda accuracy, latency, trials: reward_figure(trials, NOTES),
+}
+every_figure = pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
+
+
+def words(figure: Figure) -> list[str]:
+    """All texts of a figure."""
+    texts = [text for axes in figure.axes for text in (*axes.texts, axes.title, axes.xaxis.label, *axes.get_yticklabels())]
+    for legend in figure.legends:
+        texts += [*legend.get_texts(), legend.get_title()]
+    return [text.get_text() for text in texts]
+
+
+@every_figure
+def test_it_names_where_its_numbers_come_from(draw: Callable[..., Figure]) -> None:
+    figure = draw(accuracy_table(), latency_table(), trial_table())
+    assert set(NOTES) <= set(figure.get_supxlabel().split("\n"))
+    assert b"<svg" in drawn(figure, "svg")
+
+
+@every_figure
+@pytest.mark.parametrize("columns", [False, True], ids=["no columns", "columns only"])
+def test_without_rows_it_says_so(draw: Callable[..., Figure], columns: bool) -> None:
+    headers = (ACCURACY_COLUMNS, LATENCY_COLUMNS, TRIAL_COLUMNS)
+    figure = draw(*(pandas.DataFrame(columns=list(names)) if columns else EMPTY for names in headers))
+    assert any(text.startswith("No ") for text in words(figure))
+    assert len(drawn(figure, "png")) > 1000
+
+
+@every_figure
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_single_row_is_drawn(draw: Callable[..., Figure], row: int) -> None:
+    figure = draw(*(table.iloc[[row]] for table in (accuracy_table(), latency_table(), trial_table())))
+    assert len(drawn(figure, "png")) > 1000
+
+
+@every_figure
+def test_unknown_numbers_do_no_harm(draw: Callable[..., Figure]) -> None:
+    accuracy, latency, trials = accuracy_table(), latency_table(), trial_table()
+    accuracy["accuracy_std"] = None
+    accuracy["flops_share"] = np.nan
+    for name in ("latency_low_ms", "latency_high_ms", "batch", "threads", "device_name", "checked", "suspicious", "speedup"):
+        latency[name] = None
+    trials["reward"] = None
+    assert len(drawn(draw(accuracy, latency, trials), "png")) > 1000
+
+
+@every_figure
+def test_a_missing_column_is_named(draw: Callable[..., Figure]) -> None:
+    tables = [accuracy_table(), latency_table(), trial_table()]
+    renamed = [table.rename(columns={"accuracy": "acuracy", "status": "state", "outcome": "outcomes"}) for table in tables]
+    with pytest.raises(SpecError, match='has no column "(accuracy|status|outcome)"'):
+        draw(*renamed)
+
+
+@pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
+def test_the_same_numbers_give_the_same_file(tmp_path: Path, kind: str) -> None:
+    one, two = (save(cost_figure(accuracy_table(), NOTES), tmp_path / str(n), (kind,))[0] for n in range(2))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_an_unknown_format_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match='given: "bmp"'):
+        save(cost_figure(accuracy_table()), tmp_path / "figure", ("bmp",))
+
+
+class TestPareto:
+    def test_there_is_a_panel_for_each_device_and_compiler(self) -> None:
+        figure = pareto_figure(accuracy_table(), latency_table(devices=("cpu", "cuda")))
+        titles = [axes.get_title().split(" (")[0] for axes in figure.axes]
+        assert titles == ["eager on cpu", "inductor on cpu", "eager on cuda", "inductor on cuda"]
+        assert "batch of 8, 1 thread" in figure.axes[0].get_xlabel()
+
+    def test_what_is_faster_than_the_device_can_be_is_not_on_the_front(self) -> None:
+        eager, inductor = pareto_figure(accuracy_table(), latency_table()).axes
+        names = [{text.get_text() for text in axes.texts} for axes in (eager, inductor)]
+        assert "operator_2" in names[0] - names[1]
+        assert {"original", "operator_1"} <= names[0] & names[1]
+
+    def test_what_failed_has_no_mark(self) -> None:
+        latency = latency_table()
+        latency["status"] = "failed"
+        assert any(text.startswith("No operator") for text in words(pareto_figure(accuracy_table(), latency)))
+
+    def test_labels_cover_neither_each_other_nor_marks(self) -> None:
+        figure = cost_figure(accuracy_table())
+        FigureCanvasAgg(figure)
+        figure.draw_without_rendering()
+        axes = figure.axes[0]
+        texts = [text for text in axes.texts if isinstance(text, Annotation)]
+        boxes = [text.get_window_extent().padded(-1) for text in texts]
+        assert len(boxes) >= 4
+        for number, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[number + 1 :]), texts[number].get_text()
+
+
+class TestSpeedup:
+    def test_bars_have_the_heights_of_the_table(self) -> None:
+        latency = latency_table()
+        figure = speedup_figure(latency)
+        bars = sorted(round(bar.get_width(), 6) for bar in figure.axes[0].patches if bar.get_width())
+        found = latency[latency["role"] != "original"]["speedup"].dropna()
+        assert bars == sorted(round(value, 6) for value in found)
+
+    def test_what_failed_has_a_cross_and_no_bar(self) -> None:
+        figure = speedup_figure(latency_table())
+        crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x" and len(line.get_xdata())]
+        assert len(crosses) == 1
+        assert "failed" in words(figure)
+
+    def test_without_the_original_it_says_so(self) -> None:
+        latency = latency_table()
+        latency["speedup"] = None
+        assert any("original was not measured" in text for text in words(speedup_figure(latency)))
+
+    def test_the_fastest_is_first(self) -> None:
+        labels = [label.get_text() for label in speedup_figure(latency_table()).axes[0].get_yticklabels()]
+        assert labels[0] == "operator_2"
+        assert sorted(labels) == sorted(NAMES)
+
+
+class TestReward:
+    def test_the_best_so_far_never_falls(self) -> None:
+        axes = reward_figure(trial_table()).axes[0]
+        best = next(line for line in axes.lines if line.get_label() == "best so far")
+        heights = np.asarray(best.get_ydata())
+        assert (np.diff(heights) >= 0).all()
+        assert heights[-1] == trial_table()["reward"].max()
+
+    def test_pruned_and_failed_trials_have_marks_of_their_own(self) -> None:
+        trials = trial_table()
+        counts = trials["outcome"].value_counts()
+        assert {f"{name} ({counts[name]})" for name in ("complete", "pruned", "failed")} <= set(words(reward_figure(trials)))
