@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from pydantic import AwareDatetime
 from syno.config import Experiment
 from syno.errors import SpecError
 from syno.evaluate.record import Record, versions
+from syno.report.provenance import processor
 from syno.report.sampling import rejections
 from syno.search.evaluation import find_evaluation
 from syno.search.interruption import Interruption, Stoppable, StoppingDisplay
@@ -53,7 +55,8 @@ class WorkerRecord(Record):
     Attributes:
         study: the study's name.
         worker: its number.
-        process: its machine and process.
+        process: its host and process.
+        machine: its processor, and the logical cores.
         trials: of the study that it evaluated.
         finished: how many of the study's trials have ended, whoever evaluated them.
         seconds: from its start to its end.
@@ -65,6 +68,7 @@ class WorkerRecord(Record):
     study: str
     worker: int
     process: str
+    machine: str
     trials: int
     finished: int
     seconds: float
@@ -82,6 +86,7 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
         study=experiment.name,
         worker=number,
         process=process,
+        machine=f"{processor()}, {os.cpu_count()} logical cores",
         trials=int((ended & (trials["worker"] == process)).sum()) if len(trials) else 0,
         finished=int(ended.sum()),
         seconds=round(time.monotonic() - began, 1),

@@ -1,0 +1,82 @@
+"""What an experiment has found, put together for figures and for the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syno.config import Experiment
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
+from syno.stages import freeze, tables
+from syno.stages.places import operator_of
+from syno.stages.search import WorkerRecord, worker_file
+
+if TYPE_CHECKING:
+    import pandas
+
+    from syno.report.results import Results
+
+
+def read(experiment: Experiment) -> Results:
+    """The frozen trials, and the tables if anything was trained. SpecError if they are not there."""
+    import pandas
+
+    from syno.report.results import Results
+
+    trials = freeze.read_frozen(experiment)
+    if experiment.workload is None:
+        accuracy, latency = (
+            pandas.DataFrame(columns=list(names)) for names in (tables.ACCURACY_COLUMNS, tables.LATENCY_COLUMNS)
+        )
+    else:
+        accuracy, latency = tables.read_tables(experiment)
+    return Results(
+        experiment.name,
+        trials,
+        accuracy,
+        latency,
+        _operators(experiment, trials, accuracy),
+        _notes(experiment, trials, latency),
+    )
+
+
+def _operators(experiment: Experiment, trials: pandas.DataFrame, accuracy: pandas.DataFrame) -> dict[str, PGraph]:
+    """Those in the tables; where nothing was trained, the best of the search."""
+    if not accuracy.empty:
+        rows = accuracy[accuracy["role"] != "original"]
+        found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
+        return {name: operator for name, operator in found.items() if operator is not None}
+    complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
+    best = complete.head(experiment.select.count)
+    pairs = zip(best["number"], best["operator"], strict=True)
+    return {f"{experiment.name}_{number}": parse(text).renamed(f"{experiment.name}_{number}") for number, text in pairs}
+
+
+def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:
+    """Where the numbers come from, as the records say."""
+    study, workload = experiment.study, experiment.workload
+    versions = ", ".join(
+        f"{name.removeprefix('version_')} {'/'.join(map(str, trials[name].dropna().unique()))}"
+        for name in map(str, trials)
+        if name.startswith("version_")
+    )
+    lines = [
+        f"measured here: experiment {experiment.name}, {len(trials)} trials, policy {experiment.policy.get('name', 'mcts')}, "
+        f"seed {study.seed}",
+        f"machine: {', '.join(_machines(experiment)) or 'unknown'}; {versions}",
+    ]
+    if workload is not None:
+        seeds = ", ".join(map(str, experiment.train.seeds))
+        lines.insert(
+            1, f"{workload.model} on {workload.data}, {workload.training.epochs} epochs; trained again with seeds {seeds}"
+        )
+    if not latency.empty:
+        first = latency.iloc[0]
+        lines.append(f"latency of the whole network: batch {first['batch']}, CPU threads: {first['threads']}, random weights")
+    return tuple(lines)
+
+
+def _machines(experiment: Experiment) -> list[str]:
+    """Those on which the search ran."""
+    files = sorted(worker_file(experiment, 1).parent.glob("worker*.json"))
+    return list(dict.fromkeys(WorkerRecord.read(file).machine for file in files))
