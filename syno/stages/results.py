@@ -25,19 +25,12 @@ def read(experiment: Experiment) -> Results:
 
     trials = freeze.read_frozen(experiment)
     if experiment.workload is None:
-        accuracy, latency = (
-            pandas.DataFrame(columns=list(names)) for names in (tables.ACCURACY_COLUMNS, tables.LATENCY_COLUMNS)
-        )
+        accuracy = pandas.DataFrame(columns=list(tables.ACCURACY_COLUMNS))
+        latency = pandas.DataFrame(columns=list(tables.LATENCY_COLUMNS))
     else:
         accuracy, latency = tables.read_tables(experiment)
-    return Results(
-        experiment.name,
-        trials,
-        accuracy,
-        latency,
-        _operators(experiment, trials, accuracy),
-        _notes(experiment, trials, latency),
-    )
+    operators, notes = _operators(experiment, trials, accuracy), _notes(experiment, trials, latency)
+    return Results(experiment.name, trials, accuracy, latency, operators, notes)
 
 
 def _operators(experiment: Experiment, trials: pandas.DataFrame, accuracy: pandas.DataFrame) -> dict[str, PGraph]:
