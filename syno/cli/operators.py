@@ -98,3 +98,19 @@ def explain(
     except UnreachableError as error:
         typer.echo(str(error))
         raise typer.Exit(NOT_THERE) from None
+
+
+@app.command(rich_help_panel=RESULTS)
+def get(
+    given: Operator,
+    output: Annotated[Path | None, typer.Option(metavar="FILE.py", help="By default NAME.py in this folder.")] = None,
+    values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes to make it fast for.")] = None,
+    rename: Rename = None,
+) -> None:
+    """Take an operator home: a PyTorch module that needs nothing of Syno, compared with the operator's meaning before."""
+    from syno.report.take_home import take_home
+
+    operator = operator_of(given, rename)
+    file = output or Path(f"{operator.name}.py")
+    checked = take_home(operator, file, sizes(values) or None)
+    typer.echo(f"{file}: {checked}")
