@@ -1,0 +1,135 @@
+"""The operators of the page, each on a card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from syno.errors import SynoError
+from syno.ir.drawing import to_svg
+from syno.ir.graph import PGraph
+from syno.ir.loops import expression, loop_nest
+from syno.lower.pytorch.source import to_source
+from syno.report.inline_svg import inline_svg
+from syno.report.page_tables import (
+    Cell,
+    Row,
+    Target,
+    accuracy,
+    accuracy_rows,
+    latencies,
+    latency,
+    number,
+    quantity,
+    setting,
+    word,
+)
+from syno.report.results import Results
+
+
+@dataclass(frozen=True)
+class Code:
+    """A text about an operator, with its words in colours; or why there is none."""
+
+    title: str
+    html: Markup
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A line of a card's table of latencies."""
+
+    target: str
+    device_name: str
+    setting: str
+    cell: Cell
+    reason: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the page shows of an operator.
+
+    Attributes:
+        number: of the card, from 1; its ids on the page begin with it.
+        facts: accuracy and cost, with their headings.
+        order: the numbers to sort by, as JSON.
+    """
+
+    number: int
+    name: str
+    id: str
+    role: str
+    drawing: Markup
+    expression: Markup
+    facts: tuple[tuple[str, Cell], ...]
+    timings: tuple[Timing, ...]
+    codes: tuple[Code, ...]
+    order: str
+
+
+def cards(results: Results) -> list[Card]:
+    """A card for each operator, the most accurate first."""
+    known = {str(row["operator"]): row for row in accuracy_rows(results)}
+    measured = latencies(results)
+
+    def rank(name: str) -> float:
+        value = number(known.get(name, {}).get("accuracy"))
+        return inf if value is None else -value
+
+    return [
+        _card(place, name, results.operators[name], known.get(name, {}), measured.get(name, {}))
+        for place, name in enumerate(sorted(results.operators, key=rank), 1)
+    ]
+
+
+def order_name(target: Target) -> str:
+    """What sorting by the latency on this device with this compiler is called."""
+    return f"latency, {target[1]} on {target[0]}"
+
+
+def _card(place: int, name: str, graph: PGraph, row: Row, times: dict[Target, Row]) -> Card:
+    missing = dict.fromkeys(("accuracy", "accuracy_std", "seeds", "flops", "flops_share", "parameters", "parameters_share"))
+    row = {**missing, **row}
+    order = {"accuracy": number(row["accuracy"]), "FLOPs": number(row["flops"])}
+    order |= {order_name(target): latency(time).value for target, time in times.items()}
+    facts = (
+        ("accuracy", accuracy(row)),
+        ("FLOPs", quantity(row["flops"], row["flops_share"])),
+        ("parameters", quantity(row["parameters"], row["parameters_share"])),
+        ("id", Cell(graph.id[:8], note=graph.id)),
+    )
+    return Card(
+        place, name, graph.id, word(row.get("role")).text, Markup(inline_svg(to_svg(graph), f"drawing-{place}")),
+        _coloured(expression(graph)), facts, tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order),
+    )  # fmt: skip
+
+
+def _timings(times: dict[Target, Row]) -> Iterator[Timing]:
+    for (device, compiler), row in sorted(times.items()):
+        cell, names = latency(row), word(row["device_name"]).text
+        reason = word(row["reason"]).text if row["status"] != "ok" else cell.note
+        yield Timing(f"{compiler} on {device}", names, setting([row]), cell, reason)
+
+
+def _codes(graph: PGraph) -> Iterator[Code]:
+    yield Code("Loop nest", _coloured(loop_nest(graph)))
+    try:
+        yield Code("PyTorch", _coloured(to_source(graph)))
+    except SynoError as error:
+        yield Code("PyTorch", Markup(""), f"There is no code for this operator: {error}")
+    yield Code("Text", Markup.escape(str(graph)))
+
+
+def _coloured(code: str) -> Markup:
+    formatter: Any = HtmlFormatter(nowrap=True, noclasses=True, style="default")
+    return Markup(highlight(code, PythonLexer(), formatter).rstrip("\n"))  # it escapes the code

@@ -1,0 +1,181 @@
+"""The tables of the page: cells with what is shown, what is sorted by, and what resting on them tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas
+
+from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, TRIAL_COLUMNS, Results, complete
+from syno.report.tables import shown
+
+NOTHING = "–"
+PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+SHOWN_METRICS = ("accuracy", "flops", "original_flops", "parameters", "original_parameters")  # not once more at the end
+Row = Mapping[Any, Any]
+Target = tuple[str, str]  # device, compiler
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        text: what is shown.
+        value: the number to sort by; None for a text, and where there is none.
+        note: what resting on it tells.
+        card: the operator whose card it leads to.
+        is_number: whether it is set like a number.
+        warns: whether it is set apart, for it is not to be trusted.
+    """
+
+    text: str
+    value: float | None = None
+    note: str = ""
+    card: str = ""
+    is_number: bool = True
+    warns: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column headings, and a row of cells for each line."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def summary(results: Results) -> Table:
+    """A line for each operator and the original: accuracy, cost, and latency on each device with each compiler."""
+    measured = latencies(results)
+    reached = targets(measured.values())
+    rows = []
+    for row in accuracy_rows(results):
+        name = str(row["operator"])
+        times = measured.get(name, {})
+        rows.append((
+            word(name, card=name if name in results.operators else ""), word(row["role"]), accuracy(row),
+            quantity(row["flops"], row["flops_share"]), quantity(row["parameters"], row["parameters_share"]),
+            *(latency(times.get(target)) for target in reached),
+        ))  # fmt: skip
+    headings = ("operator", "role", "accuracy", "FLOPs", "parameters")
+    return Table((*headings, *(f"{compiler} on {device}" for device, compiler in reached)), tuple(rows))
+
+
+def trial_lines(results: Results) -> Table:
+    """A line for each trial."""
+    trials = complete(results.trials, TRIAL_COLUMNS, "trials")
+    metrics = [str(name) for name in trials.columns if str(name).startswith("metric_")]
+    more = [name for name in metrics if name.removeprefix("metric_") not in SHOWN_METRICS]
+    rows = []
+    for row in trials.to_dict("records"):
+        name, flops, original = (
+            str(row.get("name", "")),
+            number(row.get("metric_flops")),
+            number(row.get("metric_original_flops")),
+        )
+        rows.append((
+            plain(row["number"]), word(row["outcome"]), plain(row["reward"]), plain(row.get("metric_accuracy")),
+            share(flops / original if flops is not None and original else None), quantity(row.get("metric_parameters")),
+            plain(row.get("seconds")), word(name, card=name if name in results.operators else ""),
+            word(row.get("message", "")), *(plain(row[name]) for name in more),
+        ))  # fmt: skip
+    headings = ("trial", "outcome", "reward", "accuracy", "FLOPs of original", "parameters", "seconds", "operator", "message")
+    return Table((*headings, *(name.removeprefix("metric_").replace("_", " ") for name in more)), tuple(rows))
+
+
+def accuracy_rows(results: Results) -> list[dict[Any, Any]]:
+    """The rows of the accuracy table; operators that were measured only have one with nothing in it."""
+    rows = complete(results.accuracy, ACCURACY_COLUMNS, "accuracy").to_dict("records")
+    seen = {str(row["operator"]) for row in rows}
+    for times in latencies(results).values():
+        first: Row = next(iter(times.values()))
+        if str(first["operator"]) not in seen:
+            rows.append(dict.fromkeys(ACCURACY_COLUMNS) | {name: first[name] for name in ("operator", "operator_id", "role")})
+    return rows
+
+
+def latencies(results: Results) -> dict[str, dict[Target, Row]]:
+    """What was measured of each operator, by device and compiler."""
+    found: dict[str, dict[Target, Row]] = {}
+    for row in complete(results.latency, LATENCY_COLUMNS, "latency").to_dict("records"):
+        found.setdefault(str(row["operator"]), {})[str(row["device"]), str(row["compiler"])] = row
+    return found
+
+
+def targets(measured: Iterable[Mapping[Target, Row]]) -> list[Target]:
+    """The devices and compilers that there are."""
+    return sorted({target for times in measured for target in times})
+
+
+def number(value: Any) -> float | None:
+    """A number, or None where a table has none."""
+    return None if value is None or isinstance(value, str) or pandas.isna(value) else float(value)
+
+
+def word(text: Any, card: str = "") -> Cell:
+    """A text."""
+    return Cell("" if text is None or text is pandas.NA or text != text else str(text), card=card, is_number=False)
+
+
+def plain(value: Any) -> Cell:
+    """A number as it is."""
+    known = number(value)
+    return Cell(NOTHING if known is None else shown(int(known) if known.is_integer() else known), known)
+
+
+def quantity(value: Any, of_original: Any = None) -> Cell:
+    """A large number, short, and what share of the original's it is; resting on it tells all its digits."""
+    known, part = number(value), share(of_original)
+    if known is None:
+        return Cell(NOTHING)
+    size, prefix = next(((size, prefix) for size, prefix in PREFIXES if abs(known) >= size), (1.0, ""))
+    text = f"{known / size:.3g} {prefix}".strip() + (f" ({part.text})" if part.value is not None else "")
+    return Cell(text, known, f"{known:,.0f}")
+
+
+def share(value: Any) -> Cell:
+    """A share, as a percentage."""
+    known = number(value)
+    return Cell(NOTHING) if known is None else Cell(f"{100 * known:.3g} %", known)
+
+
+def accuracy(row: Row) -> Cell:
+    """A mean accuracy with its standard deviation."""
+    mean, spread, seeds = number(row["accuracy"]), number(row["accuracy_std"]), number(row["seeds"])
+    if mean is None:
+        return Cell(NOTHING)
+    note = "" if seeds is None else "one seed" if seeds == 1 else f"mean and standard deviation of {seeds:.0f} seeds"
+    return Cell(f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}"), mean, note)
+
+
+def latency(row: Row | None) -> Cell:
+    """A latency and its speedup, or that there is none."""
+    if row is None:
+        return Cell(NOTHING)
+    time, speedup = number(row["latency_ms"]), number(row["speedup"])
+    if row["status"] != "ok" or time is None:
+        return Cell("failed", None, word(row["reason"]).text, warns=True)
+    low, high = number(row["latency_low_ms"]), number(row["latency_high_ms"])
+    notes = [] if low is None or high is None else [f"95 % interval {digits(low)} to {digits(high)} ms"]
+    if row["checked"] is False:
+        notes.append("its output was not compared with a reference")
+    if suspicious := row["suspicious"] is True:
+        notes.append("faster than the device can be: not to be trusted")
+    text = f"{digits(time)} ms" + ("" if speedup is None else f" ({speedup:.2f}×)") + (" ?" if suspicious else "")
+    return Cell(text, time, "; ".join(notes), warns=suspicious)
+
+
+def digits(value: float) -> str:
+    """Three digits at least, zeros too."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")
+
+
+def setting(times: Sequence[Row]) -> str:
+    """Batch and threads of measurements, where all have the same."""
+    batches, threads = ({number(row[name]) for row in times} - {None} for name in ("batch", "threads"))
+    parts = [f"batch of {batch:.0f}" for batch in batches] if len(batches) == 1 else []
+    parts += [f"{count:.0f} thread{'' if count == 1 else 's'}" for count in threads] if len(threads) == 1 else []
+    return ", ".join(parts)
