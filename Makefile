@@ -1,10 +1,17 @@
-# `make test` needs nothing but Python 3.11 or newer: it makes a virtual environment, installs what is locked, and tests.
+# `make demo` and `make test` need nothing but Python 3.11 or newer: they make a virtual environment, install what is locked,
+# and run the quickstart from synthesis to figures, or the tests. TorchInductor also takes a C++ compiler, where there is one.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+CORES ?= 2
 
-.PHONY: test slow check lock clean
+.PHONY: demo test slow check lock clean
+
+demo: $(INSTALLED)
+	$(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
+	@$(BIN)/syno top quickstart
+	@echo && echo "The report: file://$(abspath results/quickstart/report.html)"
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not slow" -n auto

@@ -29,7 +29,7 @@ def options_table(model: type[BaseModel], *, leave_out: tuple[str, ...] = ()) ->
 
 
 def _rows(model: type[BaseModel], prefix: str, leave_out: tuple[str, ...]) -> Iterator[dict[str, object]]:
-    meanings = _meanings(model)
+    meanings = meanings(model)
     for name, field in model.model_fields.items():
         if name in leave_out:
             continue
@@ -78,7 +78,7 @@ def _yaml(default: Any) -> str:
     return json.dumps(default)
 
 
-def _meanings(model: type[BaseModel]) -> dict[str, str]:
+def meanings(model: type[BaseModel]) -> dict[str, str]:
     """What the comments and docstrings of a model and its bases say about its fields."""
     found: dict[str, str] = {}
     for part in reversed([base for base in model.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
