@@ -6,7 +6,7 @@ min_version("9.14")
 
 if not workflow.overwrite_configfiles:  # else the quickstart's settings would be mixed with those that were asked for
 
-    configfile: "config/quickstart.yaml"
+    configfile: f"{workflow.basedir}/config/quickstart.yaml"
 
 
 include: "workflow/rules/common.smk"

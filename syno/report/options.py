@@ -29,7 +29,7 @@ def options_table(model: type[BaseModel], *, leave_out: tuple[str, ...] = ()) ->
 
 
 def _rows(model: type[BaseModel], prefix: str, leave_out: tuple[str, ...]) -> Iterator[dict[str, object]]:
-    meanings = meanings(model)
+    explained = meanings(model)
     for name, field in model.model_fields.items():
         if name in leave_out:
             continue
@@ -43,7 +43,7 @@ def _rows(model: type[BaseModel], prefix: str, leave_out: tuple[str, ...]) -> It
             "option": f"`{prefix}{name}`",
             "is": " ".join([_kind(field.annotation), *_bounds(field)]),
             "default": "required" if field.is_required() else f"`{_yaml(field.default)}`",
-            "meaning": (meanings.get(name) or field.description or "").replace("|", "\\|"),
+            "meaning": (explained.get(name) or field.description or "").replace("|", "\\|"),
         }
 
 
