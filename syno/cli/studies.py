@@ -29,7 +29,7 @@ def search(
     except KeyboardInterrupt:
         raise stopped(f"trials so far are in {experiment.storage}") from None
     trials = freeze.freeze(experiment)
-    rows = search_rows(trials, best)
+    rows = search_rows(trials, experiment.name, best)
     typer.echo(markdown(rows) if rows else "No trial has a reward; the column message of the table says why.\n")
     typer.echo(f"{outcomes(trials)} in {experiment.folder / freeze.TABLE}")
 

@@ -12,13 +12,21 @@ if TYPE_CHECKING:
 METRIC = "metric_"
 
 
-def search_rows(trials: pandas.DataFrame, count: int) -> list[Row]:
-    """A row for each of the best trials: reward and metrics, the highest reward first, the earlier first of equals."""
+def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
+    """A row for each of the best trials, the highest reward first, the earlier first of equals.
+
+    Each has the name of its operator in the store, its reward and its metrics.
+    """
     complete = trials[trials["outcome"] == "complete"]
     best = complete.sort_values(["reward", "number"], ascending=[False, True]).head(count)
-    shown = [str(name) for name in best if str(name).startswith(METRIC) and not str(name).startswith(f"{METRIC}original_")]
+    metrics = {str(column): str(column).removeprefix(METRIC) for column in best if str(column).startswith(METRIC)}
+    shown = {column: name for column, name in metrics.items() if not name.startswith("original_")}
     return [
-        {"trial": str(row["number"]), "reward": row["reward"], **{name.removeprefix(METRIC): row[name] for name in shown}}
+        {
+            "operator": f"{study}_{row['number']}",
+            "reward": row["reward"],
+            **{name: row[column] for column, name in shown.items()},
+        }
         for _, row in best.iterrows()
     ]
 

@@ -32,7 +32,7 @@ def top(given: str, count: int) -> str:
         return markdown(summary(read_tables(experiment), count))
     frozen = (experiment.folder / freeze.TABLE).is_file()
     trials = freeze.read_frozen(experiment) if frozen else freeze.study_table(experiment)
-    rows = search_rows(trials, count)
+    rows = search_rows(trials, experiment.name, count)
     return (markdown(rows) if rows else "No trial has a reward yet.\n") + f"\n{outcomes(trials)}\n"
 
 

@@ -284,7 +284,7 @@ class TestSearch:
             key = parse(operator).id[:12]
             assert stored[key].id == parse(operator).id and stored[key].name == f"quick_{number}"
         best = max(range(8), key=lambda place: (table["reward"][place], -place))
-        assert text.splitlines()[2].split()[1] == str(best)
+        assert text.splitlines()[2].split()[1] == f"quick_{best}"
         assert run("search", "quick.yaml", "--best", "2").stdout == text  # all is done already
 
     def test_goes_on_after_an_interruption(self, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

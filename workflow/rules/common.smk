@@ -26,6 +26,7 @@ EXPERIMENT = the_experiment()
 RESULTS = str(EXPERIMENT.folder)
 CONFIG = f"{RESULTS}/experiment.yaml"  # written when the workflow starts
 TRAINS = EXPERIMENT.workload is not None
+ALL_CORES = workflow.resource_settings.cores or 1
 ENVIRONMENT = "../../envs/syno.yaml"
 
 use_this_environment()

@@ -14,7 +14,7 @@ rule tune:
         f"{RESULTS}/benchmark/tune/{{key}}/{{compiler}}-{{device}}.tsv"
     conda:
         ENVIRONMENT
-    threads: workflow.cores
+    threads: ALL_CORES
     priority: -10
     retries: 1
     resources:
