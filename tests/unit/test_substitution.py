@@ -264,3 +264,12 @@ class TestSpec:
         file = tmp_path / "resnet8.yaml"  # type: ignore[operator]
         file.write_text(spec.dump(), encoding="utf-8")
         assert OperatorSpec.load(file) == spec
+
+
+def test_a_network_with_an_operator_compiles() -> None:
+    """Once torch.compile looked for a module that the generated class named, and found none."""
+    model = BACKBONES["resnet8"](classes=3, width=0.25)
+    example = torch.randn(2, 3, 16, 16)
+    substituted = substitute(model, syno.OPERATORS["separable_conv2d"](), example, seed=0).eval()
+    compiled = torch.compile(substituted, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(example), substituted(example))

@@ -223,7 +223,9 @@ def _wrapped(text: str) -> list[str]:
 
 def load_class(source: str, graph: PGraph) -> type[Any]:
     """The class that generated source defines."""
-    namespace: dict[str, Any] = {"__name__": f"syno.generated.{class_name(graph)}"}
+    # Without a __name__: torch.compile would import the module that it names to find the globals of an inner module.
+    namespace: dict[str, Any] = {}
     exec(compile(source, f"<operator {graph.name} {graph.id[:8]}>", "exec"), namespace)
     kind: type[Any] = namespace[class_name(graph)]
+    kind.__module__ = "syno.generated"
     return kind
