@@ -100,7 +100,7 @@ def finish(figure: Figure, panels: Sequence[Axes], title: str, notes: Sequence[s
     else:  # with its own title: a layout makes room for one of the two only
         figure.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=8, title=title, title_fontsize=11)
     lines = [line for note in notes for line in wrap(note, int(NOTE_WIDTH * figure.get_figwidth()))]
-    figure.supxlabel("\n".join(lines), fontsize=6, color=GREY, x=0.01, ha="left")
+    figure.supxlabel("\n".join(lines), fontsize=6, color=GREY, x=0.01, ha="left", parse_math=False)
 
 
 def nothing(title: str, why: str, notes: Sequence[str]) -> Figure:

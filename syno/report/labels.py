@@ -65,8 +65,8 @@ def _written(axes: Axes, label: Label) -> Annotation:
     text = label.text if len(label.text) <= LONGEST else label.text[: LONGEST - 1] + "…"
     leader = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3.5}
     written = axes.annotate(
-        text.replace("$", r"\$"), (label.x, label.y), (0, 0), textcoords="offset points", ha="center", va="center",
-        fontsize=FONT_SIZE, arrowprops=leader, zorder=5, annotation_clip=False,
+        text, (label.x, label.y), (0, 0), textcoords="offset points", ha="center", va="center",
+        fontsize=FONT_SIZE, arrowprops=leader, zorder=5, annotation_clip=False, parse_math=False,
     )  # fmt: skip
     written.set_path_effects([withStroke(linewidth=2, foreground="white")])
     written.set_in_layout(False)

@@ -38,12 +38,12 @@ def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = (), title: 
         measured = rows[rows["device"] == device]
         _bars(axes, measured, operators, compilers)
         names = dict.fromkeys(measured["device_name"].dropna().astype(str))
-        axes.set_title("\n".join([str(device), *names]), fontsize=8.5)
+        axes.set_title("\n".join([str(device), *names]), fontsize=8.5, parse_math=False)
     for colour, compiler in zip(COLOURS, compilers, strict=False):
         panels[0].barh([0], [0], color=colour, label=compiler)
     if (rows["status"] != "ok").any():
         panels[0].plot([], [], "x", color=INK, label="failed")
-    panels[0].set_yticks(range(len(operators)), operators)
+    panels[0].set_yticks(range(len(operators)), operators, parse_math=False)
     panels[0].set_ylim(len(operators) - 0.45, -0.55)
     finish(figure, panels, title, notes, columns=4)
     for axes in panels:

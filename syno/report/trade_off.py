@@ -81,7 +81,7 @@ def pareto_figure(
         _panel(axes, groups[-1], f"latency/ms{_setting(points)}")
         names = ", ".join(dict.fromkeys(points["device_name"].dropna().astype(str)))
         heading = f"{compiler} on {device}" + (f" ({names})" if names else "")
-        axes.set_title(fill(heading, int(14 * WIDTHS[columns - 1] / columns)), fontsize=8.5)
+        axes.set_title(fill(heading, int(14 * WIDTHS[columns - 1] / columns)), fontsize=8.5, parse_math=False)
     for axes in panels[: len(targets) : columns]:
         axes.set_ylabel("accuracy")
     _completed(figure, panels[: len(targets)], groups, title, notes)

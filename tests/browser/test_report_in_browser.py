@@ -8,13 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from result_tables import NAMES, NOTES, accuracy_table, latency_table, results, trial_table
+from result_tables import NAMES, results, trial_table
 
-from syno.report.figures import drawn
 from syno.report.page import page
-from syno.report.result_figures import reward_figure, speedup_figure
-from syno.report.results import Picture
-from syno.report.trade_off import pareto_figure
+from syno.report.pictures import pictures, result_figures
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 pytestmark = pytest.mark.slow
@@ -22,12 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    figures = (
-        pareto_figure(accuracy_table(), latency_table(), NOTES),
-        speedup_figure(latency_table(), NOTES),
-        reward_figure(trial_table(), NOTES),
-    )
-    return page(results(), [Picture(f"Figure {n}", drawn(figure, "svg").decode()) for n, figure in enumerate(figures)])
+    return page(results(), pictures(result_figures(results())))
 
 
 def opened(html: str, folder: Path, address: str = "") -> tuple[str, list[str]]:

@@ -11,10 +11,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
-from result_tables import NAMES, NOTES, accuracy_table, latency_table, trial_table
+from result_tables import NAMES, NOTES, accuracy_table, latency_table, results, trial_table
 
 from syno.errors import SpecError
 from syno.report.figures import drawn, save
+from syno.report.pictures import ABOUT, pictures, result_figures
 from syno.report.result_figures import reward_figure, speedup_figure
 from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, TRIAL_COLUMNS
 from syno.report.trade_off import cost_figure, pareto_figure
@@ -69,6 +70,15 @@ def test_unknown_numbers_do_no_harm(draw: Callable[..., Figure]) -> None:
         latency[name] = None
     trials["reward"] = None
     assert len(drawn(draw(accuracy, latency, trials), "png")) > 1000
+
+
+@every_figure
+def test_no_name_is_taken_for_a_formula(draw: Callable[..., Figure]) -> None:
+    accuracy, latency, trials = accuracy_table(), latency_table(), trial_table()
+    for table in (accuracy, latency):
+        table["operator"] = table["operator"] + r"$\no$ & <b>"
+    latency["device_name"] = r"$\no$"
+    assert len(drawn(draw(accuracy, latency, trials), "svg")) > 1000
 
 
 @every_figure
@@ -157,3 +167,17 @@ class TestReward:
         trials = trial_table()
         counts = trials["outcome"].value_counts()
         assert {f"{name} ({counts[name]})" for name in ("complete", "pruned", "failed")} <= set(words(reward_figure(trials)))
+
+
+class TestAllOfThem:
+    def test_each_has_a_title_and_a_caption(self) -> None:
+        figures = result_figures(results())
+        assert list(figures) == list(ABOUT)
+        assert [(picture.title, picture.caption) for picture in pictures(figures)] == list(ABOUT.values())
+
+    @pytest.mark.parametrize(
+        ("absent", "left"),
+        [("latency", ["cost", "reward"]), ("accuracy", ["speedup", "reward"]), ("trials", ["pareto", "cost", "speedup"])],
+    )
+    def test_what_has_no_numbers_is_left_out(self, absent: str, left: list[str]) -> None:
+        assert list(result_figures(results(**{absent: EMPTY}))) == left
