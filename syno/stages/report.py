@@ -7,22 +7,17 @@ from pathlib import Path
 from syno.config import Experiment
 from syno.files import write_whole
 from syno.stages import results
-from syno.stages.figures import FIGURES, names
+from syno.stages.figures import names
 
 FILE = "report.html"
 
 
 def write_report(experiment: Experiment, output: Path | None = None) -> Path:
     """Write the page; returns its file. Figures are drawn into it anew. SpecError if there are no results yet."""
-    from syno.report.figures import drawn
     from syno.report.page import page
-    from syno.report.results import Picture
+    from syno.report.pictures import pictures
 
     found = results.read(experiment)
-    pictures = []
-    for name in names(experiment):
-        title, caption, draw = FIGURES[name]
-        pictures.append(Picture(title, drawn(draw(found, title), "svg").decode(), caption))
     file = output or experiment.folder / FILE
-    write_whole(file, page(found, pictures))
+    write_whole(file, page(found, pictures(found, names(experiment))))
     return file

@@ -21,12 +21,12 @@ def read(experiment: Experiment) -> Results:
     """The frozen trials, and the tables if anything was trained. SpecError if they are not there."""
     import pandas
 
-    from syno.report.results import Results
+    from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, Results
 
     trials = freeze.read_frozen(experiment)
     if experiment.workload is None:
-        accuracy = pandas.DataFrame(columns=list(tables.ACCURACY_COLUMNS))
-        latency = pandas.DataFrame(columns=list(tables.LATENCY_COLUMNS))
+        accuracy = pandas.DataFrame(columns=[*ACCURACY_COLUMNS, "key"])
+        latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
     else:
         accuracy, latency = tables.read_tables(experiment)
     operators, notes = _operators(experiment, trials, accuracy), _notes(experiment, trials, latency)

@@ -20,38 +20,6 @@ if TYPE_CHECKING:
     from syno.evaluate.training_record import TrainingRecord
 
 ACCURACY, LATENCY = "accuracy", "latency"
-ACCURACY_COLUMNS = (
-    "operator",
-    "operator_id",
-    "key",
-    "role",
-    "accuracy",
-    "accuracy_std",
-    "seeds",
-    "flops",
-    "flops_share",
-    "parameters",
-    "parameters_share",
-)
-LATENCY_COLUMNS = (
-    "operator",
-    "operator_id",
-    "key",
-    "role",
-    "device",
-    "device_name",
-    "compiler",
-    "status",
-    "reason",
-    "latency_ms",
-    "latency_low_ms",
-    "latency_high_ms",
-    "batch",
-    "threads",
-    "checked",
-    "suspicious",
-    "speedup",
-)
 
 
 class Tables(NamedTuple):
@@ -94,6 +62,7 @@ def _accuracy(experiment: Experiment, rows: list[Entry]) -> pandas.DataFrame:
     import pandas
 
     from syno.evaluate.training_record import TrainingRecord
+    from syno.report.results import ACCURACY_COLUMNS
 
     found: list[dict[str, object]] = []
     original: TrainingRecord | None = None
@@ -122,7 +91,10 @@ def _accuracy(experiment: Experiment, rows: list[Entry]) -> pandas.DataFrame:
         )
     if not found:
         raise SpecError(f"{experiment.folder / 'train'} has no training record yet; `syno train` writes one")
-    return pandas.DataFrame(found, columns=ACCURACY_COLUMNS).sort_values("accuracy", ascending=False, ignore_index=True)
+    table = pandas.DataFrame(found, columns=["key", *ACCURACY_COLUMNS]).sort_values(
+        "accuracy", ascending=False, ignore_index=True
+    )
+    return table.astype(dict.fromkeys(("accuracy_std", "flops_share", "parameters_share"), float))
 
 
 def _check_same(records: list[TrainingRecord], experiment: Experiment) -> None:
@@ -137,6 +109,8 @@ def _check_same(records: list[TrainingRecord], experiment: Experiment) -> None:
 def _latency(experiment: Experiment, rows: list[Entry]) -> pandas.DataFrame:
     import pandas
 
+    from syno.report.results import LATENCY_COLUMNS
+
     found: list[dict[str, object]] = []
     for device in experiment.tune.devices:
         for compiler in experiment.tune.compilers:
@@ -148,7 +122,8 @@ def _latency(experiment: Experiment, rows: list[Entry]) -> pandas.DataFrame:
                 record = TuningRecord.read(file)
                 original = record.latency_ms if key == ORIGINAL else original
                 found.append(_latency_row(record, key, role, device, original))
-    return pandas.DataFrame(found, columns=LATENCY_COLUMNS)
+    table = pandas.DataFrame(found, columns=["key", *LATENCY_COLUMNS])
+    return table.astype(dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "speedup"), float))
 
 
 def _latency_row(record: TuningRecord, key: str, role: str, device: str, original: float | None) -> dict[str, object]:

@@ -11,7 +11,7 @@ import pytest
 from result_tables import NAMES, results, trial_table
 
 from syno.report.page import page
-from syno.report.pictures import pictures, result_figures
+from syno.report.pictures import FIGURES, pictures
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return page(results(), pictures(result_figures(results())))
+    return page(results(), pictures(results(), FIGURES))
 
 
 def opened(html: str, folder: Path, address: str = "") -> tuple[str, list[str]]:

@@ -18,12 +18,12 @@ from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.stages.data import DataRecord, prepare
 from syno.stages.freeze import freeze, read_frozen
-from syno.stages.places import entries, training_file
+from syno.stages.places import entries, training_file, tuning_file
 from syno.stages.search import WorkerRecord, work
 from syno.stages.select import read_selected, select
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.tables import make_tables, read_tables
-from syno.stages.top import top
+from syno.stages.top import summary, top
 from syno.stages.train import train
 from syno.stages.tune import tune
 
@@ -111,6 +111,20 @@ def test_the_tables_compare_with_the_original(done: Experiment) -> None:
     assert latency["speedup"][0] == 1
     assert latency["speedup"][1] == latency["latency_ms"][0] / latency["latency_ms"][1]
     assert not latency["checked"][0] and latency["checked"][1]  # the original has nothing to be compared with
+
+
+def test_a_measurement_without_the_original_has_no_speedup(done: Experiment) -> None:
+    file = tuning_file(done, "original", "eager", "cpu")
+    kept = file.read_text(encoding="utf-8")
+    file.unlink()
+    try:
+        made = make_tables(done)
+        assert list(made.latency["speedup"].isna()) == [True]
+        shown = [row["eager on cpu/ms"] for row in summary(made) if "eager on cpu/ms" in row]
+        assert shown == [f"{made.latency['latency_ms'][0]:.3f}"]
+    finally:
+        file.write_text(kept, encoding="utf-8")
+        make_tables(done)
 
 
 def test_records_of_another_training_do_not_compare(done: Experiment, tmp_path: Path) -> None:
