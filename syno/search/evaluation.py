@@ -1,4 +1,4 @@
-"""Ways to evaluate an operator, by name: what a search config's `evaluate` may be.
+"""Ways to evaluate an operator, by name: what an experiment's `evaluate` may be.
 
 `cost` counts; `package.module:function` is the user's own, a function of an operator and a `Report` that returns metrics by
 name. It is imported in every worker, with the folder where the command runs on the path.
