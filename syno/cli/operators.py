@@ -66,18 +66,15 @@ def show(
     spec: Annotated[str | None, typer.Option(metavar="SPEC", help="For the cost in all its layers.")] = None,
     rename: Rename = None,
     drawing: Annotated[Path | None, typer.Option(metavar="FILE.svg|.dot", help="Draw it into this file.")] = None,
-    pytorch: Annotated[Path | None, typer.Option(metavar="FILE.py", help="Write its PyTorch module.")] = None,
 ) -> None:
     """Print an operator: text, index expressions, loops; FLOPs, parameters and weights where sizes are given."""
-    from syno.report.operator_card import card, write_drawing, write_pytorch
+    from syno.report.operator_card import card, write_drawing
 
     operator = operator_of(given, rename)
     given_sizes = sizes(values)
     typer.echo(card(operator, given_sizes or None, spec_of(spec) if spec else None), nl=False)
     if drawing:
         write_drawing(operator, drawing)
-    if pytorch:
-        write_pytorch(operator, pytorch, given_sizes or None)
 
 
 @app.command(rich_help_panel=SPACES)

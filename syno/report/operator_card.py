@@ -13,7 +13,6 @@ from syno.ir.drawing import to_dot, to_svg
 from syno.ir.graph import PGraph
 from syno.ir.loops import expression, loop_nest
 from syno.lower.plan import Plan, candidates, fewest_flops
-from syno.lower.pytorch.source import to_source
 from syno.report.tables import markdown
 from syno.space.spec import OperatorSpec
 
@@ -118,8 +117,3 @@ def write_drawing(operator: PGraph, file: Path) -> None:
     if file.suffix not in formats:
         raise SpecError(f'{file}: a drawing ends in {" or ".join(formats)}; given: "{file.suffix}"')
     write_whole(file, formats[file.suffix](operator))
-
-
-def write_pytorch(operator: PGraph, file: Path, values: Mapping[str, int] | None = None) -> None:
-    """Write the operator as a module of its own, its plan made for these sizes."""
-    write_whole(file, to_source(operator, None if values is None else operator.valuation(values)))

@@ -18,6 +18,7 @@ from syno.cli import app
 from syno.errors import SpecError
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
+from syno.report import take_home
 from syno.report.operator_folder import primitives
 from syno.search.evaluation import CountedCost
 from syno.space import Sampler, Space
@@ -181,6 +182,29 @@ class TestSample:
         assert lines[-1].startswith("sample convolution: 5/5, ") and "% valid" in lines[-1] and "rejected by " in lines[-1]
 
 
+class TestGet:
+    def test_writes_a_module_that_needs_nothing_of_syno(self, run: Run, folder: Path) -> None:
+        text = run("get", "operator_1", "--set", "N=1,C_in=64,C_out=64,H=56").stdout
+        assert text.startswith("operator_1.py: equal to the interpreter at 2 sets of sizes")
+        code = (
+            "import sys; sys.modules['syno'] = None; import torch, operator_1\n"
+            "print(tuple(operator_1.Operator1(C_in=64, C_out=64, H=8)(torch.zeros(2, 64, 8, 8)).shape))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.stdout.strip() == "(2, 64, 8, 8)", done.stderr
+
+    def test_a_module_that_computes_something_else_is_not_written(
+        self, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        original = take_home.to_source
+        monkeypatch.setattr(take_home, "to_source", lambda *given: original(*given).replace("padding=", "dilation=1, padding="))
+        run("get", "conv2d")
+        monkeypatch.setattr(take_home, "to_source", lambda *given: original(*given).replace("return x", "return 2 * x"))
+        line = one_line_at_end(run("get", "conv2d", "--output", "wrong.py", code=2))
+        assert "differs from its meaning" in line
+        assert not (folder / "wrong.py").exists()
+
+
 class TestShow:
     def test_a_known_operator(self, run: Run) -> None:
         text = run("show", "conv2d", "--set", "H=8,C_in=4", "--set", "C_out=2", "--set", "N=1").stdout
@@ -195,10 +219,9 @@ class TestShow:
         assert "The whole model: 158,411,018,240 FLOPs, 7,950,756 parameters." in text
         assert text.count("N=128") == 7
 
-    def test_writes_drawing_and_module(self, run: Run, folder: Path) -> None:
-        run("show", "operator_1", "--drawing", "op.svg", "--pytorch", "op.py", "--set", "N=1,C_in=64,C_out=64,H=56")
+    def test_writes_a_drawing(self, run: Run, folder: Path) -> None:
+        run("show", "operator_1", "--drawing", "op.svg")
         assert (folder / "op.svg").read_text(encoding="utf-8").startswith("<svg")
-        compile((folder / "op.py").read_text(encoding="utf-8"), "op.py", "exec")
         assert "raise" not in one_line_of_error(run("show", "conv2d", "--drawing", "op.gif", code=2))
 
     def test_a_file_and_its_broken_copy(self, run: Run, folder: Path) -> None:
