@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from syno.errors import UnknownNameError, suggestion
+from syno.errors import SpecError, UnknownNameError, suggestion
 
 T = TypeVar("T")
 
@@ -43,8 +46,38 @@ class Registry(Mapping[str, T], Generic[T]):
             hint = suggestion(name, self._entries)
             raise UnknownNameError(f'unknown {self.kind} "{name}"; there are: {allowed}.{hint}') from None
 
+    def find(self, given: str) -> T:
+        """An entry by its name, or the user's own as `package.module:name`.
+
+        UnknownNameError if it is neither, SpecError if it cannot be imported.
+        """
+        if given in self._entries or ":" not in given:
+            return self[given]
+        found: T = imported(given, self.kind)
+        return found
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def imported(given: str, what: str) -> Any:
+    """What `package.module:name` means, with the folder where the command runs on the path.
+
+    Args:
+        given: the path.
+        what: it is to be, for messages.
+
+    Raises SpecError if it is no such path, or cannot be imported.
+    """
+    module, _, name = given.partition(":")
+    if not module or not name:
+        raise SpecError(f'the {what} is "{given}"; it must be something that can be imported, "package.module:name"')
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SpecError(f'the {what} is "{given}", which cannot be imported: {error}') from error

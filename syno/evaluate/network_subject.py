@@ -14,7 +14,7 @@ class NetworkSubject(Subject):
     """A backbone, as it is or with an operator.
 
     Attributes:
-        model: the backbone, by name.
+        model: the backbone, by name or as `package.module:function`.
         width: multiplies its features.
         classes: of its output.
         image_shape: [channels, height, width] of a picture.
@@ -52,7 +52,7 @@ class NetworkSubject(Subject):
 
         graph, shape = self.graph, (batch, *self.image_shape)
         layout = torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
-        make = BACKBONES[self.model]
+        make = BACKBONES.find(self.model)
         original = make(classes=self.classes, channels=self.image_shape[0], width=self.width, seed=SEED)
         example = torch.zeros(shape)
 

@@ -33,9 +33,9 @@ class WorkloadSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str = "resnet8"  # the backbone, by name
+    model: str = "resnet8"  # the backbone: a name, or your own as `package.module:function`
     width: Annotated[float, Field(gt=0)] = 1.0  # multiplies its features
-    data: str = "glyphs"  # the data set, by name
+    data: str = "glyphs"  # the data set: a name, or your own as `package.module:function`
     data_settings: Mapping[str, Any] = {}  # such as {preset: micro}
     training: TrainingSettings = TrainingSettings()
     milestones: Mapping[Positive, Fraction] = {}  # the accuracy to have after an epoch, or training ends there: {2: 0.35}

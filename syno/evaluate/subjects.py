@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 from syno.errors import SpecError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
+from syno.registry import imported
 
 if TYPE_CHECKING:
     import torch
@@ -189,7 +189,7 @@ class ModelSubject(Subject):
         from torch.utils.flop_counter import FlopCounterMode
 
         torch.manual_seed(SEED)
-        module = self._factory()(**self.arguments)
+        module = imported(self.factory, "factory")(**self.arguments)
         if not isinstance(module, torch.nn.Module):
             raise SpecError(f'the factory "{self.factory}" returned {type(module).__name__}; it must return an nn.Module')
         module = module.to(device).eval()
@@ -212,11 +212,3 @@ class ModelSubject(Subject):
             flops=counter.get_total_flops() // 2,  # it counts a multiply-add as two
             parameters=sum(parameter.numel() for parameter in module.parameters()),
         )
-
-    def _factory(self) -> Callable[..., Any]:
-        module, _, function = self.factory.partition(":")
-        try:
-            found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-        except (ImportError, AttributeError) as error:
-            raise SpecError(f'the factory is "{self.factory}", which cannot be imported: {error}') from error
-        return found

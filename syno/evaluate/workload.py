@@ -44,9 +44,9 @@ class Workload:
     @classmethod
     def of(cls, settings: WorkloadSettings) -> Self:
         """Load or make the data. UnknownNameError lists the backbones and data sets that there are."""
-        BACKBONES[settings.model]  # before the data, which may take long
+        BACKBONES.find(settings.model)  # before the data, which may take long
         try:
-            data = DATASETS[settings.data](**settings.data_settings)
+            data = DATASETS.find(settings.data)(**settings.data_settings)
         except (TypeError, ValueError) as error:
             first = str(error).replace("\n", " ")
             raise SpecError(
@@ -57,7 +57,7 @@ class Workload:
     def model(self, seed: int | None = None) -> nn.Module:
         """The original network, with weights of this seed."""
         channels = self.data.image_shape[0]
-        make, chosen = BACKBONES[self.settings.model], self.settings.seed if seed is None else seed
+        make, chosen = BACKBONES.find(self.settings.model), self.settings.seed if seed is None else seed
         return make(classes=self.data.classes, channels=channels, width=self.settings.width, seed=chosen)
 
     @cached_property

@@ -6,16 +6,13 @@ name. It is imported in every worker, with the folder where the command runs on 
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syno.errors import SpecError, suggestion
 from syno.ir.graph import PGraph
-from syno.registry import Registry
+from syno.registry import Registry, imported
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 
@@ -60,18 +57,12 @@ def find_evaluation(given: str, spec: OperatorSpec, original: Cost | None = None
     """
     if given in EVALUATIONS:
         return EVALUATIONS[given](spec, original)
-    module, colon, function = given.partition(":")
-    if not colon or not module or not function:
+    if ":" not in given:
         raise SpecError(
             f'evaluate is "{given}"; it is one of: {", ".join(EVALUATIONS)}, or your own as "package.module:function"'
             f".{suggestion(given, EVALUATIONS)}"
         )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise SpecError(f'evaluate is "{given}", which cannot be imported: {error}') from error
+    found = imported(given, "evaluation")
     if not callable(found):
         raise SpecError(f'evaluate is "{given}", which is no function but {found!r}')
     evaluate: Evaluate = found

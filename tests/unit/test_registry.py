@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from syno import errors
-from syno.errors import SynoError, UnknownNameError, suggestion
+from syno.errors import SpecError, SynoError, UnknownNameError, suggestion
 from syno.registry import Registry
 
 
@@ -72,3 +75,22 @@ class TestErrors:
         assert suggestion("Splt", ["Merge", "Split"]) == ' Did you mean "Split"?'
         assert suggestion("Splt", iter(["Merge", "Split"])) == ' Did you mean "Split"?'
         assert suggestion("Splt", []) == suggestion("Splt", ["Merge"]) == ""
+
+
+class TestFind:
+    def test_a_name_or_what_can_be_imported(self, shapes: Registry[str]) -> None:
+        assert shapes.find("circle") == "none"
+        assert shapes.find("string:digits") == "0123456789"
+
+    def test_the_folder_where_the_command_runs_is_looked_in(
+        self, shapes: Registry[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "my_own_shapes.py").write_text("star = 'five'", encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        assert shapes.find("my_own_shapes:star") == "five"
+
+    @pytest.mark.parametrize("given", ["string:", ":digits", "strings_there_are_not:x", "string:there_is_none"])
+    def test_what_cannot_be_imported(self, shapes: Registry[str], given: str) -> None:
+        with pytest.raises(SpecError, match=f'the shape is "{given}"'):
+            shapes.find(given)

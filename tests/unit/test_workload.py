@@ -42,6 +42,13 @@ def test_the_same_seed_trains_the_same_and_another_does_not(workload: Workload) 
     assert first.losses != other.losses
 
 
+def test_a_network_and_data_of_ones_own_are_imported(workload: Workload) -> None:
+    own = {"model": "syno.model.backbones:resnet8", "data": "syno.evaluate.datasets:glyphs"}
+    imported = Workload.of(WorkloadSettings(**SMALL, **own))
+    assert imported.spec().id == workload.spec({"name": own["model"]}).id
+    assert imported.data.hash == workload.data.hash
+
+
 def test_milestones_end_a_training_early() -> None:
     workload = Workload.of(WorkloadSettings(**SMALL, milestones={1: 1.0}))
     result = workload.train()
