@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from syno.cli.arguments import Depth, Output, Seed, Spec, command_line, spec_of
 
 if TYPE_CHECKING:
     from syno.report.ablation import Ablation
+    from syno.space.spec import OperatorSpec
 
 ablate = typer.Typer(help="The paper's two ablations: tables and pictures.", no_args_is_help=True)
 app.add_typer(ablate, name="ablate", rich_help_panel=SPACES)
@@ -28,13 +30,9 @@ def canonical(
     output: Output = None,
 ) -> None:
     """Measure the share of random graphs that are canonical, by size."""
-    from syno.report import ablation
-    from syno.search.progress import display
+    from syno.report.ablation import canonical as measure
 
-    spec = spec_of(given, depth)
-    folder = output or FOLDER / spec.name
-    line, shown = command_line(), display()
-    _tell(ablation.canonical(spec, folder, command=line, samples=samples, complete=complete, seed=seed, display=shown), folder)
+    _run(measure, spec_of(given, depth), output, samples=samples, complete=complete, seed=seed)
 
 
 @ablate.command("distance")
@@ -47,14 +45,14 @@ def distance(
     output: Output = None,
 ) -> None:
     """Count the operators that random walks find with the shape distance and without."""
-    from syno.report import ablation
+    from syno.report.ablation import distance as measure
+
+    _run(measure, spec_of(given, depth), output, trials=trials, seconds=seconds, seed=seed)
+
+
+def _run(measure: Callable[..., Ablation], spec: OperatorSpec, output: Path | None, **settings: float) -> None:
     from syno.search.progress import display
 
-    spec = spec_of(given, depth)
     folder = output or FOLDER / spec.name
-    line, shown = command_line(), display()
-    _tell(ablation.distance(spec, folder, command=line, trials=trials, seconds=seconds, seed=seed, display=shown), folder)
-
-
-def _tell(done: Ablation, folder: Path) -> None:
+    done = measure(spec, folder, command=command_line(), display=display(), **settings)
     typer.echo(f"{done.text}\nin {folder}: {', '.join(file.name for file in done.files)}")

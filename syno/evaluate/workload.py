@@ -103,15 +103,6 @@ class ProxyTraining:
 
     def __call__(self, operator: PGraph, report: EpochReport) -> Mapping[str, float]:
         """Metrics by name. `report` is called after every epoch, and may raise to end the training."""
-        price = cost(operator, self.spec)
+        counted = cost(operator, self.spec).metrics(self.workload.original)
         result = self.workload.train(operator, report=report)
-        original = self.workload.original
-        return {
-            "accuracy": result.accuracy,
-            "epochs": float(len(result.accuracies)),
-            "flops": price.flops,
-            "parameters": price.parameters,
-            "memory_bytes": float(price.memory_bytes),
-            "original_flops": original.flops,
-            "original_parameters": original.parameters,
-        }
+        return {"accuracy": result.accuracy, "epochs": float(len(result.accuracies)), **counted}

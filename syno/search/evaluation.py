@@ -35,11 +35,7 @@ class CountedCost:
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
         """The metrics."""
-        price = cost(operator, self.spec)
-        metrics = {"flops": price.flops, "parameters": price.parameters, "memory_bytes": float(price.memory_bytes)}
-        if self.original is not None:
-            metrics |= {"original_flops": self.original.flops, "original_parameters": self.original.parameters}
-        return metrics
+        return cost(operator, self.spec).metrics(self.original)
 
 
 EVALUATIONS.register("cost")(CountedCost)

@@ -38,6 +38,13 @@ class Cost:
     parameters: float
     memory_bytes: int
 
+    def metrics(self, original: Cost | None = None) -> dict[str, float]:
+        """By name, as evaluations return them; with the original model's `original_flops` and `original_parameters`."""
+        found = {"flops": self.flops, "parameters": self.parameters, "memory_bytes": float(self.memory_bytes)}
+        if original is not None:
+            found |= {"original_flops": original.flops, "original_parameters": original.parameters}
+        return found
+
 
 def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
     """The operator's cost in the model that the spec describes."""
