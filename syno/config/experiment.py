@@ -20,10 +20,10 @@ from syno.config.specs import check_names, make_spec
 from syno.config.stages import SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.errors import SpecError, SynoError
 from syno.evaluate.settings import WorkloadSettings
-from syno.report.validation import explained, read_mapping
 from syno.search.policies import POLICIES, PolicySettings
 from syno.search.reward import REWARDS, Reward, from_settings
 from syno.space.spec import OperatorSpec
+from syno.validation import explained, read_mapping
 
 if TYPE_CHECKING:
     from syno.evaluate.workload import Workload

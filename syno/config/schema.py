@@ -64,7 +64,7 @@ def _described(model: type[BaseModel]) -> dict[str, Any]:
 
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
     """A model and those in its fields."""
-    from syno.report.validation import submodel
+    from syno.validation import submodel
 
     found = [model]
     for field in model.model_fields.values():

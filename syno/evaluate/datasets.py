@@ -57,7 +57,7 @@ def glyphs(preset: str = "quick", **changes: Any) -> DataSet:
         preset: a name in GLYPH_PRESETS.
         changes: fields of GlyphSettings that differ from the preset's.
 
-    Raises UnknownNameError, pydantic's ValidationError or SpecError for settings that there are not.
+    Raises UnknownNameError or SpecError for settings that there are not.
     """
     settings = GLYPH_PRESETS[preset].with_(**changes)
     train, test = make_glyphs(settings)

@@ -16,10 +16,11 @@ from typing import Annotated, Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syno.errors import SpecError
 from syno.registry import Registry
+from syno.validation import explained
 
 Positive = Annotated[int, Field(ge=1)]
 Floats = NDArray[np.float64]
@@ -48,8 +49,11 @@ class GlyphSettings(BaseModel):
     seed: Annotated[int, Field(ge=0)] = 0
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with these fields changed, checked again."""
-        return type(self)(**{**self.model_dump(), **changes})
+        """A copy with these fields changed, checked again. SpecError says which of them there are."""
+        try:
+            return type(self)(**{**self.model_dump(), **changes})
+        except ValidationError as error:
+            raise SpecError(explained(error, type(self))) from None
 
 
 GLYPH_PRESETS: Registry[GlyphSettings] = Registry("preset of glyphs")

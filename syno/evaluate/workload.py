@@ -48,10 +48,7 @@ class Workload:
         try:
             data = DATASETS.find(settings.data)(**settings.data_settings)
         except (TypeError, ValueError) as error:
-            first = str(error).replace("\n", " ")
-            raise SpecError(
-                f'the data set "{settings.data}" has no such settings: {dict(settings.data_settings)}: {first}'
-            ) from error
+            raise SpecError(f'workload.data_settings, of the data set "{settings.data}": {error}') from error
         return cls(settings, data)
 
     def model(self, seed: int | None = None) -> nn.Module:

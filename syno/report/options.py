@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from syno.report.tables import markdown
-from syno.report.validation import submodel
+from syno.validation import submodel
 
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", NoneType: "null", Any: "value"}
 
