@@ -159,9 +159,9 @@ def _patiently(action: Callable[[], T]) -> T:
             return action()
         except ArgumentError as error:
             raise SpecError(f"the storage cannot be opened: {error}") from error
-        except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        except (SQLAlchemyError, optuna.exceptions.StorageInternalError):
             if attempt == OPENING_ATTEMPTS - 1:
-                raise SpecError(f"the storage cannot be opened: {error}") from error
+                raise
             time.sleep(0.05 * (attempt + 1))
     raise AssertionError("the last attempt returns or raises")
 

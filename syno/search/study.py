@@ -26,7 +26,7 @@ from syno.search.progress import Display, Start
 from syno.search.records import Record, Result, best_records, table
 from syno.search.reward import AccuracyReward, Failure, Reward
 from syno.search.settings import agree, study_settings
-from syno.search.storage import TrialStore, open_storage
+from syno.search.storage import TrialStore, open_storage, understood
 from syno.search.tree import Tree, arcs
 
 if TYPE_CHECKING:
@@ -111,8 +111,9 @@ class Study:
         proposals = self._proposals(tree, warm_start)
         self.policy: Policy = kind(tree, seed, settings=policy_settings, warm_start=proposals)
         self.settings = study_settings(space_id, self.policy, self.reward, proposals, most_attempts)
-        self._store = TrialStore(*open_storage(storage, heartbeat_seconds, grace_seconds), name, pruner)
-        agree(self._store, self.settings, storage)
+        with understood(storage):
+            self._store = TrialStore(*open_storage(storage, heartbeat_seconds, grace_seconds), name, pruner)
+            agree(self._store, self.settings, storage)
         self._dispatch = Dispatch(self._store, self.policy, most_attempts)
 
     def _proposals(self, tree: Tree, operators: Sequence[PGraph]) -> list[Proposal]:

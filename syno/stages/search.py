@@ -41,8 +41,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     keep_config(experiment)
     from syno.search.storage import understood  # with it comes optuna
 
-    with understood(experiment.storage):
-        study = open_study(experiment, space)
+    study = open_study(experiment, space)
     with understood(experiment.storage), beside(_work, (experiment.model_dump(),), workers - 1), Interruption() as stop:
         shown = StoppingDisplay(stop, display)
         study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=shown, notes=lambda: rejections(space))
