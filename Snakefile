@@ -23,7 +23,9 @@ rule all:
     input:
         rules.report.output,
         rules.figures.input,
+        [trainings, measurements] if TRAINS else [],  # else one that was taken away would not be missed
 
 
 onstart:
-    keep_config(EXPERIMENT)
+    with in_words():
+        keep_config(EXPERIMENT)

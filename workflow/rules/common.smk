@@ -1,5 +1,6 @@
 # The experiment, and what several rules need of it.
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -10,16 +11,25 @@ from syno.evaluate.settings import ORIGINAL
 from syno.stages import figures as drawing
 from syno.stages.places import device_named, keep_config, training_file, tuning_file
 from syno.stages.select import read_selected
-from syno.stages.workflow import use_this_environment
+from syno.stages.workflow import check_place, use_this_environment
+
+
+@contextmanager
+def in_words():
+    """What is wrong with the input ends the workflow with the message that a command would give."""
+    try:
+        yield
+    except SynoError as error:
+        raise WorkflowError(f"error: {error}") from None
 
 
 def the_experiment():
-    """The experiment, read from the config; what is wrong with it ends the workflow in one line."""
+    """The experiment, read from the config."""
     name = os.path.splitext(os.path.basename(workflow.configfiles[0]))[0]
-    try:
-        return Experiment(**{"name": name, **config})
-    except SynoError as error:
-        raise WorkflowError(str(error)) from None
+    with in_words():
+        experiment = Experiment(**{"name": name, **config})
+        check_place(experiment.folder)
+    return experiment
 
 
 EXPERIMENT = the_experiment()
@@ -47,7 +57,8 @@ def more_memory(wildcards, attempt):
 def selected_keys(wildcards):
     """The original, the baselines, and the operators that were selected, once they are."""
     selection = Path(checkpoints.select.get().output[0])
-    return [ORIGINAL, *EXPERIMENT.baselines, *(one.key for one in read_selected(selection))]
+    with in_words():
+        return [ORIGINAL, *EXPERIMENT.baselines, *(one.key for one in read_selected(selection))]
 
 
 def trainings(wildcards):
