@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -16,6 +17,7 @@ from syno.errors import SpecError, UnknownNameError
 from syno.evaluate.training_record import TrainingRecord
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
+from syno.model.backbones import BACKBONES
 from syno.stages.data import DataRecord, prepare
 from syno.stages.freeze import freeze, read_frozen
 from syno.stages.places import entries, training_file, tuning_file
@@ -214,6 +216,21 @@ class TestWrongInput:
         ):
             result = self.run(command, str(file))
             assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+    def test_a_network_without_a_layer_to_replace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def pointwise(*, classes: int, channels: int, width: float, seed: int) -> torch.nn.Module:
+            layers = [torch.nn.Conv2d(channels, 4, 3, padding=1), torch.nn.Conv2d(4, classes, 1), torch.nn.AdaptiveAvgPool2d(1)]
+            return torch.nn.Sequential(*layers, torch.nn.Flatten())
+
+        monkeypatch.setitem(BACKBONES._entries, "pointwise", pointwise)
+        file = tmp_path / "small.yaml"
+        fields = {**FIELDS, "workload": {**FIELDS["workload"], "model": "pointwise"}, "output": str(tmp_path / "small")}
+        file.write_text(json.dumps(fields), encoding="utf-8")
+        result = self.run("data", str(file))
+        assert result.exit_code == 2
+        (line,) = result.stderr.splitlines()
+        assert "has no layer to replace (0: it is the first convolution; 1: its kernel is 1x1)" in line
+        assert not (tmp_path / "small").exists()
 
     def test_a_damaged_study_is_named_and_stays(self, tmp_path: Path) -> None:
         file, study = tmp_path / "small.yaml", tmp_path / "small" / "trials.db"
