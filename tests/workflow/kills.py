@@ -1,0 +1,313 @@
+"""A small experiment whose processes are killed at random moments, started again until it ends, and looked at then.
+
+    python tests/workflow/kills.py --kills 20 --seed 0
+
+A victim is Snakemake alone (its jobs go on as orphans, and the next Snakemake starts the same jobs beside them), a worker of
+the search, a training, everything at once, or all is asked to stop as Ctrl-C does. In the end there must be every trial once,
+every file whole, and nothing left to do. An experiment that ends before the kills are used up is looked at, and another one
+begins. Only processes that this program started are killed: they have a mark in their environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from small_run import RESULTS, ROOT, command, environment, planned, write_config
+
+TRIALS = 8
+CHANGES: dict[str, Any] = {
+    "workload": {"data_settings": {"train": 2048}, "training": {"epochs": 2}},
+    "study": {"n_trials": TRIALS},
+    "train": {"seeds": [1, 2]},
+}
+MARK = "SYNO_KILLS"
+STOPPED = "Ctrl-C"
+MOST_SECONDS = 300  # of one Snakemake: then it is stuck
+LONGEST_PAUSE = 9.0  # seconds between two kills
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A kill: which one, in which experiment, of what, how many seconds after its start, and what had been done by then."""
+
+    number: int
+    experiment: int
+    victim: str
+    seconds: float
+    done: str
+
+    def __str__(self) -> str:
+        return f"| {self.number} | {self.experiment} | {self.victim} | {self.seconds:.1f} | {self.done} |"
+
+
+@dataclass
+class Ordeal:
+    """One experiment in a folder of its own.
+
+    Attributes:
+        folder: where it runs.
+        number: of this experiment.
+        rng: chooses moments and victims.
+        mark: in the environment of all its processes.
+        faults: what was lost, doubled or stuck.
+    """
+
+    folder: Path
+    number: int
+    rng: random.Random
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        self.config = write_config(self.folder / "kills.yaml", CHANGES)
+        self.results = self.folder / RESULTS
+        self.began = time.monotonic()
+
+    def run(self, first: int, most: int) -> Iterator[Kill]:
+        """Run it to its end, and kill up to `most` times on the way."""
+        kills = 0
+        while True:
+            snakemake, started = self._start(), time.monotonic()
+            while snakemake.poll() is None and time.monotonic() - started < MOST_SECONDS:
+                if kills == most or not self._wait(snakemake, self.rng.uniform(0.5, LONGEST_PAUSE)):
+                    self._wait(snakemake, MOST_SECONDS)
+                    break
+                victim, done = self.rng.choice(self._victims(snakemake)), self._done()
+                kills += 1
+                yield Kill(first + kills - 1, self.number, victim, time.monotonic() - self.began, done)
+                self._kill(victim, snakemake)
+                if victim not in ("worker", "train"):
+                    break
+            if snakemake.poll() is None:
+                self.faults.append(f"Snakemake has not ended after {MOST_SECONDS} s")
+                self._kill("everything", snakemake)
+                return
+            if snakemake.returncode == 0:
+                break
+            if kills == most and snakemake.returncode > 0 and not self._was_hit():
+                self.faults.append(f"Snakemake ended with exit code {snakemake.returncode} though nothing was killed")
+                return
+        self._wait_for_orphans()
+        self._look()
+
+    # ---- processes ------------------------------------------------------------------------------------------------
+
+    def _start(self) -> subprocess.Popen[str]:
+        self._hit = False
+        with (self.folder / "printed").open("a", encoding="utf-8") as printed:
+            return subprocess.Popen(
+                command(self.folder, self.config),
+                cwd=self.folder,
+                env={**environment(), MARK: self.mark},
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+
+    def _was_hit(self) -> bool:
+        """Whether something that the last Snakemake waited for was killed."""
+        return self._hit
+
+    def _wait(self, snakemake: subprocess.Popen[str], seconds: float) -> bool:
+        """Whether it still runs after so many seconds."""
+        try:
+            snakemake.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def _victims(self, snakemake: subprocess.Popen[str]) -> list[str]:
+        kinds = {kind for kind in self._processes().values() if kind in ("worker", "train")}
+        return sorted({"snakemake", "everything", STOPPED, *kinds} | kinds)
+
+    def _processes(self) -> dict[int, str]:
+        """Those of this experiment that are alive: what each is, by its id."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+                continue
+            try:
+                if f"{MARK}={self.mark}".encode() not in (entry / "environ").read_bytes().split(b"\0"):
+                    continue
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:  # it has ended, or is somebody else's
+                continue
+            place = next((i for i, word in enumerate(words[:2]) if Path(word).name == "syno"), None)
+            found[int(entry.name)] = "other" if place is None else words[place + 1]
+        return found
+
+    def _kill(self, victim: str, snakemake: subprocess.Popen[str]) -> None:
+        self._hit = True
+        if victim == STOPPED:
+            os.killpg(snakemake.pid, signal.SIGINT)
+        elif victim == "snakemake":
+            snakemake.kill()
+        else:
+            same = [pid for pid, kind in self._processes().items() if victim in ("everything", kind)]
+            for pid in same if victim == "everything" else [self.rng.choice(same)] if same else []:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:  # it ended by itself a moment ago
+                    continue
+        if victim not in ("worker", "train") and self._wait(snakemake, 60):
+            self.faults.append(f"Snakemake has not ended 60 s after {victim}")
+            snakemake.kill()
+
+    def _wait_for_orphans(self) -> None:
+        until = time.monotonic() + MOST_SECONDS
+        while self._processes():
+            if time.monotonic() > until:
+                self.faults.append(f"still running: {self._processes()}")
+                for pid in self._processes():
+                    os.kill(pid, signal.SIGKILL)
+                return
+            time.sleep(0.2)
+
+    # ---- results --------------------------------------------------------------------------------------------------
+
+    def _done(self) -> str:
+        """What there is, in words."""
+        counts = {"trials": _complete_trials(self.results / "trials.db")}
+        for name, pattern in (("trainings", "train/*/*.json"), ("measurements", "tune/*/*.json"), ("figures", "figures/*.svg")):
+            counts[name] = len(list(self.results.glob(pattern)))
+        return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "nothing"
+
+    def _look(self) -> None:
+        """Note what is not as it must be in an experiment that has ended."""
+        try:
+            self._look_at_trials()
+            self._look_at_files()
+        except Exception as error:  # whatever cannot be read is a fault
+            self.faults.append(f"{type(error).__name__}: {error}")
+        left = planned(self.folder, self.config)
+        if left:
+            self.faults.append(f"left to do in the end: {left}")
+
+    def _look_at_trials(self) -> None:
+        from syno.config import Experiment
+        from syno.search.records import table
+        from syno.search.storage import read_trials
+        from syno.stages.freeze import read_frozen
+
+        experiment = Experiment.load(self.config).model_copy(update={"output": self.results})
+        stored = table(read_trials(experiment.storage, experiment.name))
+        for name, trials in (("study", stored), ("table", read_frozen(experiment))):
+            finished = trials[trials["outcome"].isin(["complete", "pruned", "failed"])]
+            running = int((trials["outcome"] == "running").sum())
+            found = (len(finished), finished["fingerprint"].nunique(), running)
+            if found != (TRIALS, TRIALS, 0):
+                self.faults.append(f"{name}: {found[0]} trials have ended, of {found[1]} operators, and {running} are running")
+
+    def _look_at_files(self) -> None:
+        from syno.config import Experiment
+        from syno.evaluate.training_record import TrainingRecord
+        from syno.evaluate.tuning_record import TuningRecord
+        from syno.stages.data import DataRecord
+        from syno.stages.figures import FORMATS, names
+        from syno.stages.places import entries, training_file, tuning_file
+        from syno.stages.search import WorkerRecord, worker_file
+        from syno.stages.tables import read_tables
+
+        experiment = Experiment.load(self.config).model_copy(update={"output": self.results})
+        DataRecord.read(self.results / "data.json")
+        WorkerRecord.read(worker_file(experiment, 1))
+        keys = [entry.key for entry in entries(experiment)]
+        for key in keys:
+            for seed in experiment.train.seeds:
+                TrainingRecord.read(training_file(experiment, key, seed))
+            TuningRecord.read(tuning_file(experiment, key, "eager", "cpu"))
+        tables = read_tables(experiment)
+        seeds = len(experiment.train.seeds)
+        if set(tables.accuracy["key"]) != set(keys) or set(tables.accuracy["seeds"]) != {seeds}:
+            self.faults.append(f"the table of accuracies has other rows than {keys} with {seeds} seeds each")
+        pictures = [self.results / "figures" / f"{name}.{ending}" for name in names(experiment) for ending in FORMATS]
+        self.faults += [f"{file} is not there" for file in pictures if not file.is_file() or not file.stat().st_size]
+        if "</html>" not in (self.results / "report.html").read_text(encoding="utf-8")[-20:]:
+            self.faults.append("report.html is cut off")
+
+
+def _complete_trials(file: Path) -> int:
+    if not file.is_file():
+        return 0
+    try:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)) as database:
+            return int(database.execute("select count(*) from trials where state = 'COMPLETE'").fetchone()[0])
+    except sqlite3.Error:  # its tables are just being made
+        return 0
+
+
+def endure(folder: Path, kills: int, seed: int) -> Iterator[Kill | list[str]]:
+    """Experiments until there were so many kills: each kill, and the faults of each experiment."""
+    rng, done, number = random.Random(seed), 0, 0
+    while done < kills:
+        number += 1
+        ordeal = Ordeal(folder / f"experiment{number}", number, rng)
+        for kill in ordeal.run(done + 1, kills - done):
+            done = kill.number
+            yield kill
+        yield ordeal.faults
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20, help="how many")
+    parser.add_argument("--seed", type=int, default=0, help="of moments and victims")
+    parser.add_argument("--folder", type=Path, help="where to run; a new one in the folder of temporary files if not given")
+    given = parser.parse_args(arguments)
+    sys.path.insert(0, str(ROOT))
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="syno-kills-"))
+    for line in _head(f"python tests/workflow/kills.py --kills {given.kills} --seed {given.seed}"):
+        print(line)
+    began, faults, experiments = time.monotonic(), [], 0
+    for event in endure(folder, given.kills, given.seed):
+        if isinstance(event, Kill):
+            print(event, flush=True)
+        else:
+            experiments += 1
+            faults += event
+    print(f"\n{experiments} experiments in {time.monotonic() - began:.0f} s; faults: {len(faults)}")
+    for fault in faults:
+        print(f"- {fault}")
+    return 1 if faults else 0
+
+
+def _head(line: str) -> list[str]:
+    import platform
+    from importlib.metadata import version
+
+    from syno.report.provenance import processor
+
+    packages = ", ".join(f"{package} {version(package)}" for package in ("syno", "snakemake", "optuna", "torch"))
+    return [
+        "# Killed at random moments",
+        "",
+        f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        f"- Machine: {processor()}, {os.cpu_count()} logical cores; load average before the start {os.getloadavg()[0]:.2f}",
+        f"- Versions: Python {platform.python_version()}, {packages}",
+        f"- Command: `{line}`",
+        "",
+        "| kill | experiment | victim | s after its start | done by then |",
+        "|---:|---:|---|---:|---|",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

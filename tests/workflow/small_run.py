@@ -1,0 +1,87 @@
+"""A small experiment, and Snakemake on it in a folder, as users start it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+RESULTS = "out"
+FIELDS: Mapping[str, Any] = {
+    "name": "small",
+    "workload": {
+        "width": 0.25,
+        "data_settings": {"preset": "micro", "train": 128, "test": 64},
+        "training": {"epochs": 1, "batch": 32},
+    },
+    "spec": {"depth": 4},
+    "reward": {"name": "accuracy", "low": 0.0},
+    "policy": {"name": "random"},
+    "study": {"n_trials": 3},
+    "select": {"count": 1},
+    "train": {"seeds": [1]},
+    "tune": {"compilers": ["eager"], "latency": {"least_ms": 1, "warm_up_ms": 0, "most_repeats": 6, "least_repeats": 6}},
+    "output": RESULTS,
+}
+# A search that trains nothing, for what ends it at once.
+COUNTED: Mapping[str, Any] = {
+    "spec": {"preset": "resnet18", "depth": 4},
+    "evaluate": "cost",
+    "original": {"flops": 2.3e11, "parameters": 1.1e7},
+    "study": {"n_trials": 2},
+    "select": {"by": "reward"},
+    "output": RESULTS,
+}
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes`, group by group."""
+    inner = {key: merged(base[key], value) for key, value in changes.items() if isinstance(base.get(key), Mapping)}
+    return {**base, **changes, **inner}
+
+
+def write_config(file: Path, changes: Mapping[str, Any] | None = None, base: Mapping[str, Any] = FIELDS) -> Path:
+    file.write_text(yaml.safe_dump(merged(base, changes or {})), encoding="utf-8")
+    return file
+
+
+def command(folder: Path, config: Path, *more: str) -> list[str]:
+    """The command line that runs an experiment in a folder."""
+    profile = ROOT / "workflow" / "profiles" / "local"
+    places = ["--snakefile", ROOT / "Snakefile", "--directory", folder, "--configfile", config, "--profile", profile]
+    return [sys.executable, "-m", "snakemake", *map(str, places), "--cores", "2", *more]
+
+
+def environment() -> dict[str, str]:
+    """In which commands are those of this checkout."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def snakemake(folder: Path, config: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run an experiment in a folder; all that it prints is in `stdout`."""
+    return subprocess.run(
+        command(folder, config, *more),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def planned(folder: Path, config: Path) -> dict[str, int]:
+    """How many jobs of each rule a dry run lists; `all`, which does nothing, and `total` are left out."""
+    done = snakemake(folder, config, "--dry-run")
+    assert done.returncode == 0, done.stdout
+    table = done.stdout.partition("Job stats:")[2].partition("\ntotal")[0]
+    return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE) if rule != "all"}

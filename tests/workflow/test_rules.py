@@ -1,0 +1,49 @@
+"""The workflow's files: in which folder they run, and what every rule has."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_run import ROOT, environment, planned
+
+RULES = {
+    match[1]: match[0]
+    for file in sorted((ROOT / "workflow" / "rules").glob("*.smk"))
+    for match in re.finditer(r"^(?:rule|checkpoint) (\w+):\n(?:(?: .*)?\n)*", file.read_text(encoding="utf-8"), re.MULTILINE)
+    if match[1] != "figures"  # it only collects
+}
+
+
+@pytest.mark.parametrize("config", sorted((ROOT / "config").glob("*.yaml")), ids=lambda config: config.stem)
+def test_every_config_can_be_planned_in_an_empty_folder(config: Path, tmp_path: Path) -> None:
+    assert planned(tmp_path, config)["worker"] == 1
+    assert [file.name for file in tmp_path.iterdir()] == [".snakemake"]
+
+
+def test_snakemake_finds_nothing_to_improve(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--lint"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_snakefile_is_short() -> None:
+    assert len((ROOT / "Snakefile").read_text(encoding="utf-8").splitlines()) <= 40
+
+
+def test_the_rules_are_those_that_are_known() -> None:
+    assert set(RULES) == {"data", "figure", "freeze", "report", "select", "tables", "train", "tune", "worker"}
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_has_a_log(rule: str) -> None:
+    assert "    log:\n" in RULES[rule] and "{log}" in RULES[rule]
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_the_command_of_a_rule_is_one_of_ours(rule: str) -> None:
+    shell = RULES[rule].partition("    shell:\n")[2]
+    assert len(re.findall(rf"\bsyno {rule}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1

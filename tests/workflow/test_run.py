@@ -1,0 +1,127 @@
+"""An experiment from synthesis to figures, and what is run again when something changes.
+
+There is one run, made by whichever process of pytest comes first; each test has a copy of its folder. (A fixture of a module
+would be made in every process, and with tests kept together in one process the others would have nothing to do.)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_run import RESULTS, planned, snakemake, write_config
+
+from syno.config import Experiment
+from syno.stages.select import read_selected
+
+FIGURES = ("accuracy-flops", "accuracy-latency", "reward", "speedup")
+DRAWN = {"tables": 1, "figure": len(FIGURES), "report": 1}
+CONFIG, PRINTED = "small.yaml", "printed"
+KEPT = ("trials.db", "trials.parquet", "selected.json", "data.json", "search", "train", "tune", "operators")
+
+
+class Done:
+    """A finished run in a folder, for one test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config = folder / CONFIG
+        self.results = folder / RESULTS
+
+    def changed(self, **changes: Any) -> Path:
+        """The config with changes."""
+        return write_config(self.folder / "changed.yaml", changes)
+
+    def kept(self) -> dict[str, bytes]:
+        """What a run is not to lose when another one fails."""
+        files = [file for name in KEPT for file in [self.results / name, *(self.results / name).rglob("*")] if file.is_file()]
+        return {str(file): file.read_bytes() for file in files}
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the run, for all processes of pytest. Not to be changed."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "finished"
+    with (shared / "finished.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / PRINTED).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            done = snakemake(folder, write_config(folder / CONFIG))
+            assert done.returncode == 0, done.stdout
+            (folder / PRINTED).write_text(done.stdout, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def done(finished: Path, tmp_path: Path) -> Done:
+    return Done(shutil.copytree(finished, tmp_path / "run"))  # with the times of files, by which Snakemake goes
+
+
+class TestResults:
+    def test_all_files_are_there(self, done: Done) -> None:
+        (selected,) = read_selected(done.results / "selected.json")
+        expected = [
+            "data.json",
+            "experiment.yaml",
+            "report.html",
+            "search/worker1.json",
+            "trials.parquet",
+            *(f"figures/{name}.{ending}" for name in FIGURES for ending in ("svg", "png", "pdf")),
+            *(f"tables/{name}.{ending}" for name in ("accuracy", "latency") for ending in ("parquet", "csv")),
+            *(f"train/{key}/seed1.json" for key in ("original", selected.key)),
+            *(f"tune/{key}/eager-cpu.json" for key in ("original", selected.key)),
+        ]
+        assert [name for name in expected if not (done.results / name).is_file()] == []
+
+    def test_the_experiment_beside_them_is_the_one_that_was_run(self, done: Done) -> None:
+        assert Experiment.load(done.results / "experiment.yaml") == Experiment.load(done.config)
+
+    def test_every_job_has_a_log(self, done: Done) -> None:
+        logs = sorted(file.relative_to(done.results / "log").parts[0] for file in (done.results / "log").iterdir())
+        plain = [f"{name}.log" for name in ("data", "freeze", "report", "select", "tables", "worker1")]
+        assert logs == sorted([*plain, "figures", "train", "tune"])
+
+
+class TestWhatIsRunAgain:
+    def test_nothing_when_nothing_changed(self, done: Done) -> None:
+        printed = snakemake(done.folder, done.config, "--dry-run").stdout
+        assert "Nothing to be done" in printed
+
+    @pytest.mark.parametrize(
+        ("changes", "jobs"),
+        [
+            ({"tune": {"latency": {"batch": 3}}}, {"tune": 2, **DRAWN}),
+            ({"select": {"count": 2}}, {"select": 1, **DRAWN}),  # which trainings are new is not known before
+            ({"train": {"seeds": [1, 2]}}, {"train": 2, **DRAWN}),
+            ({"train": {"baselines": ["conv1x1"]}}, {"train": 1, "tune": 1, **DRAWN}),
+        ],
+        ids=["batch", "count", "seeds", "baselines"],
+    )
+    def test_what_depends_on_a_change(self, changes: dict[str, Any], jobs: dict[str, int], done: Done) -> None:
+        assert planned(done.folder, done.changed(**changes)) == jobs
+
+    def test_a_training_whose_record_is_gone(self, done: Done) -> None:
+        (done.results / "train" / "original" / "seed1.json").unlink()
+        assert planned(done.folder, done.config) == {"train": 1, **DRAWN}
+
+
+class TestDamagedFiles:
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [("selected.json", "holds no selection"), ("train/original/seed1.json", "holds no training record")],
+    )
+    def test_the_file_is_named_and_the_rest_stays(self, name: str, message: str, done: Done) -> None:
+        (done.results / name).write_text("[{", encoding="utf-8")
+        before = done.kept()
+        ended = snakemake(done.folder, done.config)
+        assert ended.returncode != 0
+        assert f"error: {RESULTS}/{name} {message}" in ended.stdout
+        assert done.kept() == before
