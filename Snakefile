@@ -23,6 +23,7 @@ rule all:
     input:
         rules.report.output,
         rules.figures.input,
+        trainings_of([ORIGINAL, *EXPERIMENT.baselines]) if TRAINS else [],  # they need not wait for the search
         [trainings, measurements] if TRAINS else [],  # else one that was taken away would not be missed
 
 

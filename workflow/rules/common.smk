@@ -61,10 +61,14 @@ def selected_keys(wildcards):
         return [ORIGINAL, *EXPERIMENT.baselines, *(one.key for one in read_selected(selection))]
 
 
+def trainings_of(keys):
+    """The records of the trainings of these."""
+    return [str(training_file(EXPERIMENT, key, seed)) for key in keys for seed in EXPERIMENT.train.seeds]
+
+
 def trainings(wildcards):
     """The records of all trainings."""
-    seeds = EXPERIMENT.train.seeds
-    return [str(training_file(EXPERIMENT, key, seed)) for key in selected_keys(wildcards) for seed in seeds]
+    return trainings_of(selected_keys(wildcards))
 
 
 def measurements(wildcards):
