@@ -33,6 +33,7 @@ from syno.space.options import (
     Sizes,
     Windows,
 )
+from syno.validation import explained, read_mapping
 
 DEFAULT_OCCURRENCES = 3
 
@@ -74,18 +75,12 @@ class OperatorSpec(Section):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise SpecError(_explained(error, str(fields.get("name", "operator")))) from None
+            raise SpecError(f'spec "{fields.get("name", "operator")}": {explained(error, type(self))}') from None
 
     @classmethod
     def load(cls, file: Path) -> OperatorSpec:
         """Read a YAML file. SpecError says what is wrong with it and what is allowed."""
-        try:
-            content = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise SpecError(f"{file}: cannot be read as YAML: {error}") from None
-        if not isinstance(content, dict):
-            raise SpecError(f"{file}: holds no mapping; a spec has the fields {', '.join(cls.model_fields)}")
-        return cls(**{"name": file.stem, **content})
+        return cls(**{"name": file.stem, **read_mapping(file, "a spec", cls)})
 
     def dump(self) -> str:
         """The YAML text that `load` reads back to an equal spec."""
@@ -219,31 +214,3 @@ def _axes(shape: str, table: VariableTable) -> list[tuple[Size, bool]]:
             )
         axes.append((table.size(size), bool(mark)))
     return axes
-
-
-def _explained(error: ValidationError, name: str) -> str:
-    """One line for each thing that is wrong, with what is allowed there."""
-    lines = []
-    for problem in error.errors():
-        where = [str(part) for part in problem["loc"]]
-        place = ".".join(where) or "the spec"
-        if problem["type"] == "extra_forbidden":
-            allowed = _fields(where[:-1])
-            lines.append(f"{place}: there is no such option; there are: {', '.join(allowed)}.{suggestion(where[-1], allowed)}")
-        elif problem["type"] == "missing":
-            lines.append(f"{place}: is missing")
-        elif problem["type"] == "value_error":
-            lines.append(problem["msg"].removeprefix("Value error, ") if not where else f"{place}: {problem['ctx']['error']}")
-        else:
-            lines.append(f"{place}: {problem['msg']}; given: {problem['input']!r}")
-    return f'spec "{name}": ' + "; ".join(lines)
-
-
-def _fields(path: list[str]) -> list[str]:
-    model: Any = OperatorSpec
-    for part in path:
-        if part.isdigit():
-            continue
-        annotation = model.model_fields[part].annotation
-        model = annotation if isinstance(annotation, type) else Layer
-    return list(model.model_fields)
