@@ -54,8 +54,8 @@ def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.Dat
         if name.startswith("version_")
     )
     lines = [
-        f"measured here: experiment {experiment.name}, {len(trials)} trials, policy {experiment.policy.get('name', 'mcts')}, "
-        f"seed {study.seed}",
+        f"measured here{_day(trials)}: experiment {experiment.name}, {len(trials)} trials, "
+        f"policy {experiment.policy.get('name', 'mcts')}, seed {study.seed}",
         f"machine: {', '.join(_machines(experiment)) or 'unknown'}; {versions}",
     ]
     if workload is not None:
@@ -67,6 +67,12 @@ def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.Dat
         first = latency.iloc[0]
         lines.append(f"latency of the whole network: batch {first['batch']}, CPU threads: {first['threads']}, random weights")
     return tuple(lines)
+
+
+def _day(trials: pandas.DataFrame) -> str:
+    """When the last trial ended."""
+    last = trials["ended"].max()
+    return "" if last != last else f" on {last:%Y-%m-%d}"
 
 
 def _machines(experiment: Experiment) -> list[str]:

@@ -18,9 +18,11 @@ from syno.evaluate.training_record import TrainingRecord
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.model.backbones import BACKBONES
+from syno.stages import figures
 from syno.stages.data import DataRecord, prepare
 from syno.stages.freeze import freeze, read_frozen
 from syno.stages.places import entries, training_file, tuning_file
+from syno.stages.report import write_report
 from syno.stages.search import WorkerRecord, work
 from syno.stages.select import read_selected, select
 from syno.stages.store import OperatorStore, find_stored
@@ -153,6 +155,44 @@ def test_top_shows_what_is_known(done: Experiment, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(done.folder.parent)
     with pytest.raises(SpecError, match="neither a config nor a folder of results"):
         top("larger", 1)
+
+
+def test_every_figure_is_drawn_in_all_formats(done: Experiment) -> None:
+    for name in figures.names(done):
+        files = figures.draw(done, name)
+        assert [file.suffix for file in files] == [".svg", ".png", ".pdf"]
+        assert "measured here on" in files[0].read_text(encoding="utf-8")
+    assert figures.names(done) == ("accuracy-latency", "speedup", "accuracy-flops", "reward")
+    with pytest.raises(SpecError, match="it has: accuracy-latency, speedup, accuracy-flops, reward"):
+        figures.draw(done, "rewards")
+
+
+def test_the_page_shows_every_operator_of_the_tables(done: Experiment) -> None:
+    text = write_report(done).read_text(encoding="utf-8")
+    for name in read_tables(done).accuracy["operator"]:
+        assert name in text
+
+
+def test_where_nothing_is_trained_the_page_shows_the_best_of_the_search(tmp_path: Path) -> None:
+    fields = {
+        "name": "counted",
+        "spec": {"preset": "resnet18", "depth": 4},
+        "original": {"flops": 233.5e9, "parameters": 11.23e6},
+        "policy": {"name": "random"},
+        "study": {"n_trials": 4},
+        "output": tmp_path,
+    }
+    experiment = Experiment(**fields, select={"by": "reward", "count": 2})
+    work(experiment, 1)
+    table = freeze(experiment)
+    chosen = select(experiment)
+    best = table.sort_values(["reward", "number"], ascending=[False, True]).head(2)
+    assert [one.trial for one in chosen] == list(best["number"])
+    assert figures.names(experiment) == ("reward",)
+    text = write_report(experiment).read_text(encoding="utf-8")
+    assert all(one.name in text for one in chosen)
+    with pytest.raises(SpecError, match="give select: {by: reward}"):
+        select(Experiment(**fields))
 
 
 class TestStore:
