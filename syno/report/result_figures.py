@@ -16,6 +16,7 @@ from syno.report.results import LATENCY_COLUMNS, ORIGINAL, TRIAL_COLUMNS, comple
 
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers; the palette of Okabe and Ito
 BAR = 0.21  # inches
+NOTE = 0.12  # inches, of a line at the bottom
 SPACE = 0.8  # of a group that its bars fill
 AT_THE_BOTTOM = {"pruned": ("v", ORANGE, 0.085), "failed": ("x", INK, 0.035)}  # marker, colour, height as share of the axis
 
@@ -31,7 +32,7 @@ def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = (), title: 
     rows = rows.assign(speedup=pandas.to_numeric(rows["speedup"]))
     compilers, devices = sorted(rows["compiler"].unique()), sorted(rows["device"].unique())
     operators = list(rows.groupby("operator", sort=False)["speedup"].max().sort_values(ascending=False, kind="stable").index)
-    height = 1.4 + len(operators) * (BAR * len(compilers) + 0.16)
+    height = 1.6 + NOTE * len(notes) + len(operators) * (BAR * len(compilers) + 0.16)
     figure = Figure(figsize=(7 if len(devices) == 1 else 4.6 * len(devices), height), layout="constrained")
     panels = list(figure.subplots(1, len(devices), sharey=True, squeeze=False).flat)
     for axes, device in zip(panels, devices, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,6 +154,14 @@ class TestSpeedup:
         labels = [label.get_text() for label in speedup_figure(latency_table()).axes[0].get_yticklabels()]
         assert labels[0] == "operator_2"
         assert sorted(labels) == sorted(NAMES)
+
+    def test_one_operator_under_many_notes_has_room(self) -> None:
+        """Once there was none, and the layout was given up with a warning."""
+        rows = latency_table(NAMES[:2])
+        rows = rows[rows["compiler"] == "eager"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert drawn(speedup_figure(rows, [*NOTES, "one more", "and another", "and one more"]), "svg")
 
 
 class TestReward:
