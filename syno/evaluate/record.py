@@ -20,15 +20,30 @@ class Record(BaseModel):
     Attributes:
         kind_of_record: what it is, in words, for messages.
         again: what makes it anew, for messages.
+        passing: fields in which records of the same result differ, such as when it was found.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     kind_of_record: ClassVar[str]
     again: ClassVar[str]
+    passing: ClassVar[frozenset[str]] = frozenset()
 
     def write(self, path: Path) -> None:
-        """Write it as JSON; readers see the file whole or not at all. SpecError if that is not possible."""
-        write_whole(path, self.model_dump_json(indent=1) + "\n")
+        """Write it as JSON; readers see the file whole or not at all. SpecError if that is not possible.
+
+        A file that holds the same result stays as it is. So a job that outlived its workflow, and ends after what follows from
+        its twin's record has been made, does not have that made again.
+        """
+        if not self._is_in(path):
+            write_whole(path, self.model_dump_json(indent=1) + "\n")
+
+    def _is_in(self, path: Path) -> bool:
+        """Whether the file holds the same result. One that cannot be read does not."""
+        try:
+            other = self.read(path)
+        except SpecError:
+            return False
+        return other.model_dump(exclude=set(self.passing)) == self.model_dump(exclude=set(self.passing))
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -35,6 +35,7 @@ class TrainingRecord(Record):
 
     kind_of_record = "training record"
     again = "train"
+    passing = frozenset({"cpu_seconds", "date"})
 
     name: str
     operator: str | None

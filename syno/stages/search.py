@@ -64,6 +64,7 @@ class WorkerRecord(Record):
 
     kind_of_record = "worker record"
     again = "run `syno worker`"
+    passing = frozenset({"process", "trials", "seconds", "date"})
     study: str
     worker: int
     process: str

@@ -48,6 +48,19 @@ def test_a_record_is_read_as_it_was_written(original: TrainingRecord, tmp_path: 
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["record.json"]
 
 
+def test_the_same_result_leaves_the_file_as_it_is(original: TrainingRecord, tmp_path: Path) -> None:
+    original.write(tmp_path / "record.json")
+    original.model_copy(update={"cpu_seconds": 1e6}).write(tmp_path / "record.json")
+    assert TrainingRecord.read(tmp_path / "record.json") == original
+
+
+def test_another_result_replaces_it(original: TrainingRecord, tmp_path: Path) -> None:
+    original.write(tmp_path / "record.json")
+    other = original.model_copy(update={"accuracy": 0.5})
+    other.write(tmp_path / "record.json")
+    assert TrainingRecord.read(tmp_path / "record.json") == other
+
+
 @pytest.mark.parametrize("content", ["", "{", '{"name": "x"}', "[]"])
 def test_a_broken_record_is_named(content: str, tmp_path: Path) -> None:
     file = tmp_path / "broken.json"
