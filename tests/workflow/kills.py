@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -63,6 +63,7 @@ class Ordeal:
         folder: where it runs.
         number: of this experiment.
         rng: chooses moments and victims.
+        changes: in the small experiment.
         mark: in the environment of all its processes.
         faults: what was lost, doubled or stuck.
     """
@@ -70,14 +71,16 @@ class Ordeal:
     folder: Path
     number: int
     rng: random.Random
+    changes: Mapping[str, Any] = field(default_factory=lambda: CHANGES)
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     faults: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
-        self.config = write_config(self.folder / "kills.yaml", CHANGES)
+        self.config = write_config(self.folder / "kills.yaml", self.changes)
         self.results = self.folder / RESULTS
         self.began = time.monotonic()
+        self._hit = False  # whether something of the last Snakemake's was killed
 
     def run(self, first: int, most: int) -> Iterator[Kill]:
         """Run it to its end, and kill up to `most` times on the way."""
@@ -85,10 +88,10 @@ class Ordeal:
         while True:
             snakemake, started = self._start(), time.monotonic()
             while snakemake.poll() is None and time.monotonic() - started < MOST_SECONDS:
-                if kills == most or not self._wait(snakemake, self.rng.uniform(0.5, LONGEST_PAUSE)):
-                    self._wait(snakemake, MOST_SECONDS)
+                if kills == most or not self._runs_after(self.rng.uniform(0.5, LONGEST_PAUSE), snakemake):
+                    self._runs_after(MOST_SECONDS, snakemake)
                     break
-                victim, done = self.rng.choice(self._victims(snakemake)), self._done()
+                victim, done = self.rng.choice(self._victims()), self._done()
                 kills += 1
                 yield Kill(first + kills - 1, self.number, victim, time.monotonic() - self.began, done)
                 self._kill(victim, snakemake)
@@ -100,9 +103,27 @@ class Ordeal:
                 return
             if snakemake.returncode == 0:
                 break
-            if kills == most and snakemake.returncode > 0 and not self._was_hit():
+            if kills == most and snakemake.returncode > 0 and not self._hit:
                 self.faults.append(f"Snakemake ended with exit code {snakemake.returncode} though nothing was killed")
                 return
+        self._wait_for_orphans()
+        self._look()
+
+    def run_beside_a_late_twin(self, kind: str) -> None:
+        """Run it to its end while an orphan of this kind stands still; the orphan goes on when everything is done."""
+        snakemake = self._start()
+        while not self._alive(kind):
+            time.sleep(0.02)
+        time.sleep(1)  # it has read its config
+        snakemake.kill()
+        snakemake.wait()
+        late = self._alive(kind)
+        for pid in late:
+            os.kill(pid, signal.SIGSTOP)
+        if self._start().wait(MOST_SECONDS) != 0:
+            self.faults.append(f"Snakemake failed beside a {kind} that stands still")
+        for pid in late:
+            os.kill(pid, signal.SIGCONT)
         self._wait_for_orphans()
         self._look()
 
@@ -122,21 +143,18 @@ class Ordeal:
                 start_new_session=True,
             )
 
-    def _was_hit(self) -> bool:
-        """Whether something that the last Snakemake waited for was killed."""
-        return self._hit
+    def _alive(self, kind: str) -> list[int]:
+        return [pid for pid, found in self._processes().items() if found == kind]
 
-    def _wait(self, snakemake: subprocess.Popen[str], seconds: float) -> bool:
-        """Whether it still runs after so many seconds."""
+    def _runs_after(self, seconds: float, snakemake: subprocess.Popen[str]) -> bool:
         try:
             snakemake.wait(seconds)
         except subprocess.TimeoutExpired:
             return True
         return False
 
-    def _victims(self, snakemake: subprocess.Popen[str]) -> list[str]:
-        kinds = {kind for kind in self._processes().values() if kind in ("worker", "train")}
-        return sorted({"snakemake", "everything", STOPPED, *kinds} | kinds)
+    def _victims(self) -> list[str]:
+        return ["snakemake", "everything", STOPPED, *(kind for kind in ("worker", "train") if self._alive(kind))]
 
     def _processes(self) -> dict[int, str]:
         """Those of this experiment that are alive: what each is, by its id."""
@@ -161,13 +179,13 @@ class Ordeal:
         elif victim == "snakemake":
             snakemake.kill()
         else:
-            same = [pid for pid, kind in self._processes().items() if victim in ("everything", kind)]
-            for pid in same if victim == "everything" else [self.rng.choice(same)] if same else []:
+            same = self._alive(victim)
+            for pid in list(self._processes()) if victim == "everything" else same and [self.rng.choice(same)]:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:  # it ended by itself a moment ago
                     continue
-        if victim not in ("worker", "train") and self._wait(snakemake, 60):
+        if victim not in ("worker", "train") and self._runs_after(60, snakemake):
             self.faults.append(f"Snakemake has not ended 60 s after {victim}")
             snakemake.kill()
 
@@ -213,7 +231,7 @@ class Ordeal:
             finished = trials[trials["outcome"].isin(["complete", "pruned", "failed"])]
             running = int((trials["outcome"] == "running").sum())
             found = (len(finished), finished["fingerprint"].nunique(), running)
-            if found != (TRIALS, TRIALS, 0):
+            if found != (experiment.study.n_trials, experiment.study.n_trials, 0):
                 self.faults.append(f"{name}: {found[0]} trials have ended, of {found[1]} operators, and {running} are running")
 
     def _look_at_files(self) -> None:
