@@ -14,20 +14,19 @@ import argparse
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from small_run import RESULTS, ROOT, command, environment, planned, write_config
+import run_state
+from small_run import RESULTS, command, environment, planned, write_config
 
 TRIALS = 8
 CHANGES: dict[str, Any] = {
@@ -91,7 +90,7 @@ class Ordeal:
                 if kills == most or not self._runs_after(self.rng.uniform(0.5, LONGEST_PAUSE), snakemake):
                     self._runs_after(MOST_SECONDS, snakemake)
                     break
-                victim, done = self.rng.choice(self._victims()), self._done()
+                victim, done = self.rng.choice(self._victims()), run_state.done(self.results)
                 kills += 1
                 yield Kill(first + kills - 1, self.number, victim, time.monotonic() - self.began, done)
                 self._kill(victim, snakemake)
@@ -199,77 +198,12 @@ class Ordeal:
                 return
             time.sleep(0.2)
 
-    # ---- results --------------------------------------------------------------------------------------------------
-
-    def _done(self) -> str:
-        """What there is, in words."""
-        counts = {"trials": _complete_trials(self.results / "trials.db")}
-        for name, pattern in (("trainings", "train/*/*.json"), ("measurements", "tune/*/*.json"), ("figures", "figures/*.svg")):
-            counts[name] = len(list(self.results.glob(pattern)))
-        return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "nothing"
-
     def _look(self) -> None:
         """Note what is not as it must be in an experiment that has ended."""
-        try:
-            self._look_at_trials()
-            self._look_at_files()
-        except Exception as error:  # whatever cannot be read is a fault
-            self.faults.append(f"{type(error).__name__}: {error}")
+        self.faults += run_state.faults(self.config, self.results)
         left = planned(self.folder, self.config)
         if left:
             self.faults.append(f"left to do in the end: {left}")
-
-    def _look_at_trials(self) -> None:
-        from syno.config import Experiment
-        from syno.search.records import table
-        from syno.search.storage import read_trials
-        from syno.stages.freeze import read_frozen
-
-        experiment = Experiment.load(self.config).model_copy(update={"output": self.results})
-        stored = table(read_trials(experiment.storage, experiment.name))
-        for name, trials in (("study", stored), ("table", read_frozen(experiment))):
-            finished = trials[trials["outcome"].isin(["complete", "pruned", "failed"])]
-            running = int((trials["outcome"] == "running").sum())
-            found = (len(finished), finished["fingerprint"].nunique(), running)
-            if found != (experiment.study.n_trials, experiment.study.n_trials, 0):
-                self.faults.append(f"{name}: {found[0]} trials have ended, of {found[1]} operators, and {running} are running")
-
-    def _look_at_files(self) -> None:
-        from syno.config import Experiment
-        from syno.evaluate.training_record import TrainingRecord
-        from syno.evaluate.tuning_record import TuningRecord
-        from syno.stages.data import DataRecord
-        from syno.stages.figures import FORMATS, names
-        from syno.stages.places import entries, training_file, tuning_file
-        from syno.stages.search import WorkerRecord, worker_file
-        from syno.stages.tables import read_tables
-
-        experiment = Experiment.load(self.config).model_copy(update={"output": self.results})
-        DataRecord.read(self.results / "data.json")
-        WorkerRecord.read(worker_file(experiment, 1))
-        keys = [entry.key for entry in entries(experiment)]
-        for key in keys:
-            for seed in experiment.train.seeds:
-                TrainingRecord.read(training_file(experiment, key, seed))
-            TuningRecord.read(tuning_file(experiment, key, "eager", "cpu"))
-        tables = read_tables(experiment)
-        seeds = len(experiment.train.seeds)
-        if set(tables.accuracy["key"]) != set(keys) or set(tables.accuracy["seeds"]) != {seeds}:
-            self.faults.append(f"the table of accuracies has other rows than {keys} with {seeds} seeds each")
-        pictures = [self.results / "figures" / f"{name}.{ending}" for name in names(experiment) for ending in FORMATS]
-        self.faults += [f"{file} is not there" for file in pictures if not file.is_file() or not file.stat().st_size]
-        if "</html>" not in (self.results / "report.html").read_text(encoding="utf-8")[-20:]:
-            self.faults.append("report.html is cut off")
-
-
-def _complete_trials(file: Path) -> int:
-    if not file.is_file():
-        return 0
-    try:
-        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)) as database:
-            return int(database.execute("select count(*) from trials where state = 'COMPLETE'").fetchone()[0])
-    except sqlite3.Error:  # its tables are just being made
-        return 0
 
 
 def endure(folder: Path, kills: int, seed: int) -> Iterator[Kill | list[str]]:
@@ -290,7 +224,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of moments and victims")
     parser.add_argument("--folder", type=Path, help="where to run; a new one in the folder of temporary files if not given")
     given = parser.parse_args(arguments)
-    sys.path.insert(0, str(ROOT))
     folder = given.folder or Path(tempfile.mkdtemp(prefix="syno-kills-"))
     for line in _head(f"python tests/workflow/kills.py --kills {given.kills} --seed {given.seed}"):
         print(line)
