@@ -57,6 +57,7 @@ class TuneSettings(Section):
 
     compilers: tuple[str, ...] = ("eager", "inductor")  # of: eager, inductor, inductor-max-autotune; [] measures nothing
     devices: tuple[str, ...] = ("cpu",)  # cpu, cuda, or one of several GPUs such as cuda:1
+    baselines: bool = True  # whether the baselines are measured, too
     latency: LatencySettings = LatencySettings()
     time_limit_seconds: Annotated[float, Field(gt=0)] = 600  # for compiling and measuring one network
     memory_limit_mib: Annotated[float, Field(gt=0)] | None = None  # of the process that does it

@@ -73,6 +73,7 @@ def trainings(wildcards):
 
 def measurements(wildcards):
     """The records of all measurements."""
-    keys, tuning = selected_keys(wildcards), EXPERIMENT.tune
+    tuning = EXPERIMENT.tune
+    keys = [key for key in selected_keys(wildcards) if tuning.baselines or key not in EXPERIMENT.baselines]
     pairs = [(compiler, device) for device in tuning.devices for compiler in tuning.compilers]
     return [str(tuning_file(EXPERIMENT, key, *pair)) for pair in pairs for key in keys]
