@@ -141,7 +141,10 @@ class Experiment(Section):
             | {"study": of_study},
             "select": whole["select"],
             "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
-            "tune": {"workload": whole["workload"], "tune": {**whole["tune"], "compilers": None, "devices": None, "baselines": None}},
+            "tune": {
+                "workload": whole["workload"],
+                "tune": {**whole["tune"], "compilers": None, "devices": None, "baselines": None},
+            },
         }
         return json.dumps(parts[name], sort_keys=True)
 

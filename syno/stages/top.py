@@ -43,7 +43,7 @@ def find_experiment(given: str) -> Experiment:
         return Experiment.load(path)
     for folder in (path, RESULTS / given):
         if (folder / places.CONFIG).is_file():
-            return Experiment.load(folder / places.CONFIG)
+            return Experiment.load(folder / places.CONFIG).model_copy(update={"output": folder})
     known = ", ".join(sorted(file.parent.name for file in RESULTS.glob(f"*/{places.CONFIG}"))) or "none yet"
     raise SpecError(
         f'"{given}" is neither a config nor a folder of results with {places.CONFIG}; experiments in {RESULTS}/ are: {known}'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from syno.stages.search import WorkerRecord, work
 from syno.stages.select import read_selected, select
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.tables import make_tables, read_tables
-from syno.stages.top import summary, top
+from syno.stages.top import find_experiment, summary, top
 from syno.stages.train import train
 from syno.stages.tune import tune
 
@@ -146,6 +147,16 @@ def test_what_is_trained_has_an_entry(done: Experiment) -> None:
     found = entries(done)
     assert [entry.role for entry in found[:2]] == ["original", "baseline"]
     assert all(entry.role == "found" for entry in found[2:])
+
+
+def test_a_folder_of_results_may_be_moved(done: Experiment, tmp_path: Path) -> None:
+    """Once the results were looked for where they had been."""
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(done.folder, moved)
+    config = (moved / "experiment.yaml").read_text(encoding="utf-8")
+    (moved / "experiment.yaml").write_text(config.replace(f"output: {done.folder}", "output: null"), encoding="utf-8")
+    assert find_experiment(str(moved)).folder == moved
+    assert len(top(str(moved), 5).splitlines()) == 2 + 3
 
 
 def test_top_shows_what_is_known(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
