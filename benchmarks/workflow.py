@@ -60,10 +60,8 @@ def report(runs: Sequence[Run], command: str) -> list[str]:
     good = [one for one in runs if one.code == 0]
     lines = [*reports.heading("The quickstart, run again and again", command), ""]
     lines += reports.table(["run", "exit code", "seconds", "operators and accuracies"], rows)
-    lines += [
-        "",
-        f"{len(good)} of {len(runs)} ended well; they found {len({one.accuracies for one in good})} set(s) of operators and",
-    ]
+    different = len({one.accuracies for one in good})
+    lines += ["", f"{len(good)} of {len(runs)} ended well; they found {different} set(s) of operators and"]
     lines += ["accuracies (the last column is a hash of them). The table of the last:", ""]
     return [*lines, (good[-1].table if good else runs[-1].table).rstrip()]
 
