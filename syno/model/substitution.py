@@ -24,12 +24,12 @@ from syno.errors import SizeError, SpecError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.model.counting import model_cost
-from syno.model.layers import Layer, LayerRule, replaceable, spatial_convolution
-from syno.model.module import OperatorModule, build
+from syno.model.layers import LAYER_RULES, Layer, LayerRule, replaceable
+from syno.model.module import build
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 
-__all__ = ["Layer", "LayerRule", "model_cost", "replaceable", "spatial_convolution", "spec_for", "substitute"]
+__all__ = ["LAYER_RULES", "Layer", "LayerRule", "model_cost", "replaceable", "spec_for", "substitute"]
 
 # For small networks on small pictures: what a spec leaves out. Windows of 3 must fit where H is 4.
 DEFAULTS: Mapping[str, Any] = {
@@ -52,10 +52,12 @@ def substitute(
     *,
     seed: int = 0,
     mode: str = "fused",
-    rule: LayerRule = spatial_convolution,
+    rule: str | LayerRule = "spatial",
     keep_stem: bool = True,
 ) -> nn.Module:
     """A copy of `model` in which `operator` stands in place of each replaceable layer.
+
+    In place of a layer with a stride there is an average pooling by it, and the operator after that.
 
     Args:
         model: is not changed; the weights of what stays are copied.
@@ -85,7 +87,7 @@ def spec_for(
     example: torch.Tensor,
     *,
     options: Mapping[str, Any] | None = None,
-    rule: LayerRule = spatial_convolution,
+    rule: str | LayerRule = "spatial",
     keep_stem: bool = True,
 ) -> OperatorSpec:
     """The spec of operators for the replaceable layers of `model`.
@@ -124,12 +126,13 @@ def spec_for(
 
 
 def _layer_cost(layer: Layer) -> Cost:
-    shape = [layer.values[name] for name in ("N", "C_in", "H", "H")]
+    side = layer.stride * layer.values["H"]
+    shape = [layer.values["N"], layer.values["C_in"], side, side]
     return model_cost(layer.module, torch.empty(shape, device=layer.module.weight.device, dtype=layer.module.weight.dtype))
 
 
-def _fitted(operator: PGraph, layer: Layer, seed: int, mode: str) -> OperatorModule:
-    """The operator as a module for this layer, on its device, in its number format and mode."""
+def _fitted(operator: PGraph, layer: Layer, seed: int, mode: str) -> nn.Module:
+    """The operator as a module for this layer, on its device, in its number format and mode; see `substitute` for strides."""
     sizes = ", ".join(f"{name}={value}" for name, value in layer.values.items())
     failure = f"{operator.name} does not fit layer {layer.name} ({sizes})"
     table, known = operator.variables, {**operator.variables.defaults, **layer.values}
@@ -149,11 +152,12 @@ def _fitted(operator: PGraph, layer: Layer, seed: int, mode: str) -> OperatorMod
                 raise SpecError(f"its {title} is {_shape(dims)} = {shape}, where the layer has {needed}; take another operator")
         given = {name: known[name] for name in table if name != "N"}  # any batch will do
         weight = layer.module.weight
-        module = build(operator, given, mode=mode, seed=seed, device=weight.device, dtype=weight.dtype)
+        module: nn.Module = build(operator, given, mode=mode, seed=seed, device=weight.device, dtype=weight.dtype)
     except (SizeError, SpecError, ValuationError) as error:
         raise SpecError(f"{failure}: {error}") from error
-    module.train(layer.module.training)
-    return module
+    if layer.stride > 1:
+        module = nn.Sequential(nn.AvgPool2d(layer.stride), module)
+    return module.train(layer.module.training)
 
 
 def _shape(dims: tuple[Dim, ...]) -> str:

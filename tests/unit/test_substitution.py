@@ -15,8 +15,9 @@ from syno.ir.renaming import with_variables
 from syno.model import backbones, substitution
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost, parameters
-from syno.model.layers import spatial_convolution, trace
+from syno.model.layers import LAYER_RULES, Layer
 from syno.model.substitution import replaceable, spec_for, substitute
+from syno.model.tracing import trace
 from syno.space import OperatorSpec, Space
 from syno.space.complete import cost
 from syno.space.reach import reach
@@ -61,7 +62,7 @@ class TestBackbone:
     def test_sizes_that_make_no_sense(self) -> None:
         with pytest.raises(SpecError, match=r"width is 0\.3, which makes 4\.8 features of 16; give a multiple of 1/16"):
             resnet8(width=0.3)
-        with pytest.raises(UnknownNameError, match='unknown backbone "resnet9"; there are: resnet8.'):
+        with pytest.raises(UnknownNameError, match='unknown backbone "resnet9"; there are: resnet18, resnet34, resnet8.'):
             BACKBONES["resnet9"](classes=2)
 
     def test_the_examples_in_the_modules_run(self) -> None:
@@ -79,7 +80,7 @@ class TestReplaceable:
         assert replaceable(resnet8(), EXAMPLE, keep_stem=False)[0].name == "stem"
 
     def test_a_rule_of_ones_own(self) -> None:
-        rule = lambda layer: None if layer.kernel_size == (1, 1) else "not 1x1"  # noqa: E731
+        rule = lambda layer: None if layer.module.kernel_size == (1, 1) else "not 1x1"  # noqa: E731
         layers = replaceable(resnet8(), EXAMPLE, rule)
         assert [layer.name for layer in layers] == ["blocks.1.shortcut.0", "blocks.2.shortcut.0"]
 
@@ -108,7 +109,7 @@ class TestReplaceable:
         ],
     )
     def test_which_convolutions_count(self, layer: nn.Conv2d, reason: str | None) -> None:
-        assert spatial_convolution(layer) == reason
+        assert LAYER_RULES["spatial"](Layer("conv", layer, {"N": 1, "C_in": 4, "C_out": 4, "H": 8})) == reason
 
     def test_no_layer_to_replace_is_one_clear_error(self) -> None:
         model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1))

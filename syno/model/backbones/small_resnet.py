@@ -1,30 +1,11 @@
-"""Networks whose convolutions are replaced, by name.
-
->>> model = BACKBONES["resnet8"](classes=12)
->>> sum(parameter.numel() for parameter in model.parameters())
-78172
-"""
+"""A small residual network for small pictures."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import torch
 from torch import nn
 
-from syno.errors import SpecError
-from syno.registry import Registry
-
-
-class Backbone(Protocol):
-    """Makes a network. Equal arguments give equal weights; the global random state is left as it was."""
-
-    def __call__(self, *, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
-        """The network [N, channels, H, H] -> [N, classes]; `width` multiplies the number of features."""
-        ...
-
-
-BACKBONES: Registry[Backbone] = Registry("backbone")
+from syno.model.backbones.table import BACKBONES, widened
 
 
 class Block(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
@@ -79,9 +60,7 @@ def resnet8(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 
 
     Source: He 2016, deep residual learning for image recognition (CIFAR networks), with one block per width.
     """
-    widths = tuple(width * features for features in (16, 32, 64))
-    if any(features < 1 or features != int(features) for features in widths):
-        raise SpecError(f"width is {width:g}, which makes {widths[0]:g} features of 16; give a multiple of 1/16")
+    first, second, third = widened((16, 32, 64), width)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return ResNet8(classes, channels, (int(widths[0]), int(widths[1]), int(widths[2])))
+        return ResNet8(classes, channels, (first, second, third))
