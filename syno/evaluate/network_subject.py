@@ -1,13 +1,18 @@
-"""A backbone with an operator in its layers, as something to be measured."""
+"""A backbone with an operator in its layers, or one of these layers, as something to be measured."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from syno.errors import SpecError
 from syno.evaluate.settings import ORIGINAL
 from syno.evaluate.subjects import SEED, Material, Subject
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 class NetworkSubject(Subject):
@@ -19,6 +24,9 @@ class NetworkSubject(Subject):
         classes: of its output.
         image_shape: [channels, height, width] of a picture.
         operator: the text of the operator that stands in its layers; None for the network as it is.
+        layers: which layers: a name in `LAYER_RULES`, or `package.module:rule`.
+        layer: the name of one of them, such as "layer2.0.conv1": it is measured by itself, on as large an input as it has in
+            the network (with the pooling, where it has a stride). None for the whole network.
         memory_format: "channels_last" or "contiguous": of pictures and of the network's own convolutions.
     """
 
@@ -28,6 +36,8 @@ class NetworkSubject(Subject):
     classes: int
     image_shape: tuple[int, int, int]
     operator: str | None = None
+    layers: str = "spatial"
+    layer: str | None = None
     memory_format: Literal["channels_last", "contiguous"] = "contiguous"
 
     @property
@@ -50,10 +60,13 @@ class NetworkSubject(Subject):
         from syno.model.counting import model_cost
         from syno.model.substitution import substitute
 
-        graph, shape = self.graph, (batch, *self.image_shape)
+        graph = self.graph
         layout = torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
         make = BACKBONES.find(self.model)
         original = make(classes=self.classes, channels=self.image_shape[0], width=self.width, seed=SEED)
+        shape: tuple[int, ...] = (batch, *self.image_shape)
+        if self.layer is not None:
+            original, shape = self._one_layer(original, torch.zeros(shape))
         example = torch.zeros(shape)
 
         def placed(network: nn.Module) -> nn.Module:
@@ -65,7 +78,8 @@ class NetworkSubject(Subject):
         if graph is None:
             network, reference, reference_name = original, original, "eager module"
         else:
-            network, reference = (substitute(original, graph, example, seed=SEED, mode=mode) for mode in ("fused", "literal"))
+            options: dict[str, Any] = {"seed": SEED, "rule": self.layers, "keep_stem": self.layer is None}
+            network, reference = (substitute(original, graph, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules"
         price = model_cost(network, example)
         module, compared = placed(network), placed(reference)
@@ -82,3 +96,14 @@ class NetworkSubject(Subject):
             flops=int(price.flops),
             parameters=int(price.parameters),
         )
+
+    def _one_layer(self, network: nn.Module, example: torch.Tensor) -> tuple[nn.Module, tuple[int, ...]]:
+        """The layer, and the shape of its input."""
+        from syno.model.layers import replaceable
+
+        layers = {layer.name: layer for layer in replaceable(network, example, self.layers)}
+        if self.layer not in layers:
+            raise SpecError(f'{self.model} has no layer "{self.layer}" to replace; there are: {", ".join(layers)}')
+        found = layers[self.layer]
+        side = found.stride * found.values["H"]
+        return found.module, (found.values["N"], found.values["C_in"], side, side)

@@ -24,7 +24,7 @@ from syno.evaluate.training import TrainingResult, train
 from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost
-from syno.model.substitution import spec_for, substitute
+from syno.model.substitution import LAYER_RULES, spec_for, substitute
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 
@@ -43,8 +43,9 @@ class Workload:
 
     @classmethod
     def of(cls, settings: WorkloadSettings) -> Self:
-        """Load or make the data. UnknownNameError lists the backbones and data sets that there are."""
+        """Load or make the data. UnknownNameError lists the backbones, rules and data sets that there are."""
         BACKBONES.find(settings.model)  # before the data, which may take long
+        LAYER_RULES.find(settings.layers)
         try:
             data = DATASETS.find(settings.data)(**settings.data_settings)
         except (TypeError, ValueError) as error:
@@ -69,12 +70,15 @@ class Workload:
 
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
         """The spec of operators for its layers; `options` differ from the defaults, see `spec_for`."""
-        return spec_for(self.model(), self.example, options={"name": self.settings.model, **(options or {})})
+        given = {"name": self.settings.model, **(options or {})}
+        return spec_for(self.model(), self.example, options=given, rule=self.settings.layers)
 
     def network(self, operator: PGraph | None, seed: int) -> nn.Module:
         """The network with `operator` in its layers, or as it is. SpecError if it does not fit them; see `substitute`."""
         model = self.model(seed)
-        return model if operator is None else substitute(model, operator, self.example, seed=seed)
+        if operator is None:
+            return model
+        return substitute(model, operator, self.example, seed=seed, rule=self.settings.layers)
 
     def train(
         self, operator: PGraph | None = None, *, seed: int | None = None, report: EpochReport | None = None

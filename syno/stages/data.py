@@ -55,6 +55,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 
     network = experiment.network
     data, original, batch = network.data, network.original, len(network.example)
+    layers = replaceable(network.model(), network.example, network.settings.layers)
     record = DataRecord(
         data=network.settings.data,
         hash=data.hash,
@@ -63,7 +64,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         test_images=len(data.test_labels),
         image_shape=data.image_shape,
         model=network.settings.model,
-        layers=tuple(layer.name for layer in replaceable(network.model(), network.example)),
+        layers=tuple(layer.name for layer in layers),
         flops=original.flops / batch,
         parameters=int(original.parameters),
         versions=versions(["torch", "numpy"]),

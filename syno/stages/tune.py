@@ -36,6 +36,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     subject = NetworkSubject(
         model=experiment.workload.model,
         width=experiment.workload.width,
+        layers=experiment.workload.layers,
         classes=data.classes,
         image_shape=data.image_shape,
         operator=None if operator is None else str(operator),
