@@ -23,7 +23,7 @@ Candidate = Annotated[
     str,
     typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline; `original`: the network as it is."),
 ]
-Compiler = Annotated[str, typer.Option(help="eager, inductor or inductor-max-autotune.")]
+Compiler = Annotated[str, typer.Option(help="eager, inductor, inductor-max-autotune or inductor-int8.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or one of several GPUs such as cuda:1.")]
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from syno.errors import WrongOutputError
-from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.compilers import COMPILERS, LEAST_TOLERANCES, Job
 from syno.evaluate.tuning_record import AnySubject, Status
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
@@ -85,9 +85,9 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
         findings.fields |= {"flops": material.flops, "parameters": material.parameters}
         findings.phase = "compiling"
         keep()
-        start = time.perf_counter()
-        compiled = COMPILERS[request.compiler](material.module)
-        compiled(*material.make_inputs())
+        start, example = time.perf_counter(), material.make_inputs()
+        compiled = COMPILERS[request.compiler](Job(material.module, example, material.make_inputs))
+        compiled(*example)
         if request.device.startswith("cuda"):
             torch.cuda.synchronize()
         findings.fields["compile_seconds"] = time.perf_counter() - start
@@ -101,7 +101,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
             reference=reference,
             flops=material.flops,
             weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-            peak=peak(request.device, settings.threads),
+            peak=None if request.compiler in LEAST_TOLERANCES else peak(request.device, settings.threads),  # peaks of float32
         )
     findings.fields |= {
         "latency_ms": latency.median_ms,

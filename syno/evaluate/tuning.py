@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from syno.errors import SpecError
-from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.compilers import LEAST_TOLERANCES, require
 from syno.evaluate.isolation import Ending, run_limited
 from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request
 from syno.evaluate.network_subject import NetworkSubject
@@ -31,7 +31,7 @@ from syno.lower.timing import LatencySettings
 __all__ = ["LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord", "tune"]
 
 KNOWN_EARLY = ("flops", "parameters", "compile_seconds")  # before measuring
-PACKAGES = ("torch", "triton", "numpy")
+PACKAGES = ("torch", "torchao", "triton", "numpy")
 
 
 def tune(
@@ -52,21 +52,23 @@ def tune(
             process imports them.
         compiler: a name in `COMPILERS`.
         device: "cpu", "cuda" or "cuda:1".
-        settings: how to measure.
+        settings: how to measure. The tolerance is raised to the compiler's least.
         time_limit_s: seconds for everything, from the start of the process.
         memory_limit_mib: of the process and all that it starts, and of what it allocates on a GPU.
 
     Raises:
         UnknownNameError: no such compiler.
+        MissingPackageError: the compiler needs a package that is not installed.
         SpecError: a limit or a device that means nothing.
     """
-    COMPILERS[compiler]  # before a process is started for it
+    require(compiler)  # before a process is started for it
     _check(device, time_limit_s, memory_limit_mib)
+    settings = _tolerant(settings or LatencySettings(), compiler)
     request = Request(
         subject=subject,
         compiler=compiler,
         device=device,
-        settings=settings or LatencySettings(),
+        settings=settings,
         memory_limit_mib=memory_limit_mib,
     )
     with tempfile.TemporaryDirectory(prefix="syno-tuning-", ignore_cleanup_errors=True) as name:
@@ -91,6 +93,12 @@ def _check(device: str, time_limit_s: float, memory_limit_mib: float | None) -> 
         raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
     if memory_limit_mib is not None and not memory_limit_mib > 0:
         raise SpecError(f"memory_limit_mib is {memory_limit_mib}; it must be above 0, or None for no limit")
+
+
+def _tolerant(settings: LatencySettings, compiler: str) -> LatencySettings:
+    """The settings, with what the compiler is known to round."""
+    least = LEAST_TOLERANCES.get(compiler, 0.0)
+    return settings if settings.tolerance >= least else settings.model_copy(update={"tolerance": least})
 
 
 def _environment(folder: Path, threads: int) -> dict[str, str]:

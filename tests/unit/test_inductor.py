@@ -1,0 +1,97 @@
+"""TorchInductor with constant weights, and in 8-bit integers: what it computes, what it leaves alone, what it refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+import syno
+from syno.errors import LoweringError, MissingPackageError, SpecError
+from syno.evaluate import compilers
+from syno.evaluate.compilers import COMPILERS, Job
+from syno.evaluate.inductor import frozen, quantized
+from syno.evaluate.network_subject import NetworkSubject
+from syno.evaluate.subjects import OperatorSubject
+from syno.evaluate.tuning import tune
+from syno.lower.timing import LatencySettings
+
+FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
+OPERATOR_1 = str(syno.OPERATORS["operator_1"]().renamed("operator_1", g=4))
+CONV2D = OperatorSubject.of(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
+needs_torchao = pytest.mark.skipif(
+    importlib.util.find_spec("torchao") is None, reason="torchao is not installed: pip install 'syno[int8]'"
+)
+
+
+def network(operator: str | None = OPERATOR_1) -> NetworkSubject:
+    return NetworkSubject(model="resnet8", classes=5, width=0.5, image_shape=(3, 16, 16), operator=operator)
+
+
+@pytest.mark.slow
+def test_constant_weights_change_neither_the_output_nor_the_module() -> None:
+    material = network().make("cpu", 2)
+    (x,) = material.make_inputs()
+    with torch.no_grad():
+        before, expected = deepcopy(material.module.state_dict()), material.module(x)
+        compiled = frozen(material.module, (x,))
+        torch.testing.assert_close(compiled(x), expected, rtol=1e-4, atol=1e-5)
+        assert all(torch.equal(value, before[name]) for name, value in material.module.state_dict().items())
+        next(iter(material.module.parameters())).add_(1.0)  # the stem: what is compiled has its own
+        torch.testing.assert_close(compiled(x), expected, rtol=1e-4, atol=1e-5)
+    assert not torch._inductor.config.freezing
+
+
+@pytest.mark.slow
+@needs_torchao
+class TestIntegers:
+    @pytest.mark.parametrize("operator", [None, OPERATOR_1], ids=["original", "operator_1"])
+    def test_every_convolution_is_quantized(self, operator: str | None) -> None:
+        material = network(operator).make("cpu", 2)
+        before = deepcopy(material.module.state_dict())
+        made = quantized(material.module, [material.make_inputs() for _ in range(3)])
+        assert all(torch.equal(value, before[name]) for name, value in material.module.state_dict().items())
+        layers = [node for node in made.graph.nodes if "conv2d" in str(node.target) or "linear" in str(node.target)]
+        assert len(layers) == {None: 10, OPERATOR_1: 16}[operator]  # Operator 1 is two convolutions
+        for node in layers:
+            assert all("dequantize" in str(argument.target) for argument in node.args[:2]), node
+
+    def test_a_network_is_measured_within_the_tolerance_of_the_compiler(self) -> None:
+        record = tune(network(), "inductor-int8", settings=FAST, time_limit_s=550)
+        assert (record.status, record.reason) == ("ok", "")
+        assert record.checked and record.settings.tolerance == 0.1 and "torchao" in record.versions
+        assert record.largest_relative_error is not None
+        assert 1e-4 < record.largest_relative_error < 0.1  # float32 is below
+
+    def test_a_network_without_such_layers_is_refused(self) -> None:
+        with pytest.raises(LoweringError, match="ReLU has no convolution or linear layer that can be quantized"):
+            quantized(nn.ReLU(), [(torch.zeros(1, 3),)])
+
+
+def test_a_run_keeps_its_tolerance_if_that_is_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilers, "find_spec", lambda package: object())
+    loose = FAST.model_copy(update={"tolerance": 0.3})
+    for settings, compiler, tolerance in ((loose, "inductor-int8", 0.3), (FAST, "inductor-int8", 0.1), (FAST, "eager", 1e-3)):
+        assert tune(CONV2D, compiler, settings=settings, time_limit_s=0.01).settings.tolerance == tolerance
+
+
+def test_without_torchao_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilers, "find_spec", lambda package: None)
+    with pytest.raises(MissingPackageError, match=r"needs torchao, which is not installed: pip install 'syno\[int8\]'"):
+        tune(CONV2D, "inductor-int8")
+
+
+def test_other_machines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    x = torch.zeros(1, 3)
+    with pytest.raises(SpecError, match="kernels for x86 only, and this is aarch64; take inductor"):
+        COMPILERS["inductor-int8"](Job(nn.Linear(3, 3), (x,), lambda: (x,)))
+
+
+def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    with pytest.raises(SpecError, match='for the device "cpu" only; it was given "meta"'):
+        quantized(nn.Linear(3, 3), [(torch.zeros(1, 3, device="meta"),)])
