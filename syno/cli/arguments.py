@@ -73,6 +73,15 @@ def sizes(given: list[str] | None) -> dict[str, int]:
     return {name: int(value) for name, value in found.items()}
 
 
+def image_shape(given: str) -> tuple[int, int, int]:
+    """`3x224x224` as channels, height and width."""
+    parts = given.split("x")
+    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
+        raise typer.BadParameter(f'"{given}" is no CxHxW, such as 3x224x224', param_hint="--image")
+    channels, height, width = map(int, parts)
+    return channels, height, width
+
+
 def command_line() -> str:
     """What was typed, as it is written beside what it measured."""
     return shlex.join(["syno", *sys.argv[1:]])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syno.cli.app import NOT_THERE, STAGES, app
-from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, operator_of, sizes
+from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, image_shape, operator_of, sizes
 
 if TYPE_CHECKING:
     from syno.evaluate.tuning_record import TuningRecord
@@ -82,6 +82,44 @@ def tune_operator(
     from syno.evaluate.tuning import tune as tuned
 
     subject = OperatorSubject.of(operator_of(given), sizes(values))
+    settings = LatencySettings(batch=batch, threads=threads)
+    record = tuned(subject, compiler, device, settings, time_limit_s=time_limit, memory_limit_mib=memory_limit)
+    record.write(output)
+    _tell(record)
+
+
+@tune.command("inductor")
+def tune_inductor(
+    given: Candidate,
+    output: Annotated[Path, typer.Option(metavar="FILE.json", help="Where the record goes.")],
+    model: Annotated[str, typer.Option(help="The backbone: a name, or your own as package.module:function.")] = "resnet18",
+    classes: Annotated[int, typer.Option(min=1, help="Of the network's output.")] = 1000,
+    image: Annotated[str, typer.Option(metavar="CxHxW", help="Channels, height and width of a picture.")] = "3x224x224",
+    width: Annotated[float, typer.Option(help="Multiplies the network's features.")] = 1.0,
+    layers: Annotated[str, typer.Option(help="Which layers have the operator: spatial, paper-3x3, paper.")] = "spatial",
+    compiler: Compiler = "inductor",
+    device: Device = "cpu",
+    batch: Annotated[int, typer.Option(min=1, help="Pictures in one call.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    channels_last: Annotated[bool, typer.Option("--channels-last", help="The memory format of pictures.")] = False,
+    time_limit: Annotated[float, typer.Option(help="Seconds for compiling and measuring.")] = 1800,
+    memory_limit: Annotated[float | None, typer.Option(help="MiB for the process that does it.")] = None,
+) -> None:
+    """Measure a network with one operator, on a machine without the experiment: bring the operator's file, take the record."""
+    from syno.evaluate.network_subject import NetworkSubject
+    from syno.evaluate.settings import ORIGINAL
+    from syno.evaluate.tuning import LatencySettings
+    from syno.evaluate.tuning import tune as tuned
+
+    subject = NetworkSubject(
+        model=model,
+        width=width,
+        classes=classes,
+        image_shape=image_shape(image),
+        operator=None if given == ORIGINAL else str(operator_of(given)),
+        layers=layers,
+        memory_format="channels_last" if channels_last else "contiguous",
+    )
     settings = LatencySettings(batch=batch, threads=threads)
     record = tuned(subject, compiler, device, settings, time_limit_s=time_limit, memory_limit_mib=memory_limit)
     record.write(output)

@@ -8,7 +8,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from syno.cli import app
+from syno.evaluate.network_subject import NetworkSubject
 from syno.evaluate.tuning_record import TuningRecord
+from syno.ir.library import OPERATORS
 
 
 def tune(file: Path, *arguments: str) -> Result:
@@ -43,3 +45,38 @@ def test_wrong_arguments_end_before_anything_is_measured(tmp_path: Path) -> None
         assert result.exit_code == 2
         assert message in result.stderr
     assert not file.exists()
+
+
+def tune_network(given: str, file: Path, *arguments: str) -> Result:
+    """ResNet-8 on small pictures, as it would be on another machine."""
+    network = ("--model", "resnet8", "--classes", "5", "--width", "0.25", "--image", "3x16x16", "--compiler", "eager")
+    return CliRunner().invoke(app, ["tune", "inductor", given, *network, *arguments, "--output", str(file)])
+
+
+def test_a_network_is_measured_without_its_experiment(tmp_path: Path) -> None:
+    operator, file = tmp_path / "brought.txt", tmp_path / "taken" / "record.json"
+    operator.write_text(str(OPERATORS["separable_conv2d"]()), encoding="utf-8")
+    result = tune_network(str(operator), file, "--batch", "2", "--layers", "paper-3x3")
+    assert result.exit_code == 0, result.output
+    record = TuningRecord.read(file)
+    assert (record.status, record.operator_id, record.settings.batch) == ("ok", OPERATORS["separable_conv2d"]().id, 2)
+    assert isinstance(record.subject, NetworkSubject)
+    assert (record.subject.model, record.subject.layers, record.subject.image_shape) == ("resnet8", "paper-3x3", (3, 16, 16))
+    assert f"separable_conv2d, eager on {record.device.name}: {record.latency_ms:.4g} ms" in result.stdout
+
+
+def test_the_network_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    assert tune_network("original", file).exit_code == 0
+    record = TuningRecord.read(file)
+    assert (record.name, record.operator_id, record.status) == ("original", None, "ok")
+
+
+def test_what_a_picture_is(tmp_path: Path) -> None:
+    result = tune_network("original", tmp_path / "record.json", "--image", "224x224")
+    assert result.exit_code == 2 and '"224x224" is no CxHxW' in result.stderr
+
+
+def test_an_unknown_rule_is_a_record_with_the_names(tmp_path: Path) -> None:
+    result = tune_network("conv2d", tmp_path / "record.json", "--layers", "all")
+    assert result.exit_code == 1 and "there are: spatial, paper-3x3, paper" in result.stderr
