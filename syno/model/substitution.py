@@ -134,7 +134,7 @@ def _layer_cost(layer: Layer) -> Cost:
 def _fitted(operator: PGraph, layer: Layer, seed: int, mode: str) -> nn.Module:
     """The operator as a module for this layer, on its device, in its number format and mode; see `substitute` for strides."""
     sizes = ", ".join(f"{name}={value}" for name, value in layer.values.items())
-    failure = f"{operator.name} does not fit layer {layer.name} ({sizes})"
+    failure = f"{operator.name} does not fit layer {layer.name or 'Conv2d'} ({sizes})"
     table, known = operator.variables, {**operator.variables.defaults, **layer.values}
     if unknown := [name for name in table if name not in known]:
         raise SpecError(
