@@ -55,10 +55,7 @@ class TrainSettings(Section):
 class TuneSettings(Section):
     """How the network's latency is measured: with which compilers, on which devices."""
 
-    compilers: tuple[str, ...] = (
-        "eager",
-        "inductor",
-    )  # of: eager, inductor, inductor-max-autotune, inductor-int8; [] measures nothing
+    compilers: tuple[str, ...] = ("eager", "inductor")  # of: eager, inductor, inductor-max-autotune, inductor-int8; or []
     devices: tuple[str, ...] = ("cpu",)  # cpu, cuda, or one of several GPUs such as cuda:1
     baselines: bool = True  # whether the baselines are measured, too
     latency: LatencySettings = LatencySettings()
