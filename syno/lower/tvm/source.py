@@ -150,7 +150,7 @@ class _Writer:
 
 def inside(index: Expression, extent: Size) -> str:
     """The condition 0 <= index < extent; the extent is that of the axis an Unfold reads, not of its window."""
-    return f"0 <= {index}, {index} < {extent.integer_text()}"
+    return f"0 <= {_text(index)}, {_text(index)} < {extent.integer_text()}"
 
 
 def _is_merged(structure: Structure, dim: Dim) -> bool:
@@ -168,13 +168,17 @@ def _function(step: Intermediate) -> str:
 def _intermediate(step: Intermediate) -> str:
     extent = step.dim.size.integer_text()
     if step.operation.primitive is SHIFT:
-        return f"rotated({step.below[0].text(Size.integer_text)}, {step.operation.parameter}, {extent})"
+        return f"rotated({_text(step.below[0])}, {step.operation.parameter}, {extent})"
     position, window = step.below
-    return f"clamped({(position + window - half(step.operation.bottoms[1].size)).text(Size.integer_text)}, {extent})"
+    return f"clamped({_text(position + window - half(step.operation.bottoms[1].size))}, {extent})"
+
+
+def _text(index: Expression) -> str:
+    return index.text(Size.integer_text)
 
 
 def _access(tensor: str, indices: Sequence[Expression]) -> str:
-    return f"{tensor}[{', '.join(index.text(Size.integer_text) for index in indices)}]" if indices else f"{tensor}[()]"
+    return f"{tensor}[{', '.join(map(_text, indices))}]" if indices else f"{tensor}[()]"
 
 
 def _tuple(dims: Sequence[Dim]) -> str:
