@@ -37,7 +37,8 @@ def scheduled(module: Any, target: Any, database: Any = None) -> Any:
     from tvm import relax
     from tvm.s_tir import dlight
 
-    with target, database or nullcontext(), tvm.transform.PassContext(opt_level=3):
+    chosen = nullcontext() if database is None else database  # an empty database is false
+    with target, chosen, tvm.transform.PassContext(opt_level=3):
         if database is not None:
             module = relax.transform.MetaScheduleApplyDatabase(enable_warning=False)(module)
         if "gpu" in target.keys:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +45,14 @@ def target_for(settings: TvmSettings, device: str, threads: int) -> Any:
     wanted = "cuda" if device.startswith("cuda") else "llvm"
     if made.kind.name != wanted:
         raise SpecError(
-            f'the target {settings.target} is of kind "{made.kind.name}"; on the device "{device}" it is "{wanted}"'
+            f'the target {settings.target} is of kind "{made.kind.name}"; on the device "{device}" it has to be "{wanted}"'
+        )
+    cpu = made if made.host is None else made.host
+    machine, here = str(cpu.attrs.get("mtriple", "")).partition("-")[0], platform.machine()
+    if machine not in ("", here):
+        raise SpecError(
+            f"the target {settings.target} is of a machine with {machine}, and this one has {here}: only the machine's own "
+            "code can be measured here"
         )
     return made
 

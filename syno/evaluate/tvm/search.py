@@ -43,6 +43,8 @@ class _Search:
 
     def task(self, number: int, of: int, name: str, task: Any, trials: int) -> None:
         """Measure so many schedules more, or fewer if there are none. _OutOfTimeError at the deadline."""
+        if time.monotonic() > self.deadline:
+            raise _OutOfTimeError
         from tvm.s_tir import meta_schedule
 
         wide = trials > FEW_TRIALS or self.target.kind.name != "llvm"
@@ -65,22 +67,28 @@ class _Search:
             said = "no valid schedule yet" if best is None else f"best {best:.4g} ms"
             self.progress(f"task {number} of {of}, {name}: {have + measured} of {have + trials} trials, {said}")
 
-        meta_schedule.tune_tasks(
-            tasks=[context],
-            task_weights=[1.0],
-            work_dir=str(self.database.folder),
-            max_trials_global=trials,
-            num_trials_per_iter=min(self.settings.trials_per_iteration, trials),
-            builder=self.builder,
-            runner=self.runner,
-            database=self.database.trials,
-            cost_model=self.cost_model,
-            measure_callbacks=[
-                *meta_schedule.measure_callback.MeasureCallback.create("default"),
-                _callback(told, self.deadline),
-            ],
-            task_scheduler="round-robin",
-        )
+        stopped: list[BaseException] = []
+        try:
+            meta_schedule.tune_tasks(
+                tasks=[context],
+                task_weights=[1.0],
+                work_dir=str(self.database.folder),
+                max_trials_global=trials,
+                num_trials_per_iter=min(self.settings.trials_per_iteration, trials),
+                builder=self.builder,
+                runner=self.runner,
+                database=self.database.trials,
+                cost_model=self.cost_model,
+                measure_callbacks=[
+                    *meta_schedule.measure_callback.MeasureCallback.create("default"),
+                    _callback(told, self.deadline, stopped),
+                ],
+                task_scheduler="round-robin",
+            )
+        except RuntimeError:  # whatever a callback raises comes out of TVM as one
+            if stopped:
+                raise stopped[0] from None
+            raise
 
 
 def tune_network(
@@ -115,7 +123,7 @@ def tune_network(
     tasks = [task.dispatched[0] for task in extracted]
     before, wanted = database.counts(tasks), settings.trials_per_task
     open_tasks = [index for index, task in enumerate(tasks) if before[index] < wanted and database.exhausted(task) < wanted]
-    if open_tasks and time.monotonic() < deadline:
+    if open_tasks:
         load_intrinsics(target.kind.name)
         search = _Search(
             database=database,
@@ -148,8 +156,11 @@ def tune_network(
     ]
 
 
-def _callback(told: Callable[[int], None], deadline: float) -> Any:
-    """Tells after each iteration how many trials there were, and ends the search where the next would end too late."""
+def _callback(told: Callable[[int], None], deadline: float, stopped: list[BaseException]) -> Any:
+    """Tells after each iteration how many trials there were, and ends the search where the next would end too late.
+
+    What it raises is put into `stopped`.
+    """
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule
 
@@ -159,12 +170,16 @@ def _callback(told: Callable[[int], None], deadline: float) -> Any:
             self.measured, self.began = 0, time.monotonic()
 
         def apply(self, scheduler: Any, task: int, candidates: Any, built: Any, ran: Any) -> None:
-            self.measured += len(ran)
-            told(self.measured)
-            now = time.monotonic()
-            took, self.began = now - self.began, now
-            if now + took > deadline:
-                raise _OutOfTimeError
+            try:
+                self.measured += len(ran)
+                told(self.measured)
+                now = time.monotonic()
+                took, self.began = now - self.began, now
+                if now + took > deadline:
+                    raise _OutOfTimeError
+            except BaseException as error:
+                stopped.append(error)
+                raise
 
     return derived_object(Watch)()
 
