@@ -86,7 +86,8 @@ def test_variables_do_not_have_names_of_the_code_itself(name: str) -> None:
 
 def test_text_is_generated_without_tvm() -> None:
     code = (
-        "import sys; sys.modules['tvm'] = None; from syno.ir.library import OPERATORS; from syno.lower.tvm import to_te_source; "
+        "import sys; sys.modules['tvm'] = None\n"
+        "from syno.ir.library import OPERATORS; from syno.lower.tvm import to_te_source\n"
         "assert 'te.compute' in to_te_source(OPERATORS['conv2d']())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
