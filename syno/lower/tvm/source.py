@@ -104,23 +104,23 @@ class _Writer:
     def __init__(
         self, structure: Structure, stage: Stage, source: tuple[str, tuple[Dim, ...]], target: tuple[str, tuple[Dim, ...]]
     ) -> None:
-        self.structure, self.graph, self.work = structure, structure.graph, stage
-        self.source, (self.result, self.axes) = source[0], target
+        self.graph, self.work = structure.graph, stage
+        self.data, (self.result, self.axes) = source[0], target
         self.reads: Accesses = accesses(structure, stage, source[1], target[1], self._is_named)
-        self.operands = (source[0], *(f"w{number}" for number in stage.weights))
+        self.operands = (self.data, *(f"w{number}" for number in stage.weights))
 
     def stage(self, name: str) -> TeStage:
         """The stage as a function of this name."""
         shifts = any(step.operation.primitive is SHIFT for step in self.reads.intermediates)
         functions = frozenset({"rotated"} if shifts else ())
-        return TeStage(name, self.operands, self.result, self.axes, self._source(name), functions)
+        return TeStage(name, self.operands, self.result, self.axes, self._text(name), functions)
 
     @staticmethod
     def _is_named(operation: Operation) -> bool:
         """Unfolds, since conditions and accesses read their index; Shifts, since what they become is no expression."""
         return operation.primitive in (SHIFT, UNFOLD)
 
-    def _source(self, name: str) -> str:
+    def _text(self, name: str) -> str:
         labels = [self.graph.labels[dim] for dim in self.axes]
         sums = [self.graph.labels[dim] for dim in self.work.reduces]
         lines = [*_folded(f"def {name}({', '.join([*self.operands, *self.graph.variables])}):"), f'    """{self._does()}"""']
@@ -136,7 +136,7 @@ class _Writer:
         does = [f"multiplied with {weights}"] if weights else []
         does += [f"summed over {sums}"] if sums else []
         shape = ", ".join(dim.size.fraction_text for dim in self.axes)
-        return f"{self.result}[{shape}]: {self.source} {' and '.join(does) or 'seen through views'}."
+        return f"{self.result}[{shape}]: {self.data} {' and '.join(does) or 'seen through views'}."
 
     def _element(self, sums: Sequence[str]) -> list[str]:
         lines = [f"{self.graph.labels[step.dim]} = {_intermediate(step)}" for step in self.reads.intermediates]
@@ -150,7 +150,7 @@ class _Writer:
             factors = ["product"]
         value = " * ".join(factors)
         if self.reads.conditions:
-            value = f"te.if_then_else(inside, {value}, tirx.const(0, {self.source}.dtype))"
+            value = f"te.if_then_else(inside, {value}, tirx.const(0, {self.data}.dtype))"
         return [*lines, f"return te.sum({value}, [{', '.join(sums)}])" if sums else f"return {value}"]
 
 
