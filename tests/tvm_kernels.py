@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import tvm
 from numpy.typing import NDArray
+from tvm.s_tir import Schedule
+from tvm.tirx import IterVar
 
 from syno.lower.interpreter import interpret, shapes
 from syno.lower.plan import Plan
@@ -19,9 +21,15 @@ TOLERANCE = 1e-4  # as a share of the largest value, in float32
 Array = NDArray[Any]
 
 
-def compiled(plan: Plan, values: Mapping[str, int]) -> Callable[..., Array]:
-    """The plan's stages, compiled for `values`; a function of input and weights that gives the output."""
+def compiled(plan: Plan, values: Mapping[str, int], rescheduled: bool = False) -> Callable[..., Array]:
+    """The plan's stages, compiled for `values`; a function of input and weights that gives the output.
+
+    Loops are as they are written, or fused and split, as tuning does: indices are then quotients and remainders of other
+    loop variables.
+    """
     functions = {str(function.attrs["global_symbol"]): function for function in prim_functions(plan, values)}
+    if rescheduled:
+        functions = {name: fused_and_split(function) for name, function in functions.items()}
     executable = tvm.compile(tvm.IRModule(functions), target=TARGET)
     stages, valuation = te_stages(plan), plan.staged.valuation(values)
 
@@ -35,6 +43,18 @@ def compiled(plan: Plan, values: Mapping[str, int]) -> Callable[..., Array]:
         return held["y"].numpy()
 
     return call
+
+
+def fused_and_split(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    """The kernel with one loop for all axes and one for all sums, each then split with a remainder."""
+    schedule = Schedule(tvm.IRModule({"main": function}))
+    (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
+    loops, iterators = schedule.get_loops(block), schedule.get(block).iter_vars
+    for kind, length in ((IterVar.DataPar, 3), (IterVar.CommReduce, 2)):
+        own = [loop for loop, iterator in zip(loops, iterators, strict=True) if iterator.iter_type == kind]
+        if own:
+            schedule.split(schedule.fuse(*own), [None, length])
+    return schedule.mod["main"]
 
 
 def on_device(array: Array) -> tvm.runtime.Tensor:
@@ -56,11 +76,11 @@ def at_borders(plan: Plan, values: Mapping[str, int]) -> NDArray[np.bool_]:
     return summands < valuation.numel(dim.size for dim in plan.staged.reduces)
 
 
-def assert_agrees(plan: Plan, values: Mapping[str, int]) -> None:
+def assert_agrees(plan: Plan, values: Mapping[str, int], rescheduled: bool = False) -> None:
     """TVM computes what the interpreter computes, at the borders and away from them."""
     arrays = random_arrays(plan, values)
     expected = interpret(plan.staged, values, *(array.astype(np.float64) for array in arrays))
-    assert_close(compiled(plan, values)(*arrays), expected, at_borders(plan, values), plan.staged)
+    assert_close(compiled(plan, values, rescheduled)(*arrays), expected, at_borders(plan, values), plan.staged)
 
 
 def assert_close(computed: Array, expected: Array, borders: NDArray[np.bool_], what: object) -> None:

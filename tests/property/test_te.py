@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from small_values import small_values
-from strategies import pgraphs
+from strategies import VIEWS_AND_WINDOWS, pgraphs
 
 pytest.importorskip("tvm", reason='TVM is not installed: pip install "syno[tvm]"')
 from tvm_kernels import assert_agrees, assert_close, at_borders, compiled, random_arrays
@@ -83,6 +83,12 @@ class TestAgreesWithTheInterpreter:
         build.expand(j)
         assert_agrees(plan(build.finish([]), {}), {})
 
+    @pytest.mark.parametrize("name", [*WINDOWS, "shift_conv1x1", "shift_rows_conv1x1", "pixel_shuffle"])
+    def test_loops_that_are_fused_and_split(self, name: str) -> None:
+        graph = OPERATORS[name]()
+        values = small_values(graph)
+        assert_agrees(plan(graph, values), values, rescheduled=True)
+
     @QUICK
     @given(graph=pgraphs())
     def test_random_operators(self, graph: PGraph) -> None:
@@ -94,6 +100,14 @@ class TestAgreesWithTheInterpreter:
     def test_many_random_operators(self, graph: PGraph) -> None:
         for made in candidates(graph, {}):
             assert_agrees(made, {})
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("rescheduled", [False, True])
+    @settings(QUICK, max_examples=600)
+    @given(graph=pgraphs(max_weights=0, steps=VIEWS_AND_WINDOWS))
+    def test_many_random_indices(self, graph: PGraph, rescheduled: bool) -> None:
+        """Parts of windows and of rotated axes, and windows and rotations of such parts."""
+        assert_agrees(plan(graph, {}), {}, rescheduled)
 
     def test_published_operators(self, artifact: Path) -> None:
         for operator in distinct(read_artifact(artifact)):
