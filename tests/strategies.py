@@ -141,7 +141,7 @@ VIEWS_AND_WINDOWS = st.lists(st.sampled_from(["merge", "merge", "shift", "unfold
 def pgraphs(draw: st.DrawFn, max_weights: int = 2, steps: st.SearchStrategy[list[str]] | None = None) -> PGraph:
     """A random operator; its variables have defaults, so no valuation is needed."""
     drawn = _Drawn(draw, max_weights)
-    for action in draw(steps or _steps()):
+    for action in draw(_steps() if steps is None else steps):
         try:
             drawn.step(action)
         except GraphError:  # a Share above a Stride and the like: the drawn step is not in the language
