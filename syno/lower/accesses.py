@@ -59,14 +59,16 @@ def accesses(
     arithmetic = Symbolic()
     intermediates = []
     between = _operations_between(wanted, given)
-    for operation in structure.graph.operations:  # from below upwards
+    for operation in graph.operations:  # from below upwards
         if operation in between and is_named(operation):
             at = coordinates(operation.bottoms, given, arithmetic)
             below = tuple(at[dim] for dim in operation.bottoms)
-            operation.index(arithmetic, list(below))  # for its condition
             (top,) = operation.tops
-            intermediates.append(Intermediate(top, operation, below))
             given[top] = iterator(graph.labels[top], top.size)
+            intermediates.append(Intermediate(top, operation, below))
+            own = Symbolic()
+            operation.index(own, list(below))
+            arithmetic.conditions += [(given[top], extent) for _, extent in own.conditions]
     at = coordinates(wanted, given, arithmetic)
     return Accesses(
         data=tuple(at[dim] for dim in source),

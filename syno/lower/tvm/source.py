@@ -7,7 +7,6 @@ Paper: section 6.1 (lowering to TVM's tensor expressions).
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
@@ -16,7 +15,7 @@ from syno.algebra import Expression, Size, Valuations, half
 from syno.errors import LoweringError
 from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
-from syno.ir.primitives import MERGE, SHIFT, UNFOLD
+from syno.ir.primitives import SHIFT, UNFOLD
 from syno.lower.accesses import Accesses, Intermediate, accesses
 from syno.lower.cut import Structure
 from syno.lower.plan import Plan, candidates, fewest_flops
@@ -24,8 +23,10 @@ from syno.lower.pytorch.source import nominal_values
 from syno.lower.stages import Stage
 from syno.lower.tvm.functions import FUNCTIONS, definitions
 
-TAKEN_NAMES = {*FUNCTIONS, *keyword.kwlist, "te", "tirx", "x", "y", "dtype", "element", "inside", "product", "tensors"}
+TAKEN_NAMES = {*FUNCTIONS, "te", "tirx", "x", "y", "dtype", "element", "inside", "product", "placeholders", "build"}
+INDENT = "    "
 LINE_LENGTH = 118
+LONGEST_PRODUCT = 80  # characters; longer ones have a line of their own
 
 
 @dataclass(frozen=True)
@@ -103,21 +104,21 @@ class _Writer:
     def __init__(
         self, structure: Structure, stage: Stage, source: tuple[str, tuple[Dim, ...]], target: tuple[str, tuple[Dim, ...]]
     ) -> None:
-        self.structure, self.graph, self.work = structure, structure.graph, stage
-        self.source, (self.result, self.axes) = source[0], target
+        self.graph, self.work = structure.graph, stage
+        self.data, (self.result, self.axes) = source[0], target
         self.reads: Accesses = accesses(structure, stage, source[1], target[1], self._is_named)
-        self.operands = (source[0], *(f"w{number}" for number in stage.weights))
+        self.operands = (self.data, *(f"w{number}" for number in stage.weights))
 
     def stage(self, name: str) -> TeStage:
         """The stage as a function of this name."""
-        functions = frozenset(_function(step) for step in self.reads.intermediates)
+        shifts = any(step.operation.primitive is SHIFT for step in self.reads.intermediates)
+        functions = frozenset({"rotated"} if shifts else ())
         return TeStage(name, self.operands, self.result, self.axes, self._text(name), functions)
 
-    def _is_named(self, operation: Operation) -> bool:
-        """Whether the index has a `%` of its own, or one that needs a `//` and `%` of it while it may be negative."""
-        if operation.primitive is SHIFT:
-            return True
-        return operation.primitive is UNFOLD and _is_merged(self.structure, operation.tops[0])
+    @staticmethod
+    def _is_named(operation: Operation) -> bool:
+        """Unfolds, since conditions and accesses read their index; Shifts, since what they become is no expression."""
+        return operation.primitive in (SHIFT, UNFOLD)
 
     def _text(self, name: str) -> str:
         labels = [self.graph.labels[dim] for dim in self.axes]
@@ -135,17 +136,22 @@ class _Writer:
         does = [f"multiplied with {weights}"] if weights else []
         does += [f"summed over {sums}"] if sums else []
         shape = ", ".join(dim.size.fraction_text for dim in self.axes)
-        return f"{self.result}[{shape}]: {self.source} {' and '.join(does) or 'seen through views'}."
+        return f"{self.result}[{shape}]: {self.data} {' and '.join(does) or 'seen through views'}."
 
     def _element(self, sums: Sequence[str]) -> list[str]:
         lines = [f"{self.graph.labels[step.dim]} = {_intermediate(step)}" for step in self.reads.intermediates]
         indices = (self.reads.data, *self.reads.weights)
-        value = " * ".join(_access(name, index) for name, index in zip(self.operands, indices, strict=True))
+        factors = [_access(name, index) for name, index in zip(self.operands, indices, strict=True)]
         if self.reads.conditions:
-            lines += _folded(f"inside = te.all({', '.join(inside(index, extent) for index, extent in self.reads.conditions)})")
-            lines += _folded(f"product = {value}")
-            value = f"te.if_then_else(inside, product, tirx.const(0, {self.source}.dtype))"
-        return [*lines, *_folded(f"return te.sum({value}, [{', '.join(sums)}])" if sums else f"return {value}")]
+            conditions = [inside(index, extent) for index, extent in self.reads.conditions]
+            lines += _bracketed("inside = te.all(", conditions, ", ", ")")
+        if self.reads.conditions or len(" * ".join(factors)) > LONGEST_PRODUCT:
+            lines += _bracketed("product = ", factors, " * ")
+            factors = ["product"]
+        value = " * ".join(factors)
+        if self.reads.conditions:
+            value = f"te.if_then_else(inside, {value}, tirx.const(0, {self.data}.dtype))"
+        return [*lines, f"return te.sum({value}, [{', '.join(sums)}])" if sums else f"return {value}"]
 
 
 def inside(index: Expression, extent: Size) -> str:
@@ -153,24 +159,11 @@ def inside(index: Expression, extent: Size) -> str:
     return f"0 <= {_text(index)}, {_text(index)} < {extent.integer_text()}"
 
 
-def _is_merged(structure: Structure, dim: Dim) -> bool:
-    """Whether a Merge lies above `dim`, with no Shift between them."""
-    operation = structure.above.get(dim)
-    if operation is None or operation.primitive is SHIFT:
-        return False
-    return operation.primitive is MERGE or any(_is_merged(structure, top) for top in operation.tops)
-
-
-def _function(step: Intermediate) -> str:
-    return "rotated" if step.operation.primitive is SHIFT else "clamped"
-
-
 def _intermediate(step: Intermediate) -> str:
-    extent = step.dim.size.integer_text()
     if step.operation.primitive is SHIFT:
-        return f"rotated({_text(step.below[0])}, {step.operation.parameter}, {extent})"
+        return f"rotated({_text(step.below[0])}, {step.operation.parameter}, {step.dim.size.integer_text()})"
     position, window = step.below
-    return f"clamped({_text(position + window - half(step.operation.bottoms[1].size))}, {extent})"
+    return _text(position + window - half(step.operation.bottoms[1].size))
 
 
 def _text(index: Expression) -> str:
@@ -218,4 +211,15 @@ def _row(names: Sequence[str], target: bool = False) -> str:
 
 
 def _folded(line: str) -> list[str]:
+    """Broken between the names of a row in brackets."""
     return fill(line, LINE_LENGTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False).splitlines()
+
+
+def _bracketed(head: str, parts: Sequence[str], between: str, tail: str = "") -> list[str]:
+    """`head part, part tail` in one line if it fits, else one part in each, in brackets."""
+    whole = head + between.join(parts) + tail
+    if len(whole) <= LINE_LENGTH - 2 * len(INDENT):
+        return [whole]
+    if tail:
+        return [head, *(INDENT + part + between.rstrip() for part in parts), tail]
+    return [f"{head}(", INDENT + parts[0], *(INDENT + between.lstrip() + part for part in parts[1:]), ")"]
