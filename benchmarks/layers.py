@@ -24,9 +24,9 @@ from published_layers import MACHINES, PLACES, published_speedup
 
 import syno
 from syno.errors import SpecError, SynoError
-from syno.evaluate.compilers import require
+from syno.evaluate.compilers import TVM, require
 from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.tuning import LatencySettings, TuningRecord, tune
+from syno.evaluate.tuning import LatencySettings, TuningRecord, TvmSettings, tune
 from syno.model.backbones import BACKBONES
 from syno.model.distinct_layers import DistinctLayer, distinct_layers
 from syno.model.substitution import substitute
@@ -90,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--threads", type=int, default=1, help="default: %(default)s")
     add("--layers", default="", metavar="L1,L7", help="default: all ten")
     add("--operators", default=",".join(OPERATORS), metavar="A,B", help="default: %(default)s")
+    add("--target", help="for TVM, such as a100; default: the device")
+    add("--trials", type=int, default=1000, help="schedules that TVM measures of each kernel; default: %(default)s")
     add("--time-limit", type=float, default=1800.0, help="seconds for each measurement; default: %(default)s")
     add("--artifact", type=Path, default=cases.artifact_folder(), metavar="DIR", help=f"default: ${cases.ARTIFACT}")
     options = reports.parse(parser, arguments)
@@ -101,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     reports.deliver([*start, *_report(results, options)], options.output)
     records = [result for result in results.values() if isinstance(result, TuningRecord)]
-    return 1 if any(record.latency_ms is None for record in records) else 0
+    return 1 if any(record.status != "ok" for record in records) else 0
 
 
 def _cells(options: argparse.Namespace) -> list[Cell]:
@@ -124,8 +126,11 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
 
 
 def own_options(compiler: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What `tune` takes for one compiler alone: THE place for `tvm=TvmSettings(...)` and `folder=`."""
-    return {}
+    """What `tune` takes for one compiler alone."""
+    if compiler != TVM:
+        return {}
+    folder = options.records / f"tvm-{options.device.replace(':', '')}"  # trials are kept, too
+    return {"tvm": TvmSettings(target=options.target, trials_per_task=options.trials), "folder": folder}
 
 
 def _measure_all(todo: Sequence[Cell], options: argparse.Namespace) -> Results:
@@ -200,9 +205,9 @@ def _table(results: Results, options: argparse.Namespace) -> list[str]:
 
 
 def _figure(result: TuningRecord | str, base: TuningRecord | str) -> str:
-    if isinstance(result, str) or result.latency_ms is None:
+    if isinstance(result, str) or result.status != "ok" or result.latency_ms is None:
         return "–"
-    if isinstance(base, str) or base is result or base.latency_ms is None:
+    if isinstance(base, str) or base is result or base.status != "ok" or base.latency_ms is None:
         return f"{result.latency_ms:.4g}"
     return f"{result.latency_ms:.4g} ({base.latency_ms / result.latency_ms:.2f}x)"
 

@@ -54,6 +54,16 @@ def changing() -> nn.Module:
     return _Changing()
 
 
+class _Decomposition(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.svdvals(x)
+
+
+def decomposition() -> nn.Module:
+    """What TVM has no counterpart of. [N, M] -> [min(N, M)]."""
+    return _Decomposition()
+
+
 COMPILERS.register("test-doubles")(lambda job: lambda x: job.module(x) * 2)
 
 

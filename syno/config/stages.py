@@ -13,6 +13,7 @@ from syno.config.section import Section
 from syno.errors import SynoError
 from syno.evaluate.compilers import COMPILERS
 from syno.evaluate.settings import TrainingSettings
+from syno.evaluate.tvm.settings import TvmSettings
 from syno.lower.timing import LatencySettings
 
 
@@ -55,11 +56,12 @@ class TrainSettings(Section):
 class TuneSettings(Section):
     """How the network's latency is measured: with which compilers, on which devices."""
 
-    compilers: tuple[str, ...] = ("eager", "inductor")  # of: eager, inductor, inductor-max-autotune, inductor-int8; or []
+    compilers: tuple[str, ...] = ("eager", "inductor")  # of: eager, inductor, inductor-max-autotune, inductor-int8, tvm; or []
     devices: tuple[str, ...] = ("cpu",)  # cpu, cuda, or one of several GPUs such as cuda:1
     baselines: bool = True  # whether the baselines are measured, too
     latency: LatencySettings = LatencySettings()
-    time_limit_seconds: Annotated[float, Field(gt=0)] = 600  # for compiling and measuring one network
+    tvm: TvmSettings = TvmSettings()
+    time_limit_seconds: Annotated[float, Field(gt=0)] = 600  # for compiling, tuning and measuring one network
     memory_limit_mib: Annotated[float, Field(gt=0)] | None = None  # of the process that does it
 
     @field_validator("compilers")

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from syno.errors import MissingPackageError
+from syno.evaluate.tvm.settings import TvmSettings
+from syno.lower.timing import LatencySettings
 from syno.registry import Registry
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+Phase: TypeAlias = Literal["starting", "building", "compiling", "tuning", "measuring"]
 
 
 @dataclass(frozen=True)
@@ -20,19 +25,40 @@ class Job:
     """What a compiler gets.
 
     Attributes:
-        module: in evaluation mode.
-        example: one input, on the module's device.
+        module: in evaluation mode, on `device`.
+        example: one input, on `device`.
         make_inputs: makes another.
+        device: "cpu", "cuda" or "cuda:1".
+        settings: how the result will be measured.
+        name: of the module, as a file may be called; different modules have different names.
+        folder: where files can be kept that a later run may use.
+        tvm: settings of TVM.
+        deadline: a time of `time.monotonic`, after which nothing that can be left out should be begun.
+        begin: to be called with the name of a phase that begins.
+        found: to be called with fields for the record.
+        lacks: to be called with a sentence where the result runs, but is not what was asked for.
     """
 
     module: nn.Module
     example: tuple[torch.Tensor, ...]
     make_inputs: Callable[[], tuple[torch.Tensor, ...]]
+    device: str
+    settings: LatencySettings
+    name: str
+    folder: Path
+    tvm: TvmSettings
+    deadline: float
+    begin: Callable[[Phase], None]
+    found: Callable[..., None]
+    lacks: Callable[[str], None]
 
 
 Compiler: TypeAlias = "Callable[[Job], Callable[..., Any]]"
 
 COMPILERS: Registry[Compiler] = Registry("compiler")
+
+TVM = "tvm"
+DENSE = frozenset({TVM})  # those that take tensors in the order of their axes only, not in channels-last format
 
 # The least tolerance of compilers that round: what else is set for a run is raised to it, and so it is in the record.
 LEAST_TOLERANCES = {"inductor-int8": 0.1}
@@ -80,3 +106,11 @@ def inductor_int8(job: Job) -> Callable[..., Any]:
 
     inputs = [job.example, *(job.make_inputs() for _ in range(CALIBRATIONS - 1))]
     return frozen(quantized(job.module, inputs), job.example)
+
+
+@COMPILERS.register(TVM)
+def tvm(job: Job) -> Callable[..., Any]:
+    """TVM, with schedules that MetaSchedule finds by measuring on the device."""
+    from syno.evaluate.tvm.compiler import compiled  # here, because it needs TVM and torch
+
+    return compiled(job)
