@@ -12,7 +12,6 @@ from torch import nn
 import syno
 from syno.errors import LoweringError, MissingPackageError, SpecError
 from syno.evaluate import compilers
-from syno.evaluate.compilers import COMPILERS, Job
 from syno.evaluate.inductor import frozen, quantized
 from syno.evaluate.network_subject import NetworkSubject
 from syno.evaluate.subjects import OperatorSubject
@@ -86,9 +85,8 @@ def test_without_torchao_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatc
 
 def test_other_machines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    x = torch.zeros(1, 3)
     with pytest.raises(SpecError, match="kernels for x86 only, and this is aarch64; take inductor"):
-        COMPILERS["inductor-int8"](Job(nn.Linear(3, 3), (x,), lambda: (x,)))
+        quantized(nn.Linear(3, 3), [(torch.zeros(1, 3),)])
 
 
 def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

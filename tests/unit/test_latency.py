@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 import torch
 from pydantic import ValidationError
 
 from syno.errors import SpecError, SynoError, WrongOutputError
-from syno.evaluate.compilers import COMPILERS, Job
+from syno.evaluate.compilers import COMPILERS
 from syno.evaluate.latency import Latency, LatencySettings, measure, relative_error
 from syno.evaluate.machine import Peak, cache_bytes, device_name
 from syno.lower.timing import Timing, interval_of_median, stopwatch_of, time_calls
@@ -196,7 +197,7 @@ class TestSettings:
 def test_compilers() -> None:
     assert list(COMPILERS)[:3] == ["eager", "inductor", "inductor-max-autotune"]
     module = torch.nn.Linear(2, 2)
-    assert COMPILERS["eager"](Job(module, (), tuple)) is module
+    assert COMPILERS["eager"](SimpleNamespace(module=module)) is module
 
 
 def test_the_machine_has_a_name_and_a_cache() -> None:
