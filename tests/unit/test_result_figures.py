@@ -145,6 +145,13 @@ class TestSpeedup:
         assert len(crosses) == 1
         assert "failed" in words(figure)
 
+    def test_what_is_tuned_in_part_has_a_cross_and_no_bar(self) -> None:
+        latency = latency_table()
+        latency["status"] = "partial"
+        figure = speedup_figure(latency)
+        assert not [bar for bar in figure.axes[0].patches if bar.get_width()] and "failed or partial" in words(figure)
+        assert not [text for text in words(figure) if "ms" in text.split()]
+
     def test_without_the_original_it_says_so(self) -> None:
         latency = latency_table()
         latency["speedup"] = None

@@ -16,9 +16,11 @@ from syno.cli import app
 from syno.config import Experiment
 from syno.errors import SpecError, UnknownNameError
 from syno.evaluate.training_record import TrainingRecord
+from syno.evaluate.tuning_record import TuningRecord
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.model.backbones import BACKBONES
+from syno.report import page_tables
 from syno.stages import figures
 from syno.stages.data import DataRecord, prepare
 from syno.stages.freeze import freeze, read_frozen
@@ -130,6 +132,40 @@ def test_a_measurement_without_the_original_has_no_speedup(done: Experiment) -> 
     finally:
         file.write_text(kept, encoding="utf-8")
         make_tables(done)
+
+
+@pytest.mark.parametrize("partial", ["original", "selected"])
+def test_what_is_tuned_in_part_is_not_compared(done: Experiment, partial: str) -> None:
+    key = partial if partial == "original" else next(entry.key for entry in entries(done) if entry.role == "found")
+    file = tuning_file(done, key, "eager", "cpu")
+    kept = file.read_text(encoding="utf-8")
+    TuningRecord.read(file).model_copy(update={"status": "partial", "reason": "a part is not tuned"}).write(file)
+    try:
+        latency = make_tables(done).latency
+        assert latency["latency_ms"].notna().all()
+        assert latency["speedup"].isna()[1] and latency["speedup"].isna()[0] == (partial == "original")
+        row = latency[latency["status"] == "partial"].to_dict("records")[0]
+        cell = page_tables.latency(row)
+        assert (cell.text, cell.note, cell.warns) == ("partial", "a part is not tuned", True)
+    finally:
+        file.write_text(kept, encoding="utf-8")
+        make_tables(done)
+
+
+def test_networks_for_tvm_are_dense_and_share_their_trials(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    record = TuningRecord.read(tuning_file(done, "original", "eager", "cpu"))
+
+    def tuned(subject: Any, compiler: str, *_: Any, **rest: Any) -> TuningRecord:
+        asked.append({"format": subject.memory_format, **rest})
+        return record
+
+    monkeypatch.setattr("syno.evaluate.tuning.tune", tuned)
+    for compiler in ("eager", "tvm"):
+        tune(done, "original", compiler, "cpu", done.folder / "elsewhere.json")
+    assert [given["format"] for given in asked] == ["channels_last", "contiguous"]
+    assert {given["folder"] for given in asked} == {done.folder / "tvm" / "cpu"}
+    assert asked[0]["tvm"] == done.tune.tvm
 
 
 def test_records_of_another_training_do_not_compare(done: Experiment, tmp_path: Path) -> None:

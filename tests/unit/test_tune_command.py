@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -40,6 +42,7 @@ def test_wrong_arguments_end_before_anything_is_measured(tmp_path: Path) -> None
         (("--set", "C_in=4,H=4"), "C_out"),
         (("--set", "C_in=4,C_out=4,H=4", "--compiler", "eeger"), "eager"),
         (("--set", "C_in=4,C_out=4,H=4", "--device", "tpu"), "cuda"),
+        (("--set", "C_in=4,C_out=4,H=4", "--compiler", "tvm", "--target", "jetson"), "there are: host, jetson-orin-nano-cpu"),
     ):
         result = tune(file, *arguments)
         assert result.exit_code == 2
@@ -80,3 +83,17 @@ def test_what_a_picture_is(tmp_path: Path) -> None:
 def test_an_unknown_rule_is_a_record_with_the_names(tmp_path: Path) -> None:
     result = tune_network("conv2d", tmp_path / "record.json", "--layers", "all")
     assert result.exit_code == 1 and "there are: spatial, paper-3x3, paper" in result.stderr
+
+
+def test_what_is_tuned_in_part_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune(tmp_path / "whole.json", "--set", "C_in=4,C_out=4,H=4")
+    partial = TuningRecord.read(tmp_path / "whole.json").model_copy(
+        update={"status": "partial", "reason": "a part is not tuned"}
+    )
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr("syno.evaluate.tuning.tune", lambda *_, **rest: asked.append(rest) or partial)
+    options = ("--compiler", "tvm", "--target", "host", "--trials", "7", "--folder", str(tmp_path / "trials"))
+    result = tune(tmp_path / "partial.json", "--set", "C_in=4,C_out=4,H=4", *options)
+    assert result.exit_code == 1 and "ms (95 %" in result.stdout and "partial: a part is not tuned" in result.stderr
+    assert (asked[0]["tvm"].target, asked[0]["tvm"].trials_per_task) == ("host", 7)
+    assert asked[0]["folder"] == tmp_path / "trials"
