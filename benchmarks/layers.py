@@ -1,6 +1,6 @@
 """The ten layers of ResNet-34: the convolution, NAS-PTE's three sequences, Operators 1 and 2, under each compiler.
 
-    python benchmarks/layers.py --records results/layers --compilers eager,inductor --output docs/measured/layers.md
+    python benchmarks/layers.py --records results/layers --output docs/measured/layers.md
 
 Each measurement is a process of its own, whose output is checked, and a record in the folder `--records`; what has a record
 is not measured again, so a run that was stopped goes on where it was. The report goes to standard output, and to the file
@@ -15,18 +15,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import cases
+import records
 import reports
 import torch
 from published_layers import MACHINES, PLACES, published_speedup
 
 import syno
 from syno.errors import SpecError, SynoError
-from syno.evaluate.compilers import TVM, require
 from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.tuning import LatencySettings, TuningRecord, TvmSettings, tune
+from syno.evaluate.tuning import TuningRecord
 from syno.model.backbones import BACKBONES
 from syno.model.distinct_layers import DistinctLayer, distinct_layers
 from syno.model.substitution import substitute
@@ -83,16 +82,10 @@ Results = dict[Cell, TuningRecord | str]  # a reason where the operator does not
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what has no record yet, print and write the report; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    records.add_options(parser, compilers="eager,inductor,tvm")
     add = parser.add_argument
-    add("--records", type=Path, required=True, metavar="DIR", help="where records are kept")
-    add("--compilers", default="eager,inductor", metavar="A,B", help="default: %(default)s")
-    add("--device", default="cpu", help="cpu, cuda, or one of several GPUs such as cuda:1; default: %(default)s")
-    add("--threads", type=int, default=1, help="default: %(default)s")
     add("--layers", default="", metavar="L1,L7", help="default: all ten")
     add("--operators", default=",".join(OPERATORS), metavar="A,B", help="default: %(default)s")
-    add("--target", help="for TVM, such as a100; default: the device")
-    add("--trials", type=int, default=1000, help="schedules that TVM measures of each kernel; default: %(default)s")
-    add("--time-limit", type=float, default=1800.0, help="seconds for each measurement; default: %(default)s")
     add("--artifact", type=Path, default=cases.artifact_folder(), metavar="DIR", help=f"default: ${cases.ARTIFACT}")
     options = reports.parse(parser, arguments)
     start = reports.heading("The ten layers of ResNet-34", f"benchmarks/layers.py {' '.join(arguments or sys.argv[1:])}")
@@ -102,14 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SynoError as error:
         parser.error(str(error))
     reports.deliver([*start, *_report(results, options)], options.output)
-    records = [result for result in results.values() if isinstance(result, TuningRecord)]
-    return 1 if any(record.status != "ok" for record in records) else 0
+    return 1 if any(isinstance(result, TuningRecord) and result.status != "ok" for result in results.values()) else 0
 
 
 def _cells(options: argparse.Namespace) -> list[Cell]:
-    compilers, operators = ([part for part in text.split(",") if part] for text in (options.compilers, options.operators))
-    for compiler in compilers:
-        require(compiler)
+    compilers, operators = records.names(options), [part for part in options.operators.split(",") if part]
     if unknown := [name for name in operators if name not in OPERATORS]:
         raise SpecError(f'no operator "{unknown[0]}" here; there are: {", ".join(OPERATORS)}')
     model = BACKBONES[MODEL](classes=CLASSES)
@@ -118,25 +108,17 @@ def _cells(options: argparse.Namespace) -> list[Cell]:
     if missing := [name for name in names if name not in layers]:
         raise SpecError(f'no layer "{missing[0]}"; there are: {", ".join(layers)}')
     return [
-        Cell(layers[name], kind, compiler) for compiler in compilers for name in names for kind in (CONVOLUTION, *operators)
+        Cell(layers[name], kind, compiler) for name in names for kind in (CONVOLUTION, *operators) for compiler in compilers
     ]
 
 
 # ---- measuring --------------------------------------------------------------------------------------------------
 
 
-def own_options(compiler: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What `tune` takes for one compiler alone."""
-    if compiler != TVM:
-        return {}
-    folder = options.records / f"tvm-{options.device.replace(':', '')}"  # trials are kept, too
-    return {"tvm": TvmSettings(target=options.target, trials_per_task=options.trials), "folder": folder}
-
-
 def _measure_all(todo: Sequence[Cell], options: argparse.Namespace) -> Results:
     results: Results = {}
     for position, cell in enumerate(todo, 1):
-        result = cell.misfit or _record(cell, options)
+        result = cell.misfit or records.measured(f"L{cell.layer.position}-{cell.kind}", cell.subject, cell.compiler, options)
         results[cell] = result
         said = result if isinstance(result, str) else result.reason or f"{result.latency_ms:.4g} ms"
         title = f"L{cell.layer.position} {cell.layer.name}, {cell.kind}, {cell.compiler}"
@@ -144,34 +126,13 @@ def _measure_all(todo: Sequence[Cell], options: argparse.Namespace) -> Results:
     return results
 
 
-def _record(cell: Cell, options: argparse.Namespace) -> TuningRecord:
-    """The record that there is, or a new one. SpecError if that which there is was made for something else."""
-    file = options.records / f"L{cell.layer.position}-{cell.kind}-{cell.compiler}-{options.device.replace(':', '')}.json"
-    settings = LatencySettings(batch=1, threads=options.threads)
-    if file.exists():
-        found = TuningRecord.read(file)
-        if (found.subject, found.settings.threads, found.settings.batch) != (cell.subject, settings.threads, settings.batch):
-            raise SpecError(f"{file} is of another operator or number of threads: give another folder, or delete it")
-        return found
-    extra = own_options(cell.compiler, options)
-    record = tune(cell.subject, cell.compiler, options.device, settings, time_limit_s=options.time_limit, **extra)
-    record.write(file)
-    return record
-
-
 # ---- the report -------------------------------------------------------------------------------------------------
 
 
 def _report(results: Results, options: argparse.Namespace) -> list[str]:
-    records = [result for result in results.values() if isinstance(result, TuningRecord)]
-    versions = {name: version for record in records for name, version in record.versions.items()}
-    dates = sorted(record.date for record in records)
-    span = f"{dates[0]:%Y-%m-%d %H:%M} to {dates[-1]:%Y-%m-%d %H:%M} UTC" if dates else "nothing"
     published = "not given" if options.artifact is None else "its speedups are beside ours"
     lines = [
-        f"- Measured: {span}, on {', '.join(sorted({record.device.name or record.device.kind for record in records}))}, "
-        f"{options.threads} thread{'s'[: options.threads != 1]}, batch 1, float32",
-        f"- Versions then: {', '.join(f'{name} {version}' for name, version in versions.items())}",
+        *records.about([result for result in results.values() if isinstance(result, TuningRecord)], options.threads),
         "- Milliseconds: the median; in brackets how many times faster than the convolution.",
         f"- The paper's artifact: {published}.",
         "- A layer with a stride is measured as the network has it: the convolution with its stride, an operator after the "
@@ -199,6 +160,8 @@ def _table(results: Results, options: argparse.Namespace) -> list[str]:
         if place is not None and cell.kind != CONVOLUTION:
             theirs = published_speedup(options.artifact, kind, compiler, cell.kind, cell.layer.name)
             text += f"; paper {theirs:.2f}x" if theirs is not None else ""
+        if isinstance(result, TuningRecord) and result.tuning is not None and result.tuning.untuned_ms is not None:
+            text += f"; untuned {result.tuning.untuned_ms:.4g}"
         row.append(text)
     note = [] if place is None else ["", f"Paper: its speedup on {MACHINES[place[0]]}, from its folders `{place[1]}`."]
     return [*reports.table(["layer", "name", "sizes", *kinds], list(rows.values()), left=3), *note]

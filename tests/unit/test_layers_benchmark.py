@@ -45,7 +45,7 @@ def measured(layers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             date=datetime(2030, 1, 1, tzinfo=UTC),
         )
 
-    monkeypatch.setattr(layers, "tune", tune)
+    monkeypatch.setattr(layers.records, "tune", tune)
     return subjects
 
 
