@@ -23,7 +23,9 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         compiler, device: as in that group.
         output: the file; by default among the experiment's results.
 
-    Raises UnknownNameError if there is no such operator, compiler or network.
+    Raises:
+        UnknownNameError: there is no such operator, compiler or network.
+        SpecError: there is no such device, or what the compiler makes does not run there.
     """
     from syno.evaluate.network_subject import NetworkSubject
     from syno.evaluate.tuning import tune as tuned
@@ -31,6 +33,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
     operator, settings = operator_of(experiment, given), experiment.tune
+    settings.device(device, compiler)
     made = experiment.folder / FILE
     data = DataRecord.read(made) if made.exists() else prepare(experiment, made)
     subject = NetworkSubject(

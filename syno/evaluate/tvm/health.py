@@ -52,5 +52,5 @@ class Health:
 
 
 def last_words(text: str) -> str:
-    """The end of an error's text, in one line: there TVM says what it was."""
-    return " ".join(text.split())[-SHOWN_CHARACTERS:]
+    """The last line of an error's text: there Python and TVM say what it was, after where it was."""
+    return (text.strip().splitlines() or [""])[-1].strip()[:SHOWN_CHARACTERS]
