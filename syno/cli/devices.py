@@ -36,7 +36,8 @@ def check(config: Config) -> None:
 @devices.command()
 def serve(
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY]...", help="Of servers on this machine; given twice, there are two of it.")
+        list[str] | None,
+        typer.Argument(metavar="[KEY]...", help="Of servers on this machine; given twice, it has two."),
     ] = None,
     host: Annotated[
         str, typer.Option(help="This machine's address in a network that you trust: there is no password.")

@@ -105,7 +105,10 @@ class TuneSettings(Section):
         """
         found = find_device(name, self.remote_devices)
         if not reaches(compiler, found):
-            raise SpecError(f'what the compiler "{compiler}" makes runs on this machine only; device "{name}" takes the compiler tvm')
+            raise SpecError(
+                f'what the compiler "{compiler}" makes runs on this machine only, and "{name}" is another; it takes the '
+                "compiler tvm"
+            )
         return found
 
     @property

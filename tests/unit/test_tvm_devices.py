@@ -70,9 +70,10 @@ def test_the_command_refuses_a_device_before_it_measures() -> None:
 
 def test_files_of_different_devices_have_different_names() -> None:
     names = ["cpu", "cuda", "cuda:1", "a", "a-b", "a_b", "tvm", "max-autotune"]
-    remote = {name: JETSON for name in names[3:]}
+    remote = dict.fromkeys(names[3:], JETSON)
     described = experiment(devices=names, remote_devices=remote)
-    files = {tuning_file(described, "key", compiler, name) for compiler in ("inductor", "inductor-max-autotune") for name in names}
+    pairs = [(compiler, name) for compiler in ("inductor", "inductor-max-autotune") for name in names]
+    files = {tuning_file(described, "key", *pair) for pair in pairs}
     assert len(files) == 2 * len(names)
     for file in files:
         compiler, _, part = file.stem.rpartition("-")

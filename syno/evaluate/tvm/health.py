@@ -33,15 +33,15 @@ class Health:
             self._in_a_row = 0
 
     def failed(self, why: str) -> None:
-        """Something was not. If the device is gone, this waits for it; if it stays so, or this happens too often, it is lost."""
+        """Something was not. If the device is gone, this waits for it; if it stays so, or fails too often, it is lost."""
         with self._lock:  # those that fail meanwhile do not wait, too, one after another
             self._in_a_row += 1
             if self.lost is not None:
                 return
             if not comes_back(self.device, self._settings.wait_seconds):
                 self.lost = DeviceError(
-                    f"{self.device.describe()} is gone: it had no server for {self._settings.wait_seconds:g} s. What was measured "
-                    f"is kept. Start a server there ({self.device.how_to_serve()}), and the same command goes on"
+                    f"{self.device.describe()} is gone: it had no server for {self._settings.wait_seconds:g} s. What was "
+                    f"measured is kept. Start a server there ({self.device.how_to_serve()}), and the same command goes on"
                 )
             elif self._in_a_row >= self._settings.most_failures:
                 self.lost = DeviceError(

@@ -114,10 +114,10 @@ def rpc_runner(
             self.measuring = measuring
 
         def run(self, runner_inputs: Sequence[Any]) -> list[Any]:
-            return [
-                future_of(measuring.begin(str(one.artifact_path), str(one.device_type), [info.as_json() for info in one.args_info]))
-                for one in runner_inputs
-            ]
+            return [future_of(begin(one)) for one in runner_inputs]
+
+    def begin(one: Any) -> Any:
+        return measuring.begin(str(one.artifact_path), str(one.device_type), [info.as_json() for info in one.args_info])
 
     try:
         yield derived_object(Runner)()
@@ -132,9 +132,9 @@ def rpc_runner(
 def callbacks(runner: Any) -> list[Any]:
     """What tuning with such a runner calls after each batch, in place of MetaSchedule's own: the database comes first."""
     from tvm.ir.utils import derived_object
-    from tvm.s_tir import meta_schedule
+    from tvm.s_tir.meta_schedule import measure_callback as calls
 
-    calls, health = meta_schedule.measure_callback, runner.measuring.health
+    health = runner.measuring.health
 
     class AddMeasured(calls.PyMeasureCallback):  # type: ignore[misc]
         """Writes all but those that are not to blame."""

@@ -71,7 +71,7 @@ def time_candidate(lease: Lease, evaluator: Sequence[int], artifact: str, kind: 
     try:
         kernel = steps.default_upload_module(session, artifact, name)
         filled = steps.default_alloc_argument(session, device, arguments, 1)
-        return steps.default_run_evaluator(session, kernel, device, EvaluatorConfig(*evaluator), filled)
+        return list(steps.default_run_evaluator(session, kernel, device, EvaluatorConfig(*evaluator), filled))
     finally:
         steps.default_cleanup(session, name)
 
