@@ -37,7 +37,7 @@ def check(config: Config) -> None:
 def serve(
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY]...", help="Of servers on this machine; given twice, it has two."),
+        typer.Argument(metavar="KEY", help="Of servers on this machine; given twice, it has two."),
     ] = None,
     host: Annotated[
         str, typer.Option(help="This machine's address in a network that you trust: there is no password.")

@@ -95,9 +95,10 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     builder = relax.BlockBuilder()
     sides = [relax.Var(name, relax.TensorType((SIDE, SIDE), "float32")) for name in ("left", "right")]
-    with builder.function("main", sides), builder.dataflow():
-        output = builder.emit_output(builder.emit(relax.op.matmul(*sides)))
-    builder.emit_func_output(output)
+    with builder.function("main", sides):
+        with builder.dataflow():
+            output = builder.emit_output(builder.emit(relax.op.matmul(*sides)))
+        builder.emit_func_output(output)
     file = tmp_path_factory.mktemp("network") / "network.tar"
     relax.build(builder.get(), tvm.target.Target(TARGET)).export_library(str(file))
     return file
@@ -180,7 +181,7 @@ def test_candidates_go_to_all_servers(here: Here, kernel: str) -> None:
 @pytest.mark.slow
 def test_when_one_of_two_servers_dies_the_other_does_the_rest(here: Here, kernel: str) -> None:
     dying, before = here.servers[0], sessions(here.servers[0])
-    work = measuring(here, 1000)
+    work = measuring(here, 300)
     try:
         begun = outcomes(work, kernel, 6)
         wait_for(lambda: sessions(dying) > before)
@@ -194,7 +195,7 @@ def test_when_one_of_two_servers_dies_the_other_does_the_rest(here: Here, kernel
 
 @pytest.mark.slow
 def test_when_both_die_what_was_not_measured_is_not_blamed(here: Here, kernel: str) -> None:
-    work = measuring(here, 1000, wait_seconds=1)
+    work = measuring(here, 300, wait_seconds=1)
     try:
         begun = outcomes(work, kernel, 6)
         begun[0].result(LONG)
@@ -281,18 +282,17 @@ def test_servers_end_when_the_process_that_started_them_is_killed() -> None:
     served.wait(LONG)
 
 
-def build(module: Any, target: Any, parameters: Any) -> Any:
-    """Without the layout rewriting of TVM's own, which takes half a minute to load in each worker."""
-    import tvm
-    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
-
-    return tvm.tirx.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [1, 2])
 def test_tuning_keeps_what_was_measured_when_servers_die(here: Here, product: Any, tmp_path: Path, killed: int) -> None:
     from tvm.ir.utils import derived_object
+
+    def build(module: Any, target: Any, parameters: Any) -> Any:
+        """Without the layout rewriting of TVM's own, which takes half a minute to load in each worker."""
+        import tvm
+        from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+        return tvm.tirx.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)
 
     class Kill(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         def apply(self, scheduler: Any, task: int, candidates: Any, built: Any, ran: Any) -> None:

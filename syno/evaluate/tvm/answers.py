@@ -69,7 +69,10 @@ def servers_of(tracker: Address, seconds: float = ANSWER_SECONDS) -> dict[str, S
 
 def reach(name: str, tracker: Address, key: str, seconds: float = ANSWER_SECONDS) -> Reached:
     """Look whether the tracker has servers of that key. DeviceError says what is there instead, and what to start."""
-    found = servers_of(tracker, seconds)
+    try:
+        found = servers_of(tracker, seconds)
+    except DeviceError as error:
+        raise DeviceError(f'device "{name}": {error}') from None
     if key not in found:
         there = ", ".join(f'"{other}"' for other in sorted(found)) or "none"
         raise DeviceError(

@@ -92,7 +92,8 @@ def rpc_runner(
     from tvm.s_tir.meta_schedule import runner as kinds
 
     device = reach(device.name, device.tracker, device.key)
-    lease = Lease(device, settings.session_timeout_seconds, settings.wait_seconds, threads)
+    session = settings.session_timeout_seconds
+    lease = Lease(device, session, session + settings.wait_seconds, threads)  # someone else's session may come first
     measuring = Measuring(lease, settings, evaluator)
 
     class Future(kinds.PyRunnerFuture):  # type: ignore[misc]

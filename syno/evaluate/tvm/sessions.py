@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from syno.errors import DeviceError
-from syno.evaluate.tvm.answers import Reached, servers_of
+from syno.evaluate.tvm.answers import Reached, reach
 
+ASK_SECONDS = 5.0  # to be in a tracker's queue before looking whether there still is a server
 BIG_CORES = 1  # of TVM's modes of its thread pool: the fast cores, where a processor has two kinds
 
 
@@ -35,20 +37,27 @@ class Lease:
 
 
 def borrow(lease: Lease) -> Any:
-    """A session (`tvm.rpc.RPCSession`) with a free server. DeviceError if there is none in time."""
-    from tvm import rpc
-
-    device = lease.device
-    servers_of(device.tracker)  # says within seconds that there is no tracker; TVM tries for a minute
-    tracker = rpc.connect_tracker(*device.tracker)
-    tracker._sock.settimeout(lease.wait_seconds)  # TVM waits for ever
-    try:
-        session = tracker.request(device.key, session_timeout=lease.seconds, max_retry=1)
-    except RuntimeError as error:
-        raise DeviceError(f"{device.describe()} lent no server within {lease.wait_seconds:g} s: {error}") from None
+    """A session (`tvm.rpc.RPCSession`) with a free server. DeviceError if there is none in time, or no server at all."""
+    device, end = lease.device, time.monotonic() + lease.wait_seconds
+    while True:
+        reach(device.name, device.tracker, device.key)  # TVM would not notice that nothing is to be waited for
+        try:
+            session = _request(device, min(ASK_SECONDS, lease.wait_seconds), lease.seconds)
+            break
+        except RuntimeError as error:
+            if time.monotonic() > end:
+                raise DeviceError(f"{device.describe()} lent no server within {lease.wait_seconds:g} s: {error}") from None
     if lease.threads is not None:
         session.get_function("runtime.config_threadpool")(BIG_CORES, lease.threads)
     return session
+
+
+def _request(device: Reached, wait_seconds: float, seconds: float) -> Any:
+    from tvm import rpc
+
+    tracker = rpc.connect_tracker(*device.tracker)
+    tracker._sock.settimeout(wait_seconds)  # TVM waits for ever
+    return tracker.request(device.key, session_timeout=seconds, max_retry=1)
 
 
 def time_candidate(lease: Lease, evaluator: Sequence[int], artifact: str, kind: str, arguments: Sequence[Any]) -> list[float]:
