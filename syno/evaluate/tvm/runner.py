@@ -96,7 +96,7 @@ def rpc_runner(
     lease = Lease(device, session, session + settings.wait_seconds, threads)  # someone else's session may come first
     measuring = Measuring(lease, settings, evaluator)
 
-    class Future(kinds.PyRunnerFuture):  # type: ignore[misc]
+    class Pending(kinds.PyRunnerFuture):  # type: ignore[misc]
         def __init__(self, future: Any) -> None:
             super().__init__()
             self.future = future
@@ -107,7 +107,7 @@ def rpc_runner(
         def result(self) -> Any:
             return kinds.RunnerResult(*self.future.result())
 
-    future_of = derived_object(Future)
+    pending = derived_object(Pending)
 
     class Runner(kinds.PyRunner):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -115,7 +115,7 @@ def rpc_runner(
             self.measuring = measuring
 
         def run(self, runner_inputs: Sequence[Any]) -> list[Any]:
-            return [future_of(begin(one)) for one in runner_inputs]
+            return [pending(begin(one)) for one in runner_inputs]
 
     def begin(one: Any) -> Any:
         return measuring.begin(str(one.artifact_path), str(one.device_type), [info.as_json() for info in one.args_info])
