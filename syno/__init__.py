@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from syno.lower.interpreter import interpret
     from syno.lower.loops import to_c
     from syno.lower.pytorch.source import to_source
+    from syno.lower.tvm import to_te_source
     from syno.model import build
 
 __version__ = "0.1.0"
@@ -41,11 +42,12 @@ _HOME = {
     "to_dot": "syno.ir.drawing",
     "to_source": "syno.lower.pytorch.source",
     "to_svg": "syno.ir.drawing",
+    "to_te_source": "syno.lower.tvm",
 }
 
 __all__ = [
     "OPERATORS", "Builder", "PGraph", "SynoError", "Valuations", "VariableTable", "build", "expression", "interpret",
-    "loop_nest", "parse", "plan", "to_c", "to_dot", "to_source", "to_svg",
+    "loop_nest", "parse", "plan", "to_c", "to_dot", "to_source", "to_svg", "to_te_source",
 ]  # fmt: skip
 
 

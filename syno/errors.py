@@ -37,6 +37,10 @@ class LoweringError(SynoError, RuntimeError):
     """An operator that a generator cannot express."""
 
 
+class MissingPackageError(SynoError, ImportError):
+    """An optional package that is not installed, or in another version than the one that works."""
+
+
 class WrongOutputError(SynoError, RuntimeError):
     """A module whose output is not that of its reference: how long it took means nothing."""
 

@@ -134,11 +134,14 @@ def _steps(draw: st.DrawFn) -> list[str]:
     return ["contract", *draw(views), *draw(st.sampled_from([[], ["contract"]])), *draw(views), *windows, *draw(views)]
 
 
+VIEWS_AND_WINDOWS = st.lists(st.sampled_from(["merge", "merge", "shift", "unfold", "unfold", "split"]), min_size=3, max_size=9)
+
+
 @st.composite
-def pgraphs(draw: st.DrawFn, max_weights: int = 2) -> PGraph:
+def pgraphs(draw: st.DrawFn, max_weights: int = 2, steps: st.SearchStrategy[list[str]] | None = None) -> PGraph:
     """A random operator; its variables have defaults, so no valuation is needed."""
     drawn = _Drawn(draw, max_weights)
-    for action in draw(_steps()):
+    for action in draw(_steps() if steps is None else steps):
         try:
             drawn.step(action)
         except GraphError:  # a Share above a Stride and the like: the drawn step is not in the language

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.compilers import COMPILERS, Job
 
 
 def small(channels: int = 4) -> nn.Module:
@@ -54,9 +54,19 @@ def changing() -> nn.Module:
     return _Changing()
 
 
-COMPILERS.register("test-doubles")(lambda module: lambda x: module(x) * 2)
+class _Decomposition(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.svdvals(x)
+
+
+def decomposition() -> nn.Module:
+    """What TVM has no counterpart of. [N, M] -> [min(N, M)]."""
+    return _Decomposition()
+
+
+COMPILERS.register("test-doubles")(lambda job: lambda x: job.module(x) * 2)
 
 
 @COMPILERS.register("test-refuses")
-def refuses(module: nn.Module) -> nn.Module:
+def refuses(job: Job) -> nn.Module:
     raise RuntimeError("an operation that is not supported")

@@ -23,7 +23,7 @@ Candidate = Annotated[
     str,
     typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline; `original`: the network as it is."),
 ]
-Compiler = Annotated[str, typer.Option(help="eager, inductor or inductor-max-autotune.")]
+Compiler = Annotated[str, typer.Option(help="eager, inductor, inductor-max-autotune or tvm.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, a GPU such as cuda:1, or a remote device of the experiment.")]
 
 
@@ -75,15 +75,31 @@ def tune_operator(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     time_limit: Annotated[float, typer.Option(help="Seconds for compiling and measuring.")] = 600,
     memory_limit: Annotated[float | None, typer.Option(help="MiB for the process that does it.")] = None,
+    target: Annotated[str | None, typer.Option(help="tvm: what to generate code for, if not the device.")] = None,
+    trials: Annotated[int | None, typer.Option(min=0, help="tvm: schedules measured of each task.")] = None,
+    folder: Annotated[Path | None, typer.Option(metavar="FOLDER", help="tvm: where trials are kept for the next run.")] = None,
 ) -> None:
     """Measure one operator by itself."""
     from syno.evaluate.subjects import OperatorSubject
-    from syno.evaluate.tuning import LatencySettings
+    from syno.evaluate.tuning import LatencySettings, TvmSettings
     from syno.evaluate.tuning import tune as tuned
+    from syno.evaluate.tvm.targets import TARGETS
 
     subject = OperatorSubject.of(operator_of(given), sizes(values))
     settings = LatencySettings(batch=batch, threads=threads)
-    record = tuned(subject, compiler, device, settings, time_limit_s=time_limit, memory_limit_mib=memory_limit)
+    if target is not None:
+        TARGETS[target]
+    given_tvm = {"target": target, "trials_per_task": trials}
+    record = tuned(
+        subject,
+        compiler,
+        device,
+        settings,
+        time_limit_s=time_limit,
+        memory_limit_mib=memory_limit,
+        tvm=TvmSettings.model_validate({name: value for name, value in given_tvm.items() if value is not None}),
+        folder=folder,
+    )
     record.write(output)
     _tell(record)
 
@@ -95,6 +111,9 @@ def _tell(record: TuningRecord) -> None:
         raise typer.Exit(NOT_THERE)
     interval = f"95 % in {record.latency_low_ms:.4g} to {record.latency_high_ms:.4g}"
     typer.echo(f"{place}: {record.latency_ms:.4g} ms ({interval})")
+    if record.status != "ok":
+        typer.echo(f"{place}: {record.status}: {record.reason}", err=True)
+        raise typer.Exit(NOT_THERE)
 
 
 @app.command(rich_help_panel=STAGES)

@@ -66,13 +66,18 @@ def show(
     spec: Annotated[str | None, typer.Option(metavar="SPEC", help="For the cost in all its layers.")] = None,
     rename: Rename = None,
     drawing: Annotated[Path | None, typer.Option(metavar="FILE.svg|.dot", help="Draw it into this file.")] = None,
+    te: Annotated[bool, typer.Option("--te", help="Instead of all else, Python code of TVM tensor expressions.")] = False,
 ) -> None:
     """Print an operator: text, index expressions, loops; FLOPs, parameters and weights where sizes are given."""
+    from syno.lower.tvm import to_te_source
     from syno.report.operator_card import card, write_drawing
 
     operator = operator_of(given, rename)
-    given_sizes = sizes(values)
-    typer.echo(card(operator, given_sizes or None, spec_of(spec) if spec else None), nl=False)
+    given_sizes, layers = sizes(values) or None, spec_of(spec) if spec else None
+    if te:
+        typer.echo(to_te_source(operator, given_sizes or (layers.valuations if layers else None)), nl=False)
+    else:
+        typer.echo(card(operator, given_sizes, layers), nl=False)
     if drawing:
         write_drawing(operator, drawing)
 

@@ -13,6 +13,7 @@ from syno.errors import SpecError, SynoError
 from syno.evaluate.compilers import COMPILERS
 from syno.evaluate.settings import TrainingSettings
 from syno.evaluate.tvm.devices import DeviceSettings, check_name, find_device, reaches, unreached
+from syno.evaluate.tvm.settings import TvmSettings
 from syno.lower.timing import LatencySettings
 
 
@@ -55,12 +56,13 @@ class TrainSettings(Section):
 class TuneSettings(Section):
     """How the network's latency is measured: with which compilers, on which devices."""
 
-    compilers: tuple[str, ...] = ("eager", "inductor")  # of: eager, inductor, inductor-max-autotune; [] measures nothing
+    compilers: tuple[str, ...] = ("eager", "inductor")  # of: eager, inductor, inductor-max-autotune, tvm; [] measures nothing
     devices: tuple[str, ...] = ("cpu",)  # cpu, cuda, or one of several GPUs such as cuda:1; or names of remote devices
     remote_devices: Mapping[str, DeviceSettings] = {}  # by name, the devices that TVM's RPC reaches
     baselines: bool = True  # whether the baselines are measured, too
     latency: LatencySettings = LatencySettings()
-    time_limit_seconds: Annotated[float, Field(gt=0)] = 600  # for compiling and measuring one network
+    tvm: TvmSettings = TvmSettings()
+    time_limit_seconds: Annotated[float, Field(gt=0)] = 600  # for compiling, tuning and measuring one network
     memory_limit_mib: Annotated[float, Field(gt=0)] | None = None  # of the process that does it
 
     @field_validator("compilers")

@@ -6,20 +6,23 @@ more, so that something is known of a process that crashed, too.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from syno.errors import WrongOutputError
-from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.compilers import COMPILERS, Job, Phase
 from syno.evaluate.tuning_record import AnySubject, Status
+from syno.evaluate.tvm.settings import TvmSettings
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 
@@ -28,7 +31,12 @@ REASON_CHARACTERS = 500
 
 
 class Request(BaseModel):
-    """What to measure."""
+    """What to measure.
+
+    Attributes:
+        time_limit_s: after which the process is stopped.
+        folder: for what later runs can use.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     subject: AnySubject
@@ -36,13 +44,27 @@ class Request(BaseModel):
     device: str
     settings: LatencySettings
     memory_limit_mib: float | None = None
+    time_limit_s: float = 600
+    tvm: TvmSettings = TvmSettings()
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Of what is compiled, for files: the subject's, and a hash of it and of the batch."""
+        text = f"{self.subject.model_dump_json()} {self.settings.batch}"
+        digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+        return f"{re.sub(r'[^0-9A-Za-z]+', '-', self.subject.title)}-{digest}"
 
 
 class Findings(BaseModel):
-    """What is known so far: `fields` of the record, the phase that has begun, and how it ended, if it has."""
+    """What is known so far: `fields` of the record, the phase that has begun, and how it ended, if it has.
+
+    Where there is a `shortcoming`, what is measured is not quite what was asked for.
+    """
 
     model_config = ConfigDict(extra="forbid")
-    phase: Literal["starting", "building", "compiling", "measuring"] = "starting"
+    phase: Phase = "starting"
+    shortcoming: str = ""
     device_name: str = ""
     fields: dict[str, Any] = {}
     status: Status | None = None
@@ -59,16 +81,20 @@ def main(folder: Path) -> None:
 
     try:
         _measure(request, findings, keep)
-        findings.status = "ok"
+        findings.status, findings.reason = ("partial" if findings.shortcoming else "ok"), findings.shortcoming
     except Exception as error:
         findings.status, findings.reason = _judge(error, findings.phase)
     keep()
 
 
 def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> None:
-    settings = request.settings
-    findings.phase = "building"
-    keep()
+    settings, began = request.settings, time.monotonic()
+
+    def begin(phase: Phase) -> None:
+        findings.phase = phase
+        keep()
+
+    begin("building")
     import torch  # here, so that what the process begins with is known before
 
     from syno.evaluate.latency import measure, pinned
@@ -83,16 +109,27 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(request.device, settings.batch)
         findings.fields |= {"flops": material.flops, "parameters": material.parameters}
-        findings.phase = "compiling"
-        keep()
-        start = time.perf_counter()
-        compiled = COMPILERS[request.compiler](material.module)
-        compiled(*material.make_inputs())
+        begin("compiling")
+        start, example = time.perf_counter(), material.make_inputs()
+        job = Job(
+            module=material.module,
+            example=example,
+            device=request.device,
+            settings=settings,
+            name=request.name,
+            folder=request.folder,
+            tvm=request.tvm,
+            deadline=began + request.tvm.share * request.time_limit_s,
+            begin=begin,
+            found=findings.fields.update,
+            lacks=lambda sentence: setattr(findings, "shortcoming", sentence),
+        )
+        compiled = COMPILERS[request.compiler](job)
+        compiled(*example)
         if request.device.startswith("cuda"):
             torch.cuda.synchronize()
         findings.fields["compile_seconds"] = time.perf_counter() - start
-        findings.phase = "measuring"
-        keep()
+        begin("measuring")
         reference = None if material.reference is compiled else material.reference  # a module agrees with itself
         latency = measure(
             compiled,
@@ -127,7 +164,7 @@ def _judge(error: Exception, phase: str) -> tuple[Status, str]:
         return "wrong_output", said
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in said:
         return "out_of_memory", reason
-    return ("compile_failed" if phase == "compiling" else "failed"), reason
+    return ("compile_failed" if phase in ("compiling", "tuning") else "failed"), reason
 
 
 def _end_with_parent() -> None:

@@ -18,19 +18,21 @@ from typing import Any
 from pydantic import ValidationError
 
 from syno.errors import SpecError
-from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.compilers import COMPILERS, TVM
 from syno.evaluate.isolation import Ending, run_limited
 from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request
 from syno.evaluate.network_subject import NetworkSubject
 from syno.evaluate.record import versions
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
 from syno.evaluate.tuning_record import AnySubject, Device, TuningRecord
+from syno.evaluate.tvm.settings import TvmSettings
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
+from syno.lower.tvm.installed import VERSIONS
 
-__all__ = ["LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord", "tune"]
+__all__ = ["LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord", "TvmSettings", "tune"]
 
-KNOWN_EARLY = ("flops", "parameters", "compile_seconds")  # before measuring
+KNOWN_EARLY = ("flops", "parameters", "tuning", "compile_seconds")  # before measuring
 PACKAGES = ("torch", "triton", "numpy")
 
 
@@ -42,6 +44,8 @@ def tune(
     *,
     time_limit_s: float = 600,
     memory_limit_mib: float | None = None,
+    tvm: TvmSettings | None = None,
+    folder: Path | None = None,
 ) -> TuningRecord:
     """Compile `subject` and measure it, in a process of its own that sees none of this one's state or caches.
 
@@ -55,31 +59,42 @@ def tune(
         settings: how to measure.
         time_limit_s: seconds for everything, from the start of the process.
         memory_limit_mib: of the process and all that it starts, and of what it allocates on a GPU.
+        tvm: how to tune, for the compiler "tvm".
+        folder: where its trials are kept, so that the next run need not make them again; None: they are lost.
 
     Raises:
-        UnknownNameError: no such compiler.
-        SpecError: a limit or a device that means nothing.
+        UnknownNameError: no such compiler, or no such target.
+        SpecError: a limit, a device or a target that means nothing.
+        MissingPackageError: the compiler is "tvm", and TVM is not installed.
     """
     COMPILERS[compiler]  # before a process is started for it
     _check(device, time_limit_s, memory_limit_mib)
-    request = Request(
-        subject=subject,
-        compiler=compiler,
-        device=device,
-        settings=settings or LatencySettings(),
-        memory_limit_mib=memory_limit_mib,
-    )
+    settings, tvm = settings or LatencySettings(), tvm or TvmSettings()
+    if compiler == TVM:
+        from syno.evaluate.tvm.compiler import target_for  # here, because it needs TVM
+
+        target_for(tvm, device, settings.threads)
     with tempfile.TemporaryDirectory(prefix="syno-tuning-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        write_whole(folder / REQUEST, request.model_dump_json())
+        working = Path(name)
+        request = Request(
+            subject=subject,
+            compiler=compiler,
+            device=device,
+            settings=settings,
+            memory_limit_mib=memory_limit_mib,
+            time_limit_s=time_limit_s,
+            tvm=tvm,
+            folder=(working if folder is None else folder).absolute(),
+        )
+        write_whole(working / REQUEST, request.model_dump_json())
         ending = run_limited(
             [sys.executable, "-m", "syno.evaluate.measuring", name],
-            folder / "log",
+            working / "log",
             time_limit_s=time_limit_s,
             memory_limit_mib=memory_limit_mib,
-            environment=_environment(folder, request.settings.threads),
+            environment=_environment(working, settings.threads),
         )
-        findings = _findings(folder / FINDINGS)
+        findings = _findings(working / FINDINGS)
     return _record(request, ending, findings)
 
 
@@ -99,6 +114,7 @@ def _environment(folder: Path, threads: int) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
+        "TVM_NUM_THREADS": str(threads),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
     }
@@ -132,7 +148,7 @@ def _record(request: Request, ending: Ending, findings: Findings) -> TuningRecor
                 kind=request.device.partition(":")[0], name=findings.device_name, threads=request.settings.threads
             ),
             "settings": request.settings,
-            "versions": versions(PACKAGES),
+            "versions": versions((*PACKAGES, *VERSIONS) if request.compiler == TVM else PACKAGES),
             "date": datetime.now(UTC),
             **fields,
         }

@@ -9,9 +9,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 from syno.evaluate.network_subject import NetworkSubject
 from syno.evaluate.record import Record
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
+from syno.evaluate.tvm.summary import TuningSummary
 from syno.lower.timing import LatencySettings
 
-Status: TypeAlias = Literal["ok", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory"]
+Status: TypeAlias = Literal["ok", "partial", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory"]
 AnySubject: TypeAlias = Annotated[OperatorSubject | NetworkSubject | ModelSubject, Field(discriminator="kind")]
 
 
@@ -32,16 +33,19 @@ class TuningRecord(Record):
         operator_id: of the operator.
         subject: what was measured, with its sizes or arguments.
         compiler: a name in `COMPILERS`.
-        status: "ok"; "compile_failed"; "wrong_output": it does not compute what its reference does; "failed": another error,
-            such as a factory that raises; "crashed", "timeout", "out_of_memory": the process ended early or was stopped.
+        status: "ok"; "partial": it was measured, but parts of it are not tuned, so its latency is not to be compared;
+            "compile_failed"; "wrong_output": it does not compute what its reference does; "failed": another error, such as
+            a factory that raises; "crashed", "timeout", "out_of_memory": the process ended early or was stopped.
         reason: of any status but "ok".
         latency_ms: the median of one call; `latency_low_ms` and `latency_high_ms` are its 95 % confidence interval,
             `latency_minimum_ms` is the fastest repeat.
         checked: whether the output of a timed call was compared with `reference`.
         largest_relative_error: of that output, of which `settings.tolerance` was allowed.
         suspicious: whether it is faster than the device's own peak allows.
-        compile_seconds: what the compiler took, and the first call, in which compilers do their work. Nothing was cached.
+        compile_seconds: what the compiler took, with its tuning, and the first call, in which compilers do their work. Nothing
+            was cached but TVM's trials.
         flops, parameters: of the module; multiply-adds count as one FLOP.
+        tuning: how schedules were found, for the compiler "tvm".
         versions: of what took part.
         date: when it was measured, UTC.
     """
@@ -72,11 +76,16 @@ class TuningRecord(Record):
     compile_seconds: float | None = None
     flops: int | None = None
     parameters: int | None = None
+    tuning: TuningSummary | None = None
     versions: dict[str, str]
     date: AwareDatetime
 
     @model_validator(mode="after")
     def _is_a_time_or_a_reason(self) -> TuningRecord:
-        if (self.status == "ok") != (self.latency_ms is not None) or (self.status == "ok") == bool(self.reason):
-            raise ValueError('a record that is "ok" has a latency and no reason; every other has a reason and no latency')
+        has_time, has_reason = self.latency_ms is not None, bool(self.reason)
+        if has_time != (self.status in ("ok", "partial")) or has_reason != (self.status != "ok"):
+            raise ValueError(
+                'a record that is "ok" has a latency and no reason; one that is "partial" has both; every other has a '
+                "reason and no latency"
+            )
         return self

@@ -6,12 +6,12 @@ The text is C99 and compiles as it is; sizes are arguments, tensors are dense ar
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from syno.algebra import Expression, iterator
 from syno.errors import LoweringError
-from syno.ir.coordinates import Symbolic, coordinates
 from syno.ir.dim import Dim
+from syno.lower.accesses import accesses
 from syno.lower.cut import Structure
 from syno.lower.plan import Plan
 from syno.lower.stages import Stage
@@ -72,17 +72,10 @@ def _stage(
     structure: Structure, stage: Stage, source: tuple[str, tuple[Dim, ...]], target: tuple[str, tuple[Dim, ...]]
 ) -> list[str]:
     graph = structure.graph
-    loops = (*target[1], *stage.reduces)
-    given = {dim: iterator(graph.labels[dim], dim.size) for dim in loops}
-    weights = [graph.weights[number - 1] for number in stage.weights]
-    known = dict.fromkeys([*source[1], *(dim for weight in weights for dim in weight)])  # a set in a stable order
-    arithmetic = Symbolic()
-    at = coordinates([*known, *_expanded_above(structure, loops, known)], given, arithmetic)
-    reads = [_access(source[0], [at[dim] for dim in source[1]])]
-    reads += [_access(f"w{number}", [at[dim] for dim in weight]) for number, weight in zip(stage.weights, weights, strict=True)]
-    conditions = [
-        f"0 <= {_text(index)} && {_text(index)} < {extent.integer_text('/')}" for index, extent in arithmetic.conditions
-    ]
+    found = accesses(structure, stage, source[1], target[1])
+    reads = [_access(source[0], found.data)]
+    reads += [_access(f"w{number}", indices) for number, indices in zip(stage.weights, found.weights, strict=True)]
+    conditions = [f"0 <= {_text(index)} && {_text(index)} < {extent.integer_text('/')}" for index, extent in found.conditions]
     lines, depth = [], 1
 
     def loop(dims: Sequence[Dim]) -> None:
@@ -102,18 +95,8 @@ def _stage(
     guard = f"if ({' && '.join(dict.fromkeys(conditions))}) " if conditions else ""
     lines.append(f"{'  ' * depth}{guard}sum += {' * '.join(reads)};")
     lines += [f"{'  ' * level}}}" for level in range(depth - 1, outside - 1, -1)]
-    lines.append(f"{'  ' * outside}{_access(target[0], [given[dim] for dim in target[1]])} = sum;")
+    lines.append(f"{'  ' * outside}{_access(target[0], [iterator(graph.labels[dim], dim.size) for dim in target[1]])} = sum;")
     return lines + [f"{'  ' * level}}}" for level in range(outside - 1, 0, -1)]
-
-
-def _expanded_above(structure: Structure, dims: Sequence[Dim], known: Mapping[Dim, None]) -> list[Dim]:
-    """The expanded dims between `dims` and the tensors: an Unfold below one has a condition too."""
-    found: list[Dim] = []
-    for dim in dims:
-        if dim not in known:
-            tops = structure.above[dim].tops
-            found += _expanded_above(structure, tops, known) if tops else [dim]
-    return list(dict.fromkeys(found))
 
 
 def _text(expression: Expression) -> str:

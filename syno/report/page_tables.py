@@ -156,6 +156,8 @@ def latency(row: Row | None) -> Cell:
     if row is None:
         return Cell(NOTHING)
     time, speedup = number(row["latency_ms"]), number(row["speedup"])
+    if row["status"] == "partial":
+        return Cell("partial", None, word(row["reason"]).text, warns=True)
     if row["status"] != "ok" or time is None:
         return Cell("failed", None, word(row["reason"]).text, warns=True)
     low, high = number(row["latency_low_ms"]), number(row["latency_high_ms"])

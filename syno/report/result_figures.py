@@ -23,7 +23,8 @@ AT_THE_BOTTOM = {"pruned": ("v", ORANGE, 0.085), "failed": ("x", INK, 0.035)}  #
 
 def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Speedup over the original") -> Figure:
     """Bars of the speedup over the original network: a panel for each device, a group for each operator, fastest first, and
-    a colour for each compiler. What failed has a cross and no bar. SpecError if the table lacks a column.
+    a colour for each compiler. What failed, or is tuned only in part, has a cross and no bar. SpecError if the table lacks a
+    column.
     """
     rows = complete(latency, LATENCY_COLUMNS, "latency")
     rows = rows[rows["role"] != ORIGINAL].drop_duplicates(["operator", "device", "compiler"], keep="last")
@@ -43,7 +44,7 @@ def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = (), title: 
     for colour, compiler in zip(COLOURS, compilers, strict=False):
         panels[0].barh([0], [0], color=colour, label=compiler)
     if (rows["status"] != "ok").any():
-        panels[0].plot([], [], "x", color=INK, label="failed")
+        panels[0].plot([], [], "x", color=INK, label="failed" + (" or partial" if "partial" in set(rows["status"]) else ""))
     panels[0].set_yticks(range(len(operators)), operators, parse_math=False)
     panels[0].set_ylim(len(operators) - 0.45, -0.55)
     finish(figure, panels, title, notes, columns=4)

@@ -32,8 +32,9 @@ class Results:
         trials: one row for each trial (`syno.search.records.table`).
         accuracy: one row for each operator (`ACCURACY_COLUMNS`): accuracy is the mean over seeds, in [0, 1]; FLOPs are
             those of one picture; shares are of the original network's.
-        latency: one row for each operator, device and compiler (`LATENCY_COLUMNS`): `status` is "ok" or says what failed;
-            `speedup` is over the original on the same device with the same compiler.
+        latency: one row for each operator, device and compiler (`LATENCY_COLUMNS`): `status` is "ok" or says what failed
+            or, with "partial", that some of it is not tuned; `speedup` is of those that are "ok", over the original on the
+            same device with the same compiler.
         operators: by the name that the tables use; the original is not among them.
         notes: where the results come from.
 

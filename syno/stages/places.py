@@ -64,6 +64,11 @@ def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) ->
     return experiment.folder / "tune" / key / f"{compiler}-{_in_a_name(device)}.json"
 
 
+def trials_folder(experiment: Experiment, device: str) -> Path:
+    """Where TVM's trials on a device are kept: whatever is tuned there uses them."""
+    return experiment.folder / "tvm" / _in_a_name(device)
+
+
 def device_named(experiment: Experiment, part: str) -> str:
     """The device whose name in files this is."""
     return next(device for device in experiment.tune.devices if _in_a_name(device) == part)

@@ -120,7 +120,8 @@ def _latency(experiment: Experiment, rows: list[Entry]) -> pandas.DataFrame:
                 if not file.exists():
                     continue
                 record = TuningRecord.read(file)
-                original = record.latency_ms if key == ORIGINAL else original
+                if key == ORIGINAL and record.status == "ok":
+                    original = record.latency_ms
                 found.append(_latency_row(record, key, role, device, original))
     table = pandas.DataFrame(found, columns=["key", *LATENCY_COLUMNS])
     return table.astype(dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "speedup"), float))
@@ -128,6 +129,7 @@ def _latency(experiment: Experiment, rows: list[Entry]) -> pandas.DataFrame:
 
 def _latency_row(record: TuningRecord, key: str, role: str, device: str, original: float | None) -> dict[str, object]:
     measured = record.latency_ms
+    comparable = record.status == "ok"  # one that is tuned in part has a latency, too
     return {
         "operator": record.name,
         "operator_id": record.operator_id,
@@ -145,5 +147,5 @@ def _latency_row(record: TuningRecord, key: str, role: str, device: str, origina
         "threads": record.settings.threads,
         "checked": record.checked,
         "suspicious": record.suspicious,
-        "speedup": None if measured is None or original is None else original / measured,
+        "speedup": original / measured if comparable and measured is not None and original is not None else None,
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from syno.config import Experiment
 from syno.errors import SpecError
 from syno.stages.data import FILE, DataRecord, prepare
-from syno.stages.places import key_of, operator_of, tuning_file
+from syno.stages.places import key_of, operator_of, trials_folder, tuning_file
 
 if TYPE_CHECKING:
     from syno.evaluate.tuning_record import TuningRecord
@@ -27,6 +27,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         UnknownNameError: there is no such operator, compiler or network.
         SpecError: there is no such device, or what the compiler makes does not run there.
     """
+    from syno.evaluate.compilers import DENSE
     from syno.evaluate.network_subject import NetworkSubject
     from syno.evaluate.tuning import tune as tuned
 
@@ -36,13 +37,14 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     settings.device(device, compiler)
     made = experiment.folder / FILE
     data = DataRecord.read(made) if made.exists() else prepare(experiment, made)
+    channels_last = experiment.workload.training.channels_last and compiler not in DENSE
     subject = NetworkSubject(
         model=experiment.workload.model,
         width=experiment.workload.width,
         classes=data.classes,
         image_shape=data.image_shape,
         operator=None if operator is None else str(operator),
-        memory_format="channels_last" if experiment.workload.training.channels_last else "contiguous",
+        memory_format="channels_last" if channels_last else "contiguous",
     )
     record = tuned(
         subject,
@@ -51,6 +53,8 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         settings.latency,
         time_limit_s=settings.time_limit_seconds,
         memory_limit_mib=settings.memory_limit_mib,
+        tvm=settings.tvm,
+        folder=trials_folder(experiment, device),
     )
     record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
     return record

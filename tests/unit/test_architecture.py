@@ -47,6 +47,7 @@ def test_a_layer_imports_only_from_the_layers_below_it() -> None:
         "syno.ir.drawing",
         "syno.lower.choose",
         "syno.lower.loops",
+        "syno.lower.tvm",
         "syno.evaluate.compilers",
         "syno.evaluate.tuning",
     ],

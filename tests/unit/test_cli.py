@@ -18,6 +18,7 @@ from syno.cli import app
 from syno.errors import SpecError
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
+from syno.lower.tvm import to_te_source
 from syno.report import take_home
 from syno.report.operator_folder import primitives
 from syno.search.evaluation import CountedCost
@@ -223,6 +224,12 @@ class TestShow:
         run("show", "operator_1", "--drawing", "op.svg")
         assert (folder / "op.svg").read_text(encoding="utf-8").startswith("<svg")
         assert "raise" not in one_line_of_error(run("show", "conv2d", "--drawing", "op.gif", code=2))
+
+    @pytest.mark.parametrize("sizes", [(), ("--set", "N=1,C_in=64,C_out=64,H=8"), ("--spec", "resnet18")])
+    def test_tensor_expressions(self, run: Run, sizes: tuple[str, ...]) -> None:
+        """Nothing but the code, so that it can go into a file."""
+        text = run("show", "operator_1", "--te", *sizes).stdout
+        assert text == to_te_source(OPERATORS["operator_1"]())
 
     def test_a_file_and_its_broken_copy(self, run: Run, folder: Path) -> None:
         text = str(OPERATORS["conv1x1"]())

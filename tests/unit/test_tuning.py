@@ -172,7 +172,7 @@ def quick_peak(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def measured(subject: AnySubject, tmp_path: Path, compiler: str = "eager") -> Findings:
     """What the process finds, in this process."""
-    request = Request(subject=subject, compiler=compiler, device="cpu", settings=FAST)
+    request = Request(subject=subject, compiler=compiler, device="cpu", settings=FAST, folder=tmp_path)
     (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
     main(tmp_path)
     return Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
@@ -268,9 +268,19 @@ class TestRecords:
 
     def test_a_failure_has_a_reason_and_no_time(self) -> None:
         assert a_record(status="timeout", reason="too long", latency_ms=None).status == "timeout"
-        for wrong in ({"status": "timeout"}, {"latency_ms": None}, {"status": "crashed", "latency_ms": None}):
+        for wrong in (
+            {"status": "timeout"},
+            {"latency_ms": None},
+            {"status": "crashed", "latency_ms": None},
+            {"status": "partial"},
+            {"status": "partial", "latency_ms": None, "reason": "a part is not tuned"},
+        ):
             with pytest.raises(ValidationError, match="has a latency and no reason"):
                 a_record(**wrong)
+
+    def test_what_is_tuned_in_part_has_a_time_and_a_reason(self) -> None:
+        record = a_record(status="partial", reason="a part is not tuned")
+        assert record.latency_ms == 1.5
 
     @pytest.mark.parametrize("damage", ["half", "empty", "other", "unknown"])
     def test_a_corrupt_file_is_named(self, tmp_path: Path, damage: str) -> None:

@@ -1,1 +1,1 @@
-"""Compiling, tuning and measuring with TVM, on this machine or on devices that are reached from it."""
+"""Whole models in TVM: imported from PyTorch, tuned with MetaSchedule, compiled. Importing it does not import TVM."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from syno.errors import DeviceError, SynoError
 from syno.evaluate.tvm.devices import Address
+from syno.lower.tvm import installed
 
 ANSWER_SECONDS = 5.0  # in which a tracker in reach has answered
 LOOK_SECONDS = 0.5  # between two looks at a tracker
@@ -49,6 +50,7 @@ class Reached:
 
 def servers_of(tracker: Address, seconds: float = ANSWER_SECONDS) -> dict[str, Servers]:
     """The servers that a tracker knows, by key. DeviceError if it does not answer within so many seconds."""
+    installed.tvm()  # says what to do where it is missing
     from tvm.rpc import base
 
     try:

@@ -1,0 +1,117 @@
+"""The compiler "tvm": import, tune what is not tuned yet, build, and check before anything is timed."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from syno.errors import SpecError, WrongOutputError
+from syno.evaluate.compilers import Job
+from syno.evaluate.latency import relative_error
+from syno.evaluate.machine import device_name
+from syno.evaluate.tvm.compilation import built, fused, saved, scheduled
+from syno.evaluate.tvm.database import TrialDatabase, folder_for, only_writer
+from syno.evaluate.tvm.network import import_network
+from syno.evaluate.tvm.running import TvmModule
+from syno.evaluate.tvm.search import tune_network
+from syno.evaluate.tvm.settings import TvmSettings
+from syno.evaluate.tvm.summary import TuningSummary
+from syno.evaluate.tvm.targets import of_device, target
+from syno.lower.timing import stopwatch_of
+from syno.lower.tvm.installed import VERSIONS
+
+PROGRESS, MODULES = "progress.log", "modules"
+
+
+def target_for(settings: TvmSettings, device: str, threads: int) -> Any:
+    """The target that the settings name, or that of the device.
+
+    Raises:
+        SpecError: it is no target for that device, or the device cannot be tuned on.
+        UnknownNameError, MissingPackageError: as `targets.target`.
+    """
+    if ":" in device:
+        raise SpecError(
+            f'the device is "{device}"; TVM tunes on the first GPU that it sees: take the device "cuda", and choose the GPU '
+            "with the environment variable CUDA_VISIBLE_DEVICES"
+        )
+    made = target(of_device(device, threads) if settings.target is None else settings.target)
+    wanted = "cuda" if device.startswith("cuda") else "llvm"
+    if made.kind.name != wanted:
+        raise SpecError(
+            f'the target {settings.target} is of kind "{made.kind.name}"; on the device "{device}" it has to be "{wanted}"'
+        )
+    cpu = made if made.host is None else made.host
+    machine, here = str(cpu.attrs.get("mtriple", "")).partition("-")[0], platform.machine()
+    if machine not in ("", here):
+        raise SpecError(
+            f"the target {settings.target} is of a machine with {machine}, and this one has {here}: only the machine's own "
+            "code can be measured here"
+        )
+    return made
+
+
+def compiled(job: Job) -> Callable[..., Any]:
+    """The module, tuned, as a function of PyTorch tensors.
+
+    Raises:
+        LoweringError: TVM cannot express the module.
+        WrongOutputError: what TVM made of it computes something else.
+        SpecError: a target that means nothing here, or another process tunes with the same folder for too long.
+    """
+    to = target_for(job.tvm, job.device, job.settings.threads)
+    network = fused(import_network(job.module, *job.example), to)
+    folder = folder_for(job.folder, to, device_name(job.device), VERSIONS["apache-tvm"])
+    with only_writer(folder, job.deadline):
+        untuned_ms = None
+        if job.tvm.trials_per_task:
+            untuned_ms = _first_look(job, network, to)
+        job.begin("tuning")
+        start = time.perf_counter()
+        tasks = tune_network(network, to, folder, job.tvm, deadline=job.deadline, progress=_told(folder, job.name))
+        seconds = time.perf_counter() - start
+        summary = TuningSummary.of(tasks, json.loads(str(to)), job.tvm.trials_per_task, seconds, untuned_ms)
+        job.found(tuning=summary.model_dump())
+        job.begin("compiling")
+        executable = built(scheduled(network, to, TrialDatabase(folder).trials), to)
+        saved(executable, folder / MODULES / f"{job.name}.tar")
+    if job.tvm.trials_per_task and summary.shortcoming:
+        job.lacks(summary.shortcoming)
+    call = TvmModule(executable, job.device)
+    _check(job, call, "tuned by TVM")
+    return call
+
+
+def _first_look(job: Job, network: Any, to: Any) -> float:
+    """The untuned network's latency in ms, once it is known to compute what it has to: tuning another is in vain."""
+    call = TvmModule(built(scheduled(network, to), to), job.device)
+    _check(job, call, "compiled by TVM")
+    stopwatch = stopwatch_of(job.device)
+    return min(stopwatch(lambda: call(*job.example)) for _ in range(2))
+
+
+def _check(job: Job, call: TvmModule, how: str) -> None:
+    with torch.no_grad():
+        error = relative_error(call(*job.example), job.module(*job.example))
+    if not error <= job.settings.tolerance:
+        raise WrongOutputError(
+            f"the network {how} computes something else than in PyTorch: they differ by {error:.2g} of the largest value, and "
+            f"{job.settings.tolerance:g} is allowed"
+        )
+
+
+def _told(folder: Path, name: str) -> Callable[[str], None]:
+    """Writes lines of progress to this process's output, and to a file in the folder."""
+
+    def tell(line: str) -> None:
+        print(line, flush=True)
+        with (folder / PROGRESS).open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%F %T')} {name}: {line}\n")
+
+    return tell

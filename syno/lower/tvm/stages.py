@@ -1,0 +1,79 @@
+"""Stages of a plan as live objects of TVM: what the generated text defines, ready to be called.
+
+Paper: section 6.1 (lowering to TVM's tensor expressions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from syno.algebra import Valuation
+from syno.ir.graph import PGraph
+from syno.lower.plan import Plan
+from syno.lower.tvm.installed import tvm
+from syno.lower.tvm.source import TeStage, te_stages, to_te_source
+
+
+@dataclass(frozen=True)
+class StageFunction:
+    """A stage that can be called with tensors, in the order of its operands, and sizes; it returns a `te.Tensor`.
+
+    Attributes:
+        stage: its text.
+        graph: the operator that the plan's stages carry out.
+    """
+
+    stage: TeStage
+    graph: PGraph
+    _function: Callable[..., Any]
+
+    def __call__(self, *tensors: Any, **sizes: int) -> Any:
+        """The stage's result for `te.Tensor`s of the operands' shapes.
+
+        Sizes with a default may be left out, and those the operator does not have may be there.
+        """
+        return self._function(*tensors, **sizes_of(self.graph, sizes))
+
+
+def sizes_of(graph: PGraph, values: Mapping[str, int]) -> Valuation:
+    """What of `values` the operator has, with its defaults. ValuationError for what is missing."""
+    return graph.valuation({name: value for name, value in values.items() if name in graph.variables})
+
+
+def stage_functions(plan: Plan) -> tuple[StageFunction, ...]:
+    """The stages of a plan, to be called in `te.create_prim_func` or in `relax.BlockBuilder.emit_te`.
+
+    Raises:
+        MissingPackageError: TVM is not installed.
+        LoweringError: as `to_te_source`.
+    """
+    scope = _defined(plan)
+    return tuple(StageFunction(stage, plan.staged, scope[stage.name]) for stage in te_stages(plan))
+
+
+def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float32") -> list[Any]:
+    """One `tvm.tirx.PrimFunc` per stage, for these sizes; its parameters are the stage's operands, then its result.
+
+    Each has the name of its stage as `global_symbol`. Raises what `stage_functions` does, and ValuationError.
+    """
+    module, scope = tvm(), _defined(plan)
+    sizes = sizes_of(plan.staged, valuation)
+    inputs = scope["placeholders"](**sizes, dtype=dtype)
+    shapes = {tensor.op.name: tensor.shape for tensor in inputs}
+    made = []
+    for stage in te_stages(plan):
+        operands = [module.te.placeholder(shapes[name], dtype, name) for name in stage.operands]
+        result = scope[stage.name](*operands, **sizes)
+        shapes[stage.result] = result.shape
+        made.append(module.te.create_prim_func([*operands, result]).with_attr("global_symbol", stage.name))
+    return made
+
+
+def _defined(plan: Plan) -> dict[str, Any]:
+    """The functions that the text of a plan defines."""
+    tvm()
+    scope: dict[str, Any] = {"__name__": f"syno_te_{plan.graph.id}"}
+    exec(compile(to_te_source(plan.graph, plan=plan), f"<tensor expressions of {plan.graph.name}>", "exec"), scope)
+    return scope

@@ -1,0 +1,80 @@
+"""Code for other machines, looked at where it cannot run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("tvm", reason="TVM is not installed")
+
+from syno.evaluate.tvm.compilation import built, fused, saved, scheduled
+from syno.evaluate.tvm.network import import_network
+from syno.evaluate.tvm.targets import target
+from syno.ir.library import OPERATORS
+from syno.model import build
+
+MACHINES = {b"\xb7\x00": "AArch64", b"\x3e\x00": "x86-64"}  # e_machine of an ELF file
+GPUS = {"a100": "sm_80", "jetson-orin-nano-gpu": "sm_87", "h100": "sm_90"}
+
+
+def executable(name: str) -> Any:
+    """Operator 1, in two stages, for a target."""
+    to = target(name)
+    operator = build(OPERATORS["operator_1"](), {"C_in": 64, "C_out": 64, "H": 8}, seed=0)
+    return built(scheduled(fused(import_network(operator, torch.rand(1, 64, 8, 8)), to), to), to)
+
+
+def machines(archive: Path) -> set[str]:
+    """Of the object files in a `.tar`."""
+    with tarfile.open(archive) as file:
+        objects = [file.extractfile(member) for member in file.getmembers() if member.name.endswith(".o")]
+        heads = [opened.read(20) for opened in objects if opened is not None]
+    assert heads and all(head.startswith(b"\x7fELF") for head in heads)
+    return {MACHINES[head[18:20]] for head in heads}
+
+
+@pytest.mark.parametrize(("name", "machine"), [("jetson-orin-nano-cpu", "AArch64"), ("host", None)])
+def test_objects_are_of_their_machine(name: str, machine: str | None, tmp_path: Path) -> None:
+    import platform
+
+    saved(executable(name), tmp_path / "deep" / "module.tar")
+    here = {"x86_64": "x86-64", "aarch64": "AArch64"}.get(platform.machine())
+    assert machines(tmp_path / "deep" / "module.tar") == {machine or here}
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["module.tar"]
+
+
+def cuda_source(module: Any) -> str:
+    """The CUDA source in a built module."""
+    found = [part for part in _parts(module) if part.kind == "cuda"]
+    assert len(found) == 1
+    return str(found[0].inspect_source())
+
+
+def _parts(module: Any) -> list[Any]:
+    return [module, *(inner for part in module.imports for inner in _parts(part))]
+
+
+@pytest.mark.parametrize(("name", "architecture"), GPUS.items())
+def test_kernels_of_a_gpu(name: str, architecture: str) -> None:
+    made = executable(name)
+    source = cuda_source(made.mod)
+    for stage in ("operator_1_stage_1", "operator_1_stage_2"):
+        assert re.search(rf"__global__ void[^;]*{stage}\w*_kernel\(", source)
+    assert "threadIdx.x" in source and "blockIdx.x" in source
+    if shutil.which("nvcc"):
+        with target(name):
+            assert is_compiled(source, architecture)
+
+
+def is_compiled(source: str, architecture: str) -> bool:
+    """Whether NVIDIA's compiler makes a binary for the architecture of it: TVM without a driver does not try."""
+    from tvm.support.nvcc import compile_cuda
+
+    binary = bytes(compile_cuda(source, target_format="cubin", arch=architecture, compiler="nvcc"))
+    return binary.startswith(b"\x7fELF")

@@ -1,0 +1,124 @@
+"""The compiler "tvm", from a request to a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tvm", reason="TVM is not installed")
+
+from tvm_doubles import CountingRunner, NoBuilder
+
+from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.evaluate.network_subject import NetworkSubject
+from syno.evaluate.subjects import ModelSubject, OperatorSubject
+from syno.evaluate.tuning import tune
+from syno.evaluate.tuning_record import AnySubject
+from syno.evaluate.tvm import network
+from syno.evaluate.tvm.settings import TvmSettings
+from syno.evaluate.tvm.summary import TaskResult, TuningSummary
+from syno.ir.library import OPERATORS
+from syno.lower.timing import LatencySettings
+
+FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
+SETTINGS = TvmSettings(trials_per_task=2, trials_per_iteration=2, cost_model="random", least_ms=4)
+CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
+
+Measure = Callable[..., Findings]
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
+    """What the process finds, in this process, with trials that nothing is measured for."""
+    from syno.evaluate.machine import Peak
+
+    monkeypatch.setattr("syno.evaluate.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+
+    def measure(subject: AnySubject = CONV2D, settings: TvmSettings = SETTINGS, fails: bool = False) -> Findings:
+        monkeypatch.setattr("syno.evaluate.tvm.search.local_builder", lambda _: NoBuilder())
+        monkeypatch.setattr("syno.evaluate.tvm.search.local_runner", lambda _: CountingRunner(fails))
+        request = Request(subject=subject, compiler="tvm", device="cpu", settings=FAST, tvm=settings, folder=tmp_path / "tvm")
+        (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
+        main(tmp_path)
+        return Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
+
+    return measure
+
+
+def summary(found: Findings) -> TuningSummary:
+    return TuningSummary.model_validate(found.fields["tuning"])
+
+
+def test_a_tuned_operator(measured: Measure, tmp_path: Path) -> None:
+    found = measured()
+    assert (found.status, found.reason, found.phase) == ("ok", "", "measuring")
+    assert found.fields["checked"] and found.fields["reference"] == "interpreter" and found.fields["latency_ms"] > 0
+    tuning = summary(found)
+    assert (tuning.trials_wanted, tuning.trials, tuning.measured, tuning.complete) == (2, 2, 2, True)
+    assert tuning.target["kind"] == "llvm" and tuning.target["num-cores"] == 1 and tuning.dtype == "float32"
+    assert tuning.untuned_ms is not None and tuning.untuned_ms > 0
+    (folder,) = (tmp_path / "tvm").iterdir()
+    assert [path.suffix for path in (folder / "modules").iterdir()] == [".tar"]
+    assert "conv2d_stage_1: 2 of 2 trials" in (folder / "progress.log").read_text(encoding="utf-8")
+    again = measured()
+    assert again.status == "ok" and (summary(again).trials, summary(again).measured) == (2, 0)
+
+
+def test_tasks_without_a_schedule_make_it_partial(measured: Measure) -> None:
+    found = measured(fails=True)
+    assert found.status == "partial" and found.fields["latency_ms"] > 0
+    assert found.reason == "1 of 1 tasks run untuned (conv2d_stage_1): their trials failed"
+    assert summary(found).without_schedule == ("conv2d_stage_1",)
+
+
+def test_without_trials_it_is_not_tuned(measured: Measure) -> None:
+    found = measured(settings=SETTINGS.model_copy(update={"trials_per_task": 0}))
+    assert (found.status, found.reason) == ("ok", "")
+    assert summary(found).trials_wanted == 0 and summary(found).untuned_ms is None
+
+
+def test_a_wrong_output_is_found_before_tuning(measured: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = network.constant_weights
+    monkeypatch.setattr(network, "constant_weights", lambda *given: [2 * weight for weight in weights(*given)])
+    found = measured()
+    assert found.status == "wrong_output" and "compiled by TVM computes something else than in PyTorch" in found.reason
+    assert "tuning" not in found.fields and "latency_ms" not in found.fields
+
+
+def test_an_operation_that_tvm_does_not_have(measured: Measure) -> None:
+    found = measured(ModelSubject(factory="tuned_modules:decomposition", input_shape=(3,)))
+    assert found.status == "compile_failed" and "LoweringError" in found.reason and "aten." in found.reason
+
+
+def test_the_reason_names_three_tasks_at_most() -> None:
+    tasks = [TaskResult(name=f"task_{number}", calls=1, trials=1, measured=1, best_ms=None) for number in range(5)]
+    said = TuningSummary.of(tasks, {}, 4, 0.0, None).shortcoming
+    assert said.startswith("5 of 5 tasks run untuned (task_0, task_1, task_2, ...): tuning was not finished")
+
+
+@pytest.mark.slow
+def test_a_network_is_tuned_and_then_tuned_no_more(tmp_path: Path) -> None:
+    subject = NetworkSubject(
+        model="resnet8", width=0.25, classes=4, image_shape=(3, 8, 8), operator=str(OPERATORS["separable_conv2d"]())
+    )
+    records = [tune(subject, "tvm", settings=FAST, time_limit_s=1000, tvm=SETTINGS, folder=tmp_path) for _ in range(2)]
+    for record in records:
+        assert (record.status, record.reason) == ("ok", "") and record.reference == "network of literal modules"
+        assert record.tuning is not None and record.tuning.complete and {"apache-tvm", "torch"} <= record.versions.keys()
+    first, second = (record.tuning for record in records)
+    assert first is not None and first.measured == first.trials == first.trials_wanted > 0
+    assert second is not None and (second.measured, second.trials) == (0, first.trials)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
+    many = SETTINGS.model_copy(update={"trials_per_task": 400})
+    killed = tune(CONV2D, "tvm", settings=FAST, time_limit_s=60, tvm=many.model_copy(update={"share": 0.99}), folder=tmp_path)
+    assert killed.status == "timeout" and killed.reason.startswith("tuning: ")
+    (records,) = tmp_path.glob("*/database_tuning_record.json")
+    there = records.read_bytes().count(b"\n[") + 1
+    more = SETTINGS.model_copy(update={"trials_per_task": there + 2})
+    record = tune(CONV2D, "tvm", settings=FAST, time_limit_s=600, tvm=more, folder=tmp_path)
+    assert record.status == "ok" and record.tuning is not None and record.tuning.measured <= 3
