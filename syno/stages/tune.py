@@ -34,7 +34,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
     operator, settings = operator_of(experiment, given), experiment.tune
-    settings.device(device, compiler)
+    remote = settings.device(device, compiler)
     made = experiment.folder / FILE
     data = DataRecord.read(made) if made.exists() else prepare(experiment, made)
     channels_last = experiment.workload.training.channels_last and compiler not in DENSE
@@ -55,6 +55,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         memory_limit_mib=settings.memory_limit_mib,
         tvm=settings.tvm,
         folder=trials_folder(experiment, device),
+        remote=remote,
     )
     record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
     return record

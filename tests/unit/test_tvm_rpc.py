@@ -20,12 +20,16 @@ from typer.testing import CliRunner
 from syno.cli import app
 from syno.errors import DeviceError, WrongOutputError
 from syno.evaluate.latency import LatencySettings
+from syno.evaluate.subjects import OperatorSubject
+from syno.evaluate.tuning import tune
 from syno.evaluate.tvm.answers import Reached, Servers, reach, servers_of
 from syno.evaluate.tvm.devices import Address, DeviceSettings
 from syno.evaluate.tvm.remote import measure_remote
 from syno.evaluate.tvm.runner import NOT_MEASURED, Measuring, callbacks, rpc_runner
 from syno.evaluate.tvm.sessions import Lease
+from syno.evaluate.tvm.settings import TvmSettings
 from syno.evaluate.tvm.tracker import Served, await_servers, reached, server, tracker
+from syno.ir.library import OPERATORS
 
 tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed: pip install 'syno[tvm]'")
@@ -333,3 +337,20 @@ def test_tuning_keeps_what_was_measured_when_servers_die(here: Here, product: An
     assert batches == [[None] * 4] * 2  # the third ended it, in a callback before this one
     assert len((tmp_path / "database_tuning_record.json").read_text().splitlines()) == 8
     assert len(ms.database.JSONDatabase(work_dir=str(tmp_path)).get_all_tuning_records()) == 8
+
+
+@pytest.mark.slow
+def test_an_operator_is_tuned_and_measured_on_a_device(here: Here, tmp_path: Path) -> None:
+    subject = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
+    few = TvmSettings(trials_per_task=4, trials_per_iteration=4, cost_model="random")
+    quick = LatencySettings(warm_up_ms=1, least_ms=1, least_repeats=6)
+    before = [sessions(one) for one in here.servers]
+    remote = here.settings(target=TARGET)
+    record = tune(subject, "tvm", "jetson", quick, tvm=few, folder=tmp_path, remote=remote)
+    assert record.status == "ok" and record.checked and record.latency_ms is not None, record.reason
+    assert (record.device.kind, record.device.name) == ("cpu", "jetson")
+    assert record.tuning is not None and record.tuning.trials == 4
+    assert sum(sessions(one) for one in here.servers) - sum(before) >= 5  # four candidates and the operator
+    absent = remote.model_copy(update={"tracker": f"127.0.0.1:{free_port()}"})
+    record = tune(subject, "tvm", "jetson", quick, tvm=few, folder=tmp_path, remote=absent)
+    assert record.latency_ms is None and 'device "jetson"' in record.reason and "does not answer" in record.reason
