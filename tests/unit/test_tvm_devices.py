@@ -19,7 +19,7 @@ from syno.lower.timing import LatencySettings
 from syno.stages.places import device_named, tuning_file
 from syno.stages.tune import tune
 
-JETSON: dict[str, Any] = {"target": "some-target", "tracker": "192.168.1.2:9190"}
+JETSON: dict[str, Any] = {"target": "jetson-orin-nano-cpu", "tracker": "192.168.1.2:9190"}
 
 
 def experiment(**settings: Any) -> Experiment:
@@ -39,6 +39,7 @@ def experiment(**settings: Any) -> Experiment:
         ({"remote_devices": {"jetson": {**JETSON, "servers": 2}}}, "give servers only with tracker: local"),
         ({"remote_devices": {"jetson": {**JETSON, "key": "a:b"}}}, "key"),
         ({"remote_devices": {"jetson": {**JETSON, "kind": "tpu"}}}, "'cpu' or 'cuda'"),
+        ({"remote_devices": {"jetson": {**JETSON, "target": "jetson-nano"}}}, "jetson-orin-nano-cpu"),
         ({"remote_devices": {"jetson": {"tracker": "local"}}}, "target: is missing"),
     ],
 )
@@ -86,7 +87,7 @@ def test_results_depend_on_what_a_device_is_and_not_on_where() -> None:
         return made.stage("tune"), made.tune.made_for("jetson")
 
     assert stage() == stage(tracker="10.0.0.1:9190", key="other", wait_seconds=5)
-    assert stage() != stage(target="another-target")
+    assert stage() != stage(target="a100")
     assert stage() != stage(kind="cuda")
 
 

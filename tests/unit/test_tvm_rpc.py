@@ -57,7 +57,7 @@ class Here:
         return self
 
     def settings(self, **changes: Any) -> DeviceSettings:
-        return DeviceSettings(**{"target": "x", "tracker": str(self.tracker), "key": KEY, **changes})
+        return DeviceSettings(**{"target": TARGET, "tracker": str(self.tracker), "key": KEY, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +146,11 @@ def test_an_absent_tracker_and_a_wrong_key_are_clear_errors_at_once(here: Here) 
 
 def test_the_command_says_which_devices_answer(here: Here, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
-    devices = {"good": {"target": "t", "tracker": str(here.tracker), "key": KEY}, "mine": {"target": "t", "tracker": "local"}}
-    bad = {"bad": {"target": "t", "tracker": str(here.tracker), "key": "there"}}
+    devices = {
+        "good": {"target": "host", "tracker": str(here.tracker), "key": KEY},
+        "mine": {"target": "host", "tracker": "local"},
+    }
+    bad = {"bad": {**good, "key": "there"}}
 
     def check(described: dict[str, Any]) -> Any:
         import yaml

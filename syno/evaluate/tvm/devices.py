@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from syno.errors import SpecError, suggestion
+from syno.errors import SpecError, SynoError, suggestion
+from syno.evaluate.tvm.targets import TARGETS
 
 HERE = ("cpu", "cuda", "cuda:1")  # what names of devices of this machine look like
 LOCAL = "local"  # in place of a tracker's address
@@ -51,6 +52,16 @@ class DeviceSettings(BaseModel):
     wait_seconds: Positive = 30  # for a free server, or for one that is gone to come back
     retries: Annotated[int, Field(ge=0)] = 1  # how often a candidate that failed is measured again, except for its time
     most_failures: Annotated[int, Field(ge=1)] = 16  # in a row, after which the device counts as unfit
+
+    @field_validator("target")
+    @classmethod
+    def _known(cls, given: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
+        if isinstance(given, str):
+            try:
+                TARGETS[given]
+            except SynoError as error:
+                raise ValueError(str(error)) from None
+        return given
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
