@@ -146,10 +146,8 @@ def test_an_absent_tracker_and_a_wrong_key_are_clear_errors_at_once(here: Here) 
 
 def test_the_command_says_which_devices_answer(here: Here, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
-    devices = {
-        "good": {"target": "host", "tracker": str(here.tracker), "key": KEY},
-        "mine": {"target": "host", "tracker": "local"},
-    }
+    good = {"target": "host", "tracker": str(here.tracker), "key": KEY}
+    devices = {"good": good, "mine": {"target": "host", "tracker": "local"}}
     bad = {"bad": {**good, "key": "there"}}
 
     def check(described: dict[str, Any]) -> Any:
