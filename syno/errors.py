@@ -45,6 +45,10 @@ class WrongOutputError(SynoError, RuntimeError):
     """A module whose output is not that of its reference: how long it took means nothing."""
 
 
+class DeviceError(SynoError, RuntimeError):
+    """A device, or the tracker that lends it, that does not answer, or no longer does."""
+
+
 class SpecError(SynoError, ValueError):
     """A spec or configuration that means nothing, or that no operator can meet."""
 

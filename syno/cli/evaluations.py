@@ -24,7 +24,7 @@ Candidate = Annotated[
     typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline; `original`: the network as it is."),
 ]
 Compiler = Annotated[str, typer.Option(help="eager, inductor, inductor-max-autotune, inductor-int8 or tvm.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or one of several GPUs such as cuda:1.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, a GPU such as cuda:1, or a remote device of the experiment.")]
 
 
 @app.command(rich_help_panel=STAGES)

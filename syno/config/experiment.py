@@ -143,7 +143,7 @@ class Experiment(Section):
             "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
             "tune": {
                 "workload": whole["workload"],
-                "tune": {**whole["tune"], "compilers": None, "devices": None, "baselines": None},
+                "tune": {**whole["tune"], "compilers": None, "devices": None, "remote_devices": None, "baselines": None},
             },
         }
         return json.dumps(parts[name], sort_keys=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from syno.config.original import OperatorChoice
 from syno.config.section import Section
-from syno.errors import SynoError
+from syno.errors import SpecError, SynoError
 from syno.evaluate.compilers import COMPILERS
 from syno.evaluate.settings import TrainingSettings
+from syno.evaluate.tvm.devices import DeviceSettings, check_name, find_device, reaches, unreached
 from syno.evaluate.tvm.settings import TvmSettings
 from syno.lower.timing import LatencySettings
 
@@ -57,7 +57,8 @@ class TuneSettings(Section):
     """How the network's latency is measured: with which compilers, on which devices."""
 
     compilers: tuple[str, ...] = ("eager", "inductor")  # of: eager, inductor, inductor-max-autotune, inductor-int8, tvm; or []
-    devices: tuple[str, ...] = ("cpu",)  # cpu, cuda, or one of several GPUs such as cuda:1
+    devices: tuple[str, ...] = ("cpu",)  # cpu, cuda, or one of several GPUs such as cuda:1; or names of remote devices
+    remote_devices: Mapping[str, DeviceSettings] = {}  # by name, the devices that TVM's RPC reaches
     baselines: bool = True  # whether the baselines are measured, too
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
@@ -74,10 +75,55 @@ class TuneSettings(Section):
                 raise ValueError(str(error)) from None
         return given
 
-    @field_validator("devices")
+    @field_validator("remote_devices")
     @classmethod
-    def _devices(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+    def _named(cls, given: Mapping[str, DeviceSettings]) -> Mapping[str, DeviceSettings]:
         for name in given:
-            if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-                raise ValueError(f'"{name}" is no device; there are: cpu, cuda, or one of several GPUs such as cuda:1')
+            try:
+                check_name(name)
+            except SpecError as error:
+                raise ValueError(str(error)) from None
         return given
+
+    @model_validator(mode="after")
+    def _devices(self) -> Self:
+        try:
+            for name in self.devices:
+                find_device(name, self.remote_devices)
+        except SpecError as error:
+            raise ValueError(f"devices: {error}") from None
+        lost = unreached(self.devices, self.compilers, self.remote_devices) if self.compilers else []
+        if lost:
+            raise ValueError(
+                f"devices: {', '.join(lost)}: only the compiler tvm reaches remote devices, and compilers are "
+                f"{', '.join(self.compilers)}; add tvm to the compilers, or leave the device out"
+            )
+        return self
+
+    def device(self, name: str, compiler: str) -> DeviceSettings | None:
+        """The remote device to measure on, or None for one of this machine.
+
+        Raises SpecError if there is none of that name, or what the compiler makes cannot be measured there.
+        """
+        found = find_device(name, self.remote_devices)
+        if not reaches(compiler, found):
+            raise SpecError(
+                f'what the compiler "{compiler}" makes runs on this machine only, and "{name}" is another; it takes the '
+                "compiler tvm"
+            )
+        return found
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """What is measured: each compiler on each device that it reaches."""
+        return tuple(
+            (compiler, name)
+            for name in self.devices
+            for compiler in self.compilers
+            if reaches(compiler, self.remote_devices.get(name))
+        )
+
+    def made_for(self, name: str) -> dict[str, Any]:
+        """What results on a device depend on; where it is and how patiently it is asked may change. Empty for this machine."""
+        found = find_device(name, self.remote_devices)
+        return {} if found is None else found.model_dump(mode="json", include={"kind", "target"})

@@ -15,16 +15,21 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
 from syno.errors import WrongOutputError
 from syno.evaluate.compilers import COMPILERS, LEAST_TOLERANCES, Job, Phase
 from syno.evaluate.tuning_record import AnySubject, Status
+from syno.evaluate.tvm.devices import DeviceSettings
 from syno.evaluate.tvm.settings import TvmSettings
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
+
+if TYPE_CHECKING:
+    from syno.evaluate.latency import Latency
+    from syno.evaluate.subjects import Material
 
 REQUEST, FINDINGS = "request.json", "findings.json"
 REASON_CHARACTERS = 500
@@ -36,6 +41,7 @@ class Request(BaseModel):
     Attributes:
         time_limit_s: after which the process is stopped.
         folder: for what later runs can use.
+        remote: what `device` is, if it is none of this machine.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +53,7 @@ class Request(BaseModel):
     time_limit_s: float = 600
     tvm: TvmSettings = TvmSettings()
     folder: Path
+    remote: DeviceSettings | None = None
 
     @property
     def name(self) -> str:
@@ -97,23 +104,23 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
     begin("building")
     import torch  # here, so that what the process begins with is known before
 
-    from syno.evaluate.latency import measure, pinned
-    from syno.evaluate.machine import device_name, peak
+    from syno.evaluate.latency import pinned
+    from syno.evaluate.machine import device_name
 
-    findings.device_name = device_name(request.device)
+    here = "cpu" if request.remote is not None else request.device
+    findings.device_name = request.device if request.remote is not None else device_name(here)
     if request.device.startswith("cuda"):
         torch.cuda.set_device(request.device)  # events are those of the current device
         if request.memory_limit_mib is not None:
             total = torch.cuda.get_device_properties(request.device).total_memory
             torch.cuda.set_per_process_memory_fraction(min(1.0, request.memory_limit_mib * 2**20 / total))
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
-        material = request.subject.make(request.device, settings.batch)
+        material = request.subject.make(here, settings.batch)
         findings.fields |= {"flops": material.flops, "parameters": material.parameters}
         begin("compiling")
-        start, example = time.perf_counter(), material.make_inputs()
         job = Job(
             module=material.module,
-            example=example,
+            example=material.make_inputs(),
             make_inputs=material.make_inputs,
             device=request.device,
             settings=settings,
@@ -125,22 +132,12 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
             found=findings.fields.update,
             lacks=lambda sentence: setattr(findings, "shortcoming", sentence),
         )
-        compiled = COMPILERS[request.compiler](job)
-        compiled(*example)
-        if request.device.startswith("cuda"):
-            torch.cuda.synchronize()
-        findings.fields["compile_seconds"] = time.perf_counter() - start
-        begin("measuring")
-        reference = None if material.reference is compiled else material.reference  # a module agrees with itself
-        latency = measure(
-            compiled,
-            material.make_inputs,
-            settings,
-            reference=reference,
-            flops=material.flops,
-            weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-            peak=None if request.compiler in LEAST_TOLERANCES else peak(request.device, settings.threads),  # peaks of float32
-        )
+        if request.remote is None:
+            latency = _on_this_machine(job, request.compiler, material)
+        else:
+            from syno.evaluate.tvm.on_device import measured_on
+
+            latency = measured_on(job, request.remote, material.reference or material.module, material.flops)
     findings.fields |= {
         "latency_ms": latency.median_ms,
         "latency_low_ms": latency.low_ms,
@@ -156,6 +153,30 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
         "bytes_per_second": latency.bytes_per_second,
         "suspicious": latency.suspicious,
     }
+
+
+def _on_this_machine(job: Job, compiler: str, material: Material) -> Latency:
+    import torch
+
+    from syno.evaluate.latency import measure
+    from syno.evaluate.machine import peak
+
+    start = time.perf_counter()
+    compiled = COMPILERS[compiler](job)
+    compiled(*job.example)
+    if job.device.startswith("cuda"):
+        torch.cuda.synchronize()
+    job.found(compile_seconds=time.perf_counter() - start)
+    job.begin("measuring")
+    return measure(
+        compiled,
+        material.make_inputs,
+        job.settings,
+        reference=None if material.reference is compiled else material.reference,  # a module agrees with itself
+        flops=material.flops,
+        weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
+        peak=None if compiler in LEAST_TOLERANCES else peak(job.device, job.settings.threads),  # peaks are those of float32
+    )
 
 
 def _judge(error: Exception, phase: str) -> tuple[Status, str]:

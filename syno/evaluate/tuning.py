@@ -25,6 +25,7 @@ from syno.evaluate.network_subject import NetworkSubject
 from syno.evaluate.record import versions
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
 from syno.evaluate.tuning_record import AnySubject, Device, TuningRecord
+from syno.evaluate.tvm.devices import DeviceSettings
 from syno.evaluate.tvm.settings import TvmSettings
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
@@ -46,6 +47,7 @@ def tune(
     memory_limit_mib: float | None = None,
     tvm: TvmSettings | None = None,
     folder: Path | None = None,
+    remote: DeviceSettings | None = None,
 ) -> TuningRecord:
     """Compile `subject` and measure it, in a process of its own that sees none of this one's state or caches.
 
@@ -61,6 +63,7 @@ def tune(
         memory_limit_mib: of the process and all that it starts, and of what it allocates on a GPU.
         tvm: how to tune, for the compiler "tvm".
         folder: where its trials are kept, so that the next run need not make them again; None: they are lost.
+        remote: what `device` is, if it is none of this machine; the compiler is "tvm" then.
 
     Raises:
         UnknownNameError: no such compiler, or no such target.
@@ -68,9 +71,13 @@ def tune(
         MissingPackageError: the compiler needs a package that is not installed.
     """
     require(compiler)  # before a process is started for it
-    _check(device, time_limit_s, memory_limit_mib)
+    _check(device if remote is None else "cpu", time_limit_s, memory_limit_mib)
     settings, tvm = _tolerant(settings or LatencySettings(), compiler), tvm or TvmSettings()
-    if compiler == TVM:
+    if remote is not None:
+        from syno.evaluate.tvm.on_device import target_on
+
+        target_on(remote)
+    elif compiler == TVM:
         from syno.evaluate.tvm.compiler import target_for  # here, because it needs TVM
 
         target_for(tvm, device, settings.threads)
@@ -85,6 +92,7 @@ def tune(
             time_limit_s=time_limit_s,
             tvm=tvm,
             folder=(working if folder is None else folder).absolute(),
+            remote=remote,
         )
         write_whole(working / REQUEST, request.model_dump_json())
         ending = run_limited(
@@ -151,7 +159,9 @@ def _record(request: Request, ending: Ending, findings: Findings) -> TuningRecor
             "subject": request.subject,
             "compiler": request.compiler,
             "device": Device(
-                kind=request.device.partition(":")[0], name=findings.device_name, threads=request.settings.threads
+                kind=request.device.partition(":")[0] if request.remote is None else request.remote.kind,
+                name=findings.device_name,
+                threads=request.settings.threads,
             ),
             "settings": request.settings,
             "versions": versions((*PACKAGES, *VERSIONS) if request.compiler == TVM else PACKAGES),

@@ -75,7 +75,8 @@ def device_named(experiment: Experiment, part: str) -> str:
 
 
 def _in_a_name(device: str) -> str:
-    return device.replace(":", "")
+    """Of a device, without a dash, so that in COMPILER-DEVICE the last dash parts the two. No two devices have the same."""
+    return device.replace(":", "").replace("-", ".")
 
 
 def keep_config(experiment: Experiment) -> Path:

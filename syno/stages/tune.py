@@ -23,7 +23,9 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         compiler, device: as in that group.
         output: the file; by default among the experiment's results.
 
-    Raises UnknownNameError if there is no such operator, compiler or network.
+    Raises:
+        UnknownNameError: there is no such operator, compiler or network.
+        SpecError: there is no such device, or what the compiler makes does not run there.
     """
     from syno.evaluate.compilers import DENSE
     from syno.evaluate.network_subject import NetworkSubject
@@ -32,6 +34,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
     operator, settings = operator_of(experiment, given), experiment.tune
+    remote = settings.device(device, compiler)
     made = experiment.folder / FILE
     data = DataRecord.read(made) if made.exists() else prepare(experiment, made)
     channels_last = experiment.workload.training.channels_last and compiler not in DENSE
@@ -53,6 +56,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         memory_limit_mib=settings.memory_limit_mib,
         tvm=settings.tvm,
         folder=trials_folder(experiment, device),
+        remote=remote,
     )
     record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
     return record

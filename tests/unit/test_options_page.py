@@ -12,6 +12,7 @@ import yaml
 from syno.config import Experiment
 from syno.config.original import OperatorChoice, Original, RelativeBudget
 from syno.evaluate.settings import WorkloadSettings
+from syno.evaluate.tvm.devices import DeviceSettings
 from syno.report.options import options_table
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
@@ -43,6 +44,8 @@ def page() -> str:
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
         "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"
         + options_table(OperatorChoice),
+        "## Remote devices\n\n`tune: remote_devices` of an experiment names devices, each with these; "
+        "[devices.md](devices.md) shows how.\n\n" + options_table(DeviceSettings),
         "## A spec\n\n`syno spec PRESET > my.yaml` prints one to begin with.\n\n" + options_table(OperatorSpec),
         "## Policies\n\n`policy: {name: ..., ...}`",
     ]

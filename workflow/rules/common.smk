@@ -46,7 +46,7 @@ wildcard_constraints:
     key=r"[\w.-]+",
     seed=r"\d+",
     compiler=r"[a-z-]+",
-    device=r"[a-z0-9]+",
+    device=r"[a-z0-9_.]+",
 
 
 def more_memory(wildcards, attempt):
@@ -75,5 +75,4 @@ def measurements(wildcards):
     """The records of all measurements."""
     tuning = EXPERIMENT.tune
     keys = [key for key in selected_keys(wildcards) if tuning.baselines or key not in EXPERIMENT.baselines]
-    pairs = [(compiler, device) for device in tuning.devices for compiler in tuning.compilers]
-    return [str(tuning_file(EXPERIMENT, key, *pair)) for pair in pairs for key in keys]
+    return [str(tuning_file(EXPERIMENT, key, *pair)) for pair in tuning.pairs for key in keys]

@@ -7,6 +7,7 @@ rule tune:
     params:
         config=CONFIG,
         settings=EXPERIMENT.stage("tune"),
+        remote=lambda wildcards: EXPERIMENT.tune.made_for(device_named(EXPERIMENT, wildcards.device)),
         device=lambda wildcards: device_named(EXPERIMENT, wildcards.device),
     log:
         f"{RESULTS}/log/tune/{{key}}/{{compiler}}-{{device}}.log",

@@ -74,7 +74,7 @@ def compiled(job: Job) -> Callable[..., Any]:
             untuned_ms = _first_look(job, network, to)
         job.begin("tuning")
         start = time.perf_counter()
-        tasks = tune_network(network, to, folder, job.tvm, deadline=job.deadline, progress=_told(folder, job.name))
+        tasks = tune_network(network, to, folder, job.tvm, deadline=job.deadline, progress=told_to(folder, job.name))
         seconds = time.perf_counter() - start
         summary = TuningSummary.of(tasks, json.loads(str(to)), job.tvm.trials_per_task, seconds, untuned_ms)
         job.found(tuning=summary.model_dump())
@@ -106,7 +106,7 @@ def _check(job: Job, call: TvmModule, how: str) -> None:
         )
 
 
-def _told(folder: Path, name: str) -> Callable[[str], None]:
+def told_to(folder: Path, name: str) -> Callable[[str], None]:
     """Writes lines of progress to this process's output, and to a file in the folder."""
 
     def tell(line: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from syno.evaluate.tvm.building import local_builder, local_runner
 from syno.evaluate.tvm.database import TrialDatabase
 from syno.evaluate.tvm.intrinsics import load_intrinsics
+from syno.evaluate.tvm.runner import callbacks
 from syno.evaluate.tvm.settings import TvmSettings
 from syno.evaluate.tvm.summary import TaskResult
 
@@ -80,7 +81,7 @@ class _Search:
                 database=self.database.trials,
                 cost_model=self.cost_model,
                 measure_callbacks=[
-                    *meta_schedule.measure_callback.MeasureCallback.create("default"),
+                    *self._callbacks(),
                     _callback(told, self.deadline, stopped),
                 ],
                 task_scheduler="round-robin",
@@ -89,6 +90,14 @@ class _Search:
             if stopped:
                 raise stopped[0] from None
             raise
+
+    def _callbacks(self) -> list[Any]:
+        """What MetaSchedule does with results; what a remote device could not measure is no result."""
+        from tvm.s_tir import meta_schedule
+
+        if hasattr(self.runner, "measuring"):
+            return callbacks(self.runner)
+        return list(meta_schedule.measure_callback.MeasureCallback.create("default"))
 
 
 def tune_network(

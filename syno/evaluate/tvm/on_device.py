@@ -1,0 +1,83 @@
+"""The compiler "tvm" for a remote device: tuned there, built here, checked and timed there."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from syno.errors import SpecError
+from syno.evaluate.compilers import Job
+from syno.evaluate.latency import Latency
+from syno.evaluate.tvm.compilation import built, fused, saved, scheduled
+from syno.evaluate.tvm.compiler import MODULES, told_to
+from syno.evaluate.tvm.database import TrialDatabase, folder_for, only_writer
+from syno.evaluate.tvm.devices import DeviceSettings
+from syno.evaluate.tvm.network import import_network
+from syno.evaluate.tvm.remote import measure_remote
+from syno.evaluate.tvm.runner import rpc_runner
+from syno.evaluate.tvm.search import tune_network
+from syno.evaluate.tvm.summary import TuningSummary
+from syno.evaluate.tvm.targets import target
+from syno.evaluate.tvm.tracker import reached
+from syno.lower.tvm.installed import VERSIONS
+
+KINDS = {"cpu": "llvm", "cuda": "cuda"}  # of targets, for kinds of devices
+
+
+def target_on(device: DeviceSettings) -> Any:
+    """The device's target. SpecError if it is of another kind than the device."""
+    made = target(device.target)
+    if made.kind.name != KINDS[device.kind]:
+        raise SpecError(f'the target {device.target} is of kind "{made.kind.name}", and the device of kind "{device.kind}"')
+    return made
+
+
+def measured_on(job: Job, device: DeviceSettings, reference: Any, flops: int | None) -> Latency:
+    """Tune, build and measure a module.
+
+    Args:
+        job: its device is the remote one's name, its module and example are here.
+        device: which.
+        reference: computes here what the output has to be.
+        flops: of one call.
+
+    Raises:
+        DeviceError: it does not answer, or was lost; what was measured is kept.
+        WrongOutputError: the output there differs from the reference.
+    """
+    began, to = time.perf_counter(), target_on(device)
+    folder = folder_for(job.folder, to, job.device, VERSIONS["apache-tvm"])
+    with reached(job.device, device) as found, only_writer(folder, job.deadline):
+        network = fused(import_network(job.module, *job.example), to)
+        job.begin("tuning")
+        start, each_ms = time.perf_counter(), job.tvm.least_ms // 2
+        with rpc_runner(found, device, evaluator=(1, 2, each_ms), threads=job.settings.threads) as runner:
+            told = told_to(folder, job.name)
+            tasks = tune_network(network, to, folder, job.tvm, runner=runner, deadline=job.deadline, progress=told)
+        seconds = time.perf_counter() - start
+        summary = TuningSummary.of(tasks, json.loads(str(to)), job.tvm.trials_per_task, seconds, None)
+        job.found(tuning=summary.model_dump())
+        if job.tvm.trials_per_task and summary.shortcoming:
+            job.lacks(summary.shortcoming)
+        job.begin("compiling")
+        library: Path = folder / MODULES / f"{job.name}.tar"
+        saved(built(scheduled(network, to, TrialDatabase(folder).trials), to), library)
+        job.found(compile_seconds=time.perf_counter() - began)
+        job.begin("measuring")
+        with torch.no_grad():
+            expected = reference(*job.example)
+        return measure_remote(
+            library,
+            [part.detach().numpy() for part in job.example],
+            found,
+            job.settings,
+            [part.detach().numpy() for part in (expected if isinstance(expected, tuple | list) else [expected])],
+            kind=device.kind,
+            seconds=device.session_timeout_seconds,
+            wait_seconds=device.session_timeout_seconds + device.wait_seconds,
+            flops=flops,
+        )
