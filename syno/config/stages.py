@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from syno.config.original import OperatorChoice
 from syno.config.section import Section
 from syno.errors import SynoError
-from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.compilers import COMPILERS, TVM
 from syno.evaluate.settings import TrainingSettings
 from syno.evaluate.tvm.settings import TvmSettings
 from syno.lower.timing import LatencySettings
@@ -81,3 +81,13 @@ class TuneSettings(Section):
             if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
                 raise ValueError(f'"{name}" is no device; there are: cpu, cuda, or one of several GPUs such as cuda:1')
         return given
+
+    @model_validator(mode="after")
+    def _tunable(self) -> TuneSettings:
+        numbered = [name for name in self.devices if ":" in name]
+        if TVM in self.compilers and numbered:
+            raise ValueError(
+                f'the compiler "{TVM}" tunes on the first GPU that it sees, not on "{numbered[0]}": take the device cuda, and '
+                "choose the GPU with the environment variable CUDA_VISIBLE_DEVICES"
+            )
+        return self
