@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from syno.config.original import OperatorChoice
 from syno.config.section import Section
 from syno.errors import SpecError, SynoError
-from syno.evaluate.compilers import COMPILERS
+from syno.evaluate.compilers import COMPILERS, TVM
 from syno.evaluate.settings import TrainingSettings
 from syno.evaluate.tvm.devices import DeviceSettings, check_name, find_device, reaches, unreached
 from syno.evaluate.tvm.settings import TvmSettings
@@ -97,6 +97,16 @@ class TuneSettings(Section):
             raise ValueError(
                 f"devices: {', '.join(lost)}: only the compiler tvm reaches remote devices, and compilers are "
                 f"{', '.join(self.compilers)}; add tvm to the compilers, or leave the device out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tunable(self) -> Self:
+        numbered = [name for name in self.devices if ":" in name]
+        if TVM in self.compilers and numbered:
+            raise ValueError(
+                f'the compiler "{TVM}" tunes on the first GPU that it sees, not on "{numbered[0]}": take the device cuda, and '
+                "choose the GPU with the environment variable CUDA_VISIBLE_DEVICES"
             )
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from collections import Counter
 from typing import Any
@@ -11,21 +12,22 @@ import torch
 from small_values import small_values
 from torch import nn
 
-tvm = pytest.importorskip("tvm", reason="TVM is not installed")
+pytest.importorskip("tvm", reason="TVM is not installed")
 
-from syno.errors import LoweringError, ShapeError  # noqa: E402
-from syno.evaluate.latency import relative_error  # noqa: E402
-from syno.evaluate.tvm.compilation import built, fused, scheduled  # noqa: E402
-from syno.evaluate.tvm.network import import_network  # noqa: E402
-from syno.evaluate.tvm.preparation import Call, prepared  # noqa: E402
-from syno.evaluate.tvm.running import TvmModule  # noqa: E402
-from syno.evaluate.tvm.targets import host, target  # noqa: E402
-from syno.ir.library import OPERATORS  # noqa: E402
-from syno.lower.choose import plan  # noqa: E402
-from syno.lower.interpreter import interpret, shapes  # noqa: E402
-from syno.model import build  # noqa: E402
-from syno.model.backbones import BACKBONES  # noqa: E402
-from syno.model.substitution import substitute  # noqa: E402
+from syno.errors import LoweringError, ShapeError
+from syno.evaluate.latency import relative_error
+from syno.evaluate.tvm import network as network_module
+from syno.evaluate.tvm.compilation import built, fused, scheduled
+from syno.evaluate.tvm.network import import_network
+from syno.evaluate.tvm.preparation import Call, prepared
+from syno.evaluate.tvm.running import TvmModule
+from syno.evaluate.tvm.targets import host, target
+from syno.ir.library import OPERATORS
+from syno.lower.choose import plan
+from syno.lower.interpreter import interpret, shapes
+from syno.model import build
+from syno.model.backbones import BACKBONES
+from syno.model.substitution import substitute
 
 
 def network(operator: str = "separable_conv2d") -> tuple[nn.Module, torch.Tensor]:
@@ -55,6 +57,10 @@ def test_a_network_with_an_operator() -> None:
     with torch.no_grad():
         assert relative_error(in_tvm(module, x)(x), module(x)) < 1e-5
     assert all(torch.equal(tensor, state[name]) for name, tensor in module.state_dict().items())
+
+
+def test_the_example_of_the_documentation() -> None:
+    assert doctest.testmod(network_module).failed == 0
 
 
 def test_each_stage_is_a_kernel() -> None:

@@ -87,6 +87,16 @@ class TestWithTvm:
             assert X86_LEVELS[str(made.attrs["mcpu"])] <= flags
             assert not X86_LEVELS["x86-64-v3"] <= flags or "avx2" in codegen.llvm_get_cpu_features(made)
 
+    def test_this_machines_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 7))
+        made = target(of_device("cuda", threads=2))
+        assert (made.kind.name, made.attrs["arch"]) == ("cuda", "sm_87")
+        assert (made.host.attrs["mcpu"], made.host.attrs["num-cores"]) == (host(2)["mcpu"], 2)
+        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+        with pytest.raises(SpecError, match='the device is "cuda", and PyTorch finds no GPU here'):
+            of_device("cuda", threads=2)
+
     def test_attributes_of_ones_own(self) -> None:
         made = target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "znver4", "num-cores": 16})
         assert (made.attrs["mcpu"], made.attrs["num-cores"]) == ("znver4", 16)

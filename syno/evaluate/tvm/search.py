@@ -24,6 +24,8 @@ from syno.evaluate.tvm.summary import TaskResult
 FEW, MANY = 64, 512
 FEW_TRIALS = 128
 
+MOST_SEED = 2**31 - 2  # of TVM's random numbers, which begin with 1 at least
+
 
 class _OutOfTimeError(Exception):
     """Ends a search at its deadline; trials so far are in the database."""
@@ -48,20 +50,19 @@ class _Search:
             raise _OutOfTimeError
         from tvm.s_tir import meta_schedule
 
-        wide = trials > FEW_TRIALS or self.target.kind.name != "llvm"
+        many, have = trials > FEW_TRIALS, self.database.counts([task])[0]
         context = meta_schedule.TuneContext(
             task,
             target=self.target,
             space_generator="post-order-apply",
             search_strategy=meta_schedule.search_strategy.EvolutionarySearch(
-                population_size=MANY if wide else FEW, genetic_num_iters=4 if wide else 1
+                population_size=MANY if many or self.target.kind.name != "llvm" else FEW, genetic_num_iters=4 if many else 1
             ),
             task_name=name,
-            rand_state=self.settings.seed + 1,
+            rand_state=(self.settings.seed * 1_000_003 + have) % MOST_SEED + 1,  # what went before is not drawn again
             num_threads=self.settings.builders,
             logger=_silent(),
         ).clone()
-        have = self.database.counts([task])[0]
 
         def told(measured: int) -> None:
             best = self.database.best_ms(task, self.target)
