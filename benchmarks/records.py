@@ -69,6 +69,9 @@ def about(records: Sequence[TuningRecord], threads: int) -> list[str]:
         f"- Measured: {span}, on {places}, {threads} thread{'s'[: threads != 1]}, batch 1, float32",
         f"- Versions then: {', '.join(f'{name} {version}' for name, version in versions.items())}",
     ]
+    errors = [record.largest_relative_error for record in records if record.largest_relative_error is not None]
+    if errors:
+        lines.append(f"- Outputs checked: {len(errors)}; the largest error of any is {max(errors):.1g} of its largest value")
     tuned = [record.tuning for record in records if record.tuning is not None]
     if tuned:
         wanted = sorted({tuning.trials_wanted // max(len(tuning.tasks), 1) for tuning in tuned})
