@@ -46,9 +46,11 @@ def compiled(plan: Plan, values: Mapping[str, int], rescheduled: bool = False) -
 
 
 def fused_and_split(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """The kernel with one loop for all axes and one for all sums, each then split with a remainder."""
+    """The kernel with one loop for all axes and one for all sums, each then split with a remainder; padding is written in."""
     schedule = Schedule(tvm.IRModule({"main": function}))
-    (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
+    *padding, block = schedule.get_child_blocks(schedule.get_sblock("root"))
+    for copy in padding:
+        schedule.compute_inline(copy)
     loops, iterators = schedule.get_loops(block), schedule.get(block).iter_vars
     for kind, length in ((IterVar.DataPar, 3), (IterVar.CommReduce, 2)):
         own = [loop for loop, iterator in zip(loops, iterators, strict=True) if iterator.iter_type == kind]

@@ -66,6 +66,11 @@ class Expression:
         """A size the value always stays below (it being at least 0), where one can be shown; else None."""
         return _extent(self.terms)
 
+    @property
+    def iterators(self) -> frozenset[str]:
+        """The names of the loop variables in it."""
+        return frozenset[str]().union(*(_iterators(atom) for _, _, atom in self.terms))
+
     def evaluate(self, iterators: Mapping[str, Any], valuation: Valuation) -> Any:
         """The value for iterators given as integers or integer arrays. Guards are not tested here."""
         value = 0
@@ -219,3 +224,13 @@ def _evaluate(atom: Atom | None, iterators: Mapping[str, Any], valuation: Valuat
             return numerator.evaluate(iterators, valuation) % valuation.integer(divisor)
         case Guard(index, _):
             return index.evaluate(iterators, valuation)
+
+
+def _iterators(atom: Atom | None) -> frozenset[str]:
+    match atom:
+        case Iterator(name, _):
+            return frozenset((name,))
+        case Quotient(inner, _) | Remainder(inner, _) | Guard(inner, _):
+            return inner.iterators
+        case _:
+            return frozenset()

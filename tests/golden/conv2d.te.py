@@ -18,7 +18,7 @@ weight w1[C_out, C_in, k, k]
 id 962045187d9fdba14d3f4bcc9885d5df
 """
 
-from tvm import te, tirx
+from tvm import te, topi
 
 
 def stage_1(x, w1, C_in, C_out, H, N, k):
@@ -26,13 +26,10 @@ def stage_1(x, w1, C_in, C_out, H, N, k):
     r0 = te.reduce_axis((0, C_in), "r0")
     r1 = te.reduce_axis((0, k), "r1")
     r2 = te.reduce_axis((0, k), "r2")
+    padded = topi.nn.pad(x, (0, 0, k//2, k//2), (0, 0, (k - 1)//2, (k - 1)//2), name="padded")
 
     def element(i0, i1, i2, i3):
-        d3 = i2 + r1 - k//2
-        d5 = i3 + r2 - k//2
-        inside = te.all(0 <= d3, d3 < H, 0 <= d5, d5 < H)
-        product = x[i0, r0, d3, d5] * w1[i1, r0, r1, r2]
-        return te.sum(te.if_then_else(inside, product, tirx.const(0, x.dtype)), [r0, r1, r2])
+        return te.sum(padded[i0, r0, i2 + r1, i3 + r2] * w1[i1, r0, r1, r2], [r0, r1, r2])
 
     return te.compute((N, C_out, H, H), element, "y")
 

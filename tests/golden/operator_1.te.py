@@ -27,20 +27,18 @@ weight w2[C_in, k_1, g^-1*s^-1*C_out]
 id c8af236e4ad60cd5f1dc4dfbe547c349
 """
 
-from tvm import te, tirx
+from tvm import te, topi
 
 
 def stage_1(x, w2, C_in, C_out, H, N, g, k_1, s):
-    """t1[N, H, g, C_out/(g*s), H, k_1]: x multiplied with w2 and summed over r1."""
+    """t1[N, g, C_out/(g*s), k_1, H, H]: x multiplied with w2 and summed over r1."""
     r1 = te.reduce_axis((0, C_in // g), "r1")
+    padded = topi.nn.pad(x, (0, 0, 0, k_1//2), (0, 0, 0, (k_1 - 1)//2), name="padded")
 
-    def element(i0, i3, d1, d2, d4, d5):
-        d9 = i3 + d5 - k_1//2
-        inside = te.all(0 <= d9, d9 < H)
-        product = x[i0, (C_in // g)*d1 + r1, d4, d9] * w2[(C_in // g)*d1 + r1, d5, d2]
-        return te.sum(te.if_then_else(inside, product, tirx.const(0, x.dtype)), [r1])
+    def element(i0, d1, d2, d5, d4, i3):
+        return te.sum(padded[i0, (C_in // g)*d1 + r1, d4, i3 + d5] * w2[(C_in // g)*d1 + r1, d5, d2], [r1])
 
-    return te.compute((N, H, g, C_out // (g * s), H, k_1), element, "t1")
+    return te.compute((N, g, C_out // (g * s), k_1, H, H), element, "t1")
 
 
 def stage_2(t1, w1, C_in, C_out, H, N, g, k_1, s):
@@ -49,12 +47,10 @@ def stage_2(t1, w1, C_in, C_out, H, N, g, k_1, s):
     r2 = te.reduce_axis((0, C_out // (g * s)), "r2")
     r3 = te.reduce_axis((0, k_1), "r3")
     r4 = te.reduce_axis((0, k_1), "r4")
+    padded = topi.nn.pad(t1, (0, 0, 0, 0, k_1//2, 0), (0, 0, 0, 0, (k_1 - 1)//2, 0), name="padded")
 
     def element(i0, i1, i2, i3):
-        d4 = i2 + r3 - k_1//2
-        inside = te.all(0 <= d4, d4 < H)
-        product = t1[i0, i3, r0, r2, d4, r4] * w1[r0, r3, r4, i1, r2]
-        return te.sum(te.if_then_else(inside, product, tirx.const(0, t1.dtype)), [r0, r2, r3, r4])
+        return te.sum(padded[i0, r0, r2, r4, i2 + r3, i3] * w1[r0, r3, r4, i1, r2], [r0, r2, r3, r4])
 
     return te.compute((N, C_out, H, H), element, "y")
 

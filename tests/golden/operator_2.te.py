@@ -27,7 +27,7 @@ weight w2[C_in, k_1, g^-1*s^-1*C_out]
 id 8ccaff740ee354c6151e823c66fd4c26
 """
 
-from tvm import te, tirx
+from tvm import te, tirx, topi
 
 
 def rotated(index, amount, extent):
@@ -37,17 +37,15 @@ def rotated(index, amount, extent):
 
 
 def stage_1(x, w2, C_in, C_out, H, N, g, k_1, s):
-    """t1[N, H, g, C_out/(g*s), H]: x multiplied with w2 and summed over r1, r4."""
+    """t1[N, g, C_out/(g*s), H, H]: x multiplied with w2 and summed over r1, r4."""
     r1 = te.reduce_axis((0, C_in // g), "r1")
     r4 = te.reduce_axis((0, k_1), "r4")
+    padded = topi.nn.pad(x, (0, 0, 0, k_1//2), (0, 0, 0, (k_1 - 1)//2), name="padded")
 
-    def element(i0, i3, d1, d2, d9):
-        d6 = i3 + r4 - k_1//2
-        inside = te.all(0 <= d6, d6 < H)
-        product = x[i0, (C_in // g)*d1 + r1, d9, d6] * w2[(C_in // g)*d1 + r1, r4, d2]
-        return te.sum(te.if_then_else(inside, product, tirx.const(0, x.dtype)), [r1, r4])
+    def element(i0, d1, d2, d9, i3):
+        return te.sum(padded[i0, (C_in // g)*d1 + r1, d9, i3 + r4] * w2[(C_in // g)*d1 + r1, r4, d2], [r1, r4])
 
-    return te.compute((N, H, g, C_out // (g * s), H), element, "t1")
+    return te.compute((N, g, C_out // (g * s), H, H), element, "t1")
 
 
 def stage_2(t1, w1, C_in, C_out, H, N, g, k_1, s):
@@ -60,7 +58,7 @@ def stage_2(t1, w1, C_in, C_out, H, N, g, k_1, s):
         d4 = i2 + r3 - k_1//2
         d9 = rotated(d4, 1, H)
         inside = te.all(0 <= d4, d4 < H)
-        product = t1[i0, i3, r0, r2, d9] * w1[i1, r0, r3, r2]
+        product = t1[i0, r0, r2, d9, i3] * w1[i1, r0, r3, r2]
         return te.sum(te.if_then_else(inside, product, tirx.const(0, t1.dtype)), [r0, r2, r3])
 
     return te.compute((N, C_out, H, H), element, "y")

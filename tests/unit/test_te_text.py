@@ -13,7 +13,7 @@ from syno.ir.builder import Builder
 from syno.ir.library import OPERATORS
 from syno.lower.plan import candidates
 from syno.lower.tvm import te_stages, to_te_source
-from syno.lower.tvm.source import LINE_LENGTH
+from syno.lower.tvm.writer import LINE_LENGTH
 
 
 @pytest.mark.parametrize("name", ["conv2d", "operator_1", "operator_2", "shift_rows_conv1x1"])
@@ -43,14 +43,32 @@ def test_long_rows_are_broken_where_python_allows_it() -> None:
 
 
 def test_the_guard_is_that_of_the_axis() -> None:
-    (stage,) = te_stages(candidates(OPERATORS["conv2d"](), {"N": 1, "C_in": 2, "C_out": 3, "H": 4})[0])
-    assert "inside = te.all(0 <= d3, d3 < H, 0 <= d5, d5 < H)" in stage.source
+    """A window of rows that were rotated before: no padding of the data stands for that."""
+    last = te_stages(candidates(OPERATORS["operator_2"](), {"N": 1, "C_in": 64, "C_out": 64, "H": 8})[0])[-1]
+    assert "inside = te.all(0 <= d4, d4 < H)" in last.source and "padded" not in last.source
+
+
+def test_axes_come_as_those_of_the_output_that_read_them() -> None:
+    first, _ = te_stages(candidates(OPERATORS["operator_1"](), {"N": 1, "C_in": 64, "C_out": 64, "H": 8})[0])
+    assert '"""t1[N, g, C_out/(g*s), k_1, H, H]: ' in first.source
+
+
+def test_what_is_only_summed_over_comes_last_in_products_of_matrices() -> None:
+    build = Builder("M, K, R, N", name="two_matrices")
+    m, n = build.output("M, N")
+    (r,) = build.contract(outer=[n], inner=build.reduce("R"))
+    (k,) = build.contract(outer=[r], inner=build.reduce("K"))
+    graph = build.finish([m, k])
+    first, _ = te_stages(candidates(graph, {"M": 64, "K": 64, "R": 2, "N": 64})[0])
+    assert '"""t1[M, R]: ' in first.source
 
 
 def test_a_convolution_has_plain_affine_indices() -> None:
     """TVM's schedules know what to do with those."""
     text = to_te_source(OPERATORS["conv2d"]())
-    assert "rotated" not in text and "%" not in text and "d3 = i2 + r1 - k//2\n" in text
+    assert "padded = topi.nn.pad(x, (0, 0, k//2, k//2), (0, 0, (k - 1)//2, (k - 1)//2)" in text
+    assert "padded[i0, r0, i2 + r1, i3 + r2] * w1[i1, r0, r1, r2]" in text
+    assert "rotated" not in text and "%" not in text and "if_then_else" not in text
 
 
 def test_stages_name_what_they_take_and_give() -> None:
