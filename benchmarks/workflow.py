@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import reports
 
+from syno.files import write_whole
 from syno.report.tables import markdown
 from syno.stages.tables import read_tables
 from syno.stages.top import find_experiment, summary
@@ -73,7 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--config", type=Path, default=CONFIG)
     options = reports.parse(parser, arguments)
     heading = shlex.join(["benchmarks/workflow.py", *(sys.argv[1:] if arguments is None else arguments)])
-    runs = [run(options.config.resolve(), options.cores) for _ in range(options.runs)]
+    runs: list[Run] = []
+    for number in range(1, options.runs + 1):
+        runs.append(run(options.config.resolve(), options.cores))
+        if number < options.runs and options.output:  # a benchmark that is stopped leaves what it has
+            write_whole(options.output, "\n".join(report(runs, heading)) + "\n")
     reports.deliver(report(runs, heading), options.output)
     if any(one.code for one in runs):
         sys.exit(1)
