@@ -26,7 +26,7 @@ def errors(folder: Path, changes: Mapping[str, Any], base: Mapping[str, Any] = F
     [
         ({"study": {"n_trails": 3}}, 'study.n_trails: there is no such option.* Did you mean "n_trials"'),
         ({"study": {"n_trials": "many"}}, "study.n_trials: .*valid integer.*given: 'many'"),
-        ({"workload": {"model": "resnet9"}}, 'unknown backbone "resnet9"; there are: resnet18, resnet34, resnet8. Did you mean "resnet8"'),
+        ({"workload": {"model": "resnet9"}}, 'unknown backbone "resnet9"; there are: .* Did you mean "resnet8"'),
         ({"workload": {"data_settings": {"trian": 5}}}, r'data_settings.*"glyphs": trian: .* Did you mean "train"'),
     ],
     ids=["key", "type", "model", "data settings"],
