@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import platform
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,18 +12,15 @@ from syno.errors import SpecError, WrongOutputError
 from syno.evaluate.compilers import Job
 from syno.evaluate.latency import relative_error
 from syno.evaluate.machine import device_name
-from syno.evaluate.tvm.compilation import built, fused, saved, scheduled
-from syno.evaluate.tvm.database import TrialDatabase, folder_for, only_writer
+from syno.evaluate.tvm.compilation import built, fused, scheduled
+from syno.evaluate.tvm.database import folder_for, only_writer
 from syno.evaluate.tvm.network import import_network
 from syno.evaluate.tvm.running import TvmModule
-from syno.evaluate.tvm.search import tune_network
 from syno.evaluate.tvm.settings import TvmSettings
-from syno.evaluate.tvm.summary import TuningSummary
 from syno.evaluate.tvm.targets import of_device, target
+from syno.evaluate.tvm.tuned import tuned
 from syno.lower.timing import stopwatch_of
 from syno.lower.tvm.installed import VERSIONS
-
-PROGRESS, MODULES = "progress.log", "modules"
 
 
 def target_for(settings: TvmSettings, device: str, threads: int) -> Any:
@@ -69,20 +63,8 @@ def compiled(job: Job) -> Callable[..., Any]:
     network = fused(import_network(job.module, *job.example), to)
     folder = folder_for(job.folder, to, device_name(job.device), VERSIONS["apache-tvm"])
     with only_writer(folder, job.deadline):
-        untuned_ms = None
-        if job.tvm.trials_per_task:
-            untuned_ms = _first_look(job, network, to)
-        job.begin("tuning")
-        start = time.perf_counter()
-        tasks = tune_network(network, to, folder, job.tvm, deadline=job.deadline, progress=told_to(folder, job.name))
-        seconds = time.perf_counter() - start
-        summary = TuningSummary.of(tasks, json.loads(str(to)), job.tvm.trials_per_task, seconds, untuned_ms)
-        job.found(tuning=summary.model_dump())
-        job.begin("compiling")
-        executable = built(scheduled(network, to, TrialDatabase(folder).trials), to)
-        saved(executable, folder / MODULES / f"{job.name}.tar")
-    if job.tvm.trials_per_task and summary.shortcoming:
-        job.lacks(summary.shortcoming)
+        untuned_ms = _first_look(job, network, to) if job.tvm.trials_per_task else None
+        executable, _ = tuned(job, network, to, folder, untuned_ms=untuned_ms)
     call = TvmModule(executable, job.device)
     _check(job, call, "tuned by TVM")
     return call
@@ -104,14 +86,3 @@ def _check(job: Job, call: TvmModule, how: str) -> None:
             f"the network {how} computes something else than in PyTorch: they differ by {error:.2g} of the largest value, and "
             f"{job.settings.tolerance:g} is allowed"
         )
-
-
-def told_to(folder: Path, name: str) -> Callable[[str], None]:
-    """Writes lines of progress to this process's output, and to a file in the folder."""
-
-    def tell(line: str) -> None:
-        print(line, flush=True)
-        with (folder / PROGRESS).open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%F %T')} {name}: {line}\n")
-
-    return tell

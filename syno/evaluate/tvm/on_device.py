@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,17 +10,15 @@ import torch
 from syno.errors import SpecError
 from syno.evaluate.compilers import Job
 from syno.evaluate.latency import Latency
-from syno.evaluate.tvm.compilation import built, fused, saved, scheduled
-from syno.evaluate.tvm.compiler import MODULES, told_to
-from syno.evaluate.tvm.database import TrialDatabase, folder_for, only_writer
+from syno.evaluate.tvm.compilation import fused
+from syno.evaluate.tvm.database import folder_for, only_writer
 from syno.evaluate.tvm.devices import DeviceSettings
 from syno.evaluate.tvm.network import import_network
 from syno.evaluate.tvm.remote import measure_remote
 from syno.evaluate.tvm.runner import rpc_runner
-from syno.evaluate.tvm.search import tune_network
-from syno.evaluate.tvm.summary import TuningSummary
 from syno.evaluate.tvm.targets import target
 from syno.evaluate.tvm.tracker import reached
+from syno.evaluate.tvm.tuned import tuned
 from syno.lower.tvm.installed import VERSIONS
 
 KINDS = {"cpu": "llvm", "cuda": "cuda"}  # of targets, for kinds of devices
@@ -53,19 +49,9 @@ def measured_on(job: Job, device: DeviceSettings, reference: Any, flops: int | N
     folder = folder_for(job.folder, to, job.device, VERSIONS["apache-tvm"])
     with reached(job.device, device) as found, only_writer(folder, job.deadline):
         network = fused(import_network(job.module, *job.example), to)
-        job.begin("tuning")
-        start, each_ms = time.perf_counter(), job.tvm.least_ms // 2
+        each_ms = job.tvm.least_ms // 2
         with rpc_runner(found, device, evaluator=(1, 2, each_ms), threads=job.settings.threads) as runner:
-            told = told_to(folder, job.name)
-            tasks = tune_network(network, to, folder, job.tvm, runner=runner, deadline=job.deadline, progress=told)
-        seconds = time.perf_counter() - start
-        summary = TuningSummary.of(tasks, json.loads(str(to)), job.tvm.trials_per_task, seconds, None)
-        job.found(tuning=summary.model_dump())
-        if job.tvm.trials_per_task and summary.shortcoming:
-            job.lacks(summary.shortcoming)
-        job.begin("compiling")
-        library: Path = folder / MODULES / f"{job.name}.tar"
-        saved(built(scheduled(network, to, TrialDatabase(folder).trials), to), library)
+            _, library = tuned(job, network, to, folder, runner=runner)
         job.found(compile_seconds=time.perf_counter() - began)
         job.begin("measuring")
         with torch.no_grad():
