@@ -179,7 +179,7 @@ class TestSubstitute:
         expected = r"its output is \[N, seq_len, t\*H_in\] = \[3, 16, 192\], where the layer has \[3, 16, 288\]"
         with pytest.raises(SpecError, match=expected):
             substitute(tiny(), dense().renamed("dense", t=2), TOKENS, rule="paper")
-        with pytest.raises(SpecError, match="it has the variable \w+, but a layer has values for N, seq_len, H_in only"):
+        with pytest.raises(SpecError, match=r"it has the variable \w+, but a layer has values for N, seq_len, H_in only"):
             substitute(tiny(), syno.OPERATORS["conv2d"](), TOKENS, rule="paper")
 
 
@@ -193,8 +193,8 @@ class TestCausality:
     def test_what_looks_ahead_is_refused(self) -> None:
         expected = (
             r"^window_3 does not fit layer transformer\.h\.0\.attn\.c_attn \(N=3, seq_len=16, H_in=96\): it reads ahead, and "
-            r"would see the token that the model is to predict: output position 0 along axis 1 depends on input position 1, which "
-            r"is read at i1 \+ r\d - k_1//2\. Take an operator"
+            r"would see the token that the model is to predict: output position 0 along axis 1 depends on input position 1, "
+            r"which is read at i1 \+ r\d - k_1//2\. Take an operator"
         )
         with pytest.raises(SpecError, match=expected):
             substitute(tiny(), window(3), TOKENS, rule="paper")

@@ -165,9 +165,7 @@ def efficientnet(state: State, x: torch.Tensor) -> torch.Tensor:
                 y = functional.silu(convolution(f"{name}.1", y, stride))
                 scale = functional.adaptive_avg_pool2d(y, 1)
                 scale = functional.conv2d(scale, state[f"{name}.2.fc1.weight"], state[f"{name}.2.fc1.bias"])
-                scale = functional.conv2d(
-                    functional.silu(scale), state[f"{name}.2.fc2.weight"], state[f"{name}.2.fc2.bias"]
-                )
+                scale = functional.conv2d(functional.silu(scale), state[f"{name}.2.fc2.weight"], state[f"{name}.2.fc2.bias"])
                 y = convolution(f"{name}.3", torch.sigmoid(scale) * y)
             x = y + x if y.shape == x.shape else y
     x = functional.adaptive_avg_pool2d(functional.silu(convolution("features.7", x)), 1).flatten(1)

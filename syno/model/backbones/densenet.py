@@ -38,9 +38,7 @@ class DenseBlock(nn.Sequential):  # type: ignore[misc]
 
     def __init__(self, layers: int, before: int, growth: int) -> None:
         super().__init__(
-            OrderedDict(
-                (f"denselayer{number + 1}", DenseLayer(before + number * growth, growth)) for number in range(layers)
-            )
+            OrderedDict((f"denselayer{number + 1}", DenseLayer(before + number * growth, growth)) for number in range(layers))
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -79,7 +79,7 @@ class StochasticDepth(nn.Module):  # type: ignore[misc]
 
 
 class Block(nn.Module):  # type: ignore[misc]
-    """A (fused) inverted bottleneck, and a way around it where the shape stays. [N, before, H, H] -> [N, after, H/stride, ...]."""
+    """A (fused) inverted bottleneck, and a way around it where shapes stay. [N, before, H, H] -> [N, after, H/stride, ...]."""
 
     def __init__(self, stage: Stage, before: int, after: int, stride: int, dropped: float) -> None:
         super().__init__()
@@ -111,9 +111,7 @@ class EfficientNet(nn.Module):  # type: ignore[misc]
     Positions are divided by 2 in the stem, and by the stride at the begin of each stage.
     """
 
-    layer_rules: ClassVar[Mapping[str, LayerRule]] = {
-        "paper": Convolutions(kernels=(3,), strides=(1, 2), least_size=4)
-    }
+    layer_rules: ClassVar[Mapping[str, LayerRule]] = {"paper": Convolutions(kernels=(3,), strides=(1, 2), least_size=4)}
 
     def __init__(self, classes: int, channels: int, stem: int, stages: Sequence[int], head: int) -> None:
         super().__init__()
