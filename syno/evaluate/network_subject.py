@@ -58,6 +58,7 @@ class NetworkSubject(Subject):
 
         from syno.model.backbones import BACKBONES
         from syno.model.counting import model_cost
+        from syno.model.layers import rule_for
         from syno.model.substitution import substitute
 
         graph = self.graph
@@ -65,6 +66,7 @@ class NetworkSubject(Subject):
         make = BACKBONES.find(self.model)
         original = make(classes=self.classes, channels=self.image_shape[0], width=self.width, seed=SEED)
         shape: tuple[int, ...] = (batch, *self.image_shape)
+        rule = rule_for(original, self.layers)  # of the network, also where one of its layers is all that is left of it
         if self.layer is not None:
             original, shape = self._one_layer(original, torch.zeros(shape))
         example = torch.zeros(shape)
@@ -78,7 +80,7 @@ class NetworkSubject(Subject):
         if graph is None:
             network, reference, reference_name = original, original, "eager module"
         else:
-            options: dict[str, Any] = {"seed": SEED, "rule": self.layers, "keep_stem": self.layer is None}
+            options: dict[str, Any] = {"seed": SEED, "rule": rule, "keep_stem": self.layer is None}
             network, reference = (substitute(original, graph, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules"
         price = model_cost(network, example)
@@ -99,11 +101,10 @@ class NetworkSubject(Subject):
 
     def _one_layer(self, network: nn.Module, example: torch.Tensor) -> tuple[nn.Module, tuple[int, ...]]:
         """The layer, and the shape of its input."""
-        from syno.model.layers import replaceable
+        from syno.model.extraction import replaceable
 
         layers = {layer.name: layer for layer in replaceable(network, example, self.layers)}
         if self.layer not in layers:
             raise SpecError(f'{self.model} has no layer "{self.layer}" to replace; there are: {", ".join(layers)}')
         found = layers[self.layer]
-        side = found.stride * found.values["H"]
-        return found.module, (found.values["N"], found.values["C_in"], side, side)
+        return found.module, found.own_input
