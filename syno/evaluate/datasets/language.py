@@ -51,7 +51,8 @@ def _tokenized(settings: Lm1bSettings, split: str, tokenizer: Tokenizer) -> Path
         vocabulary=tokenizer.vocabulary,
         tokenizer=tokenizer.name,
         tokenizer_hash=tokenizer.hash,
-        made_from=blake2b(f"{described(texts)} {most}".encode(), digest_size=16).hexdigest(),
+        made_from=blake2b(described(texts).encode(), digest_size=16).hexdigest(),
+        at_most=most,
     )
     if file.is_file():
         there = read_header(file)

@@ -29,7 +29,8 @@ class TokenHeader(BaseModel):
         tokenizer, tokenizer_hash: what made them of text.
         count: how many there are.
         hash: of all of them.
-        made_from: which files of text, and how much of them.
+        made_from: which files of text, as a hash.
+        at_most: how many tokens were asked for at most.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,6 +40,7 @@ class TokenHeader(BaseModel):
     tokenizer: str
     tokenizer_hash: str
     made_from: str
+    at_most: int | None = None
     count: int = 0
     hash: str = ""
 
