@@ -3,7 +3,7 @@
 What is drawn is apart from what is done with it: `draw` says where each picture is cut out, whether it is flipped, where
 the hole is; `train` does that. So what is done can be compared with a slow reference, and repeated.
 
-Paper: section 8; the published code draws crops from 4 of the 5 offsets only.
+The published code draws crops from 4 of the 5 offsets only; here it is all.
 """
 
 from __future__ import annotations
