@@ -68,17 +68,19 @@ class Augmentation:
         moved = images[each[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None, :]]
         made = self._normalized(moved)
         if self.settings.cutout:
-            inside = [
-                (place := torch.arange(size, device=images.device) - draws[:, corner, None]).ge(0)
-                & place.lt(self.settings.cutout)
-                for corner, size in ((TOP, height), (LEFT, width))
-            ]
-            made = made.masked_fill((inside[0][:, :, None] & inside[1][:, None, :])[:, None], 0.0)
+            down = self._in_hole(draws[:, TOP], height)
+            across = self._in_hole(draws[:, LEFT], width)
+            made = made.masked_fill((down[:, :, None] & across[:, None, :])[:, None], 0.0)
         return self._resized(made)
 
     def test(self, images: torch.Tensor) -> torch.Tensor:
         """Pictures as they are tested on: normalized and resized, no more. uint8 [n, c, h, w] -> float32 [n, c, size, size]."""
         return self._resized(self._normalized(images))
+
+    def _in_hole(self, corner: torch.Tensor, size: int) -> torch.Tensor:
+        """Whether each place of an axis is between the hole's edges: [n] -> [n, size]."""
+        place = torch.arange(size, device=corner.device) - corner[:, None]
+        return (place >= 0) & (place < self.settings.cutout)
 
     def _normalized(self, images: torch.Tensor) -> torch.Tensor:
         mean, deviation = (

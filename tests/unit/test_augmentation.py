@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -161,8 +162,7 @@ class TestBatches:
         assert len(seen) == len(set(seen)) == 48  # the last two make no batch
 
     def test_equal_seeds_give_equal_batches_and_epochs_differ(self, data: DataSet) -> None:
-        full = DataSet("full", *(getattr(data, name) for name in ("train_images", "train_labels", "test_images", "test_labels")),
-                       7, "", augmentation(data.train_images))  # fmt: skip
+        full = dataclasses.replace(data, augmentation=augmentation(data.train_images))
         first, again, other = (full.train_batches(8, seed=seed) for seed in (1, 1, 2))
         one, same = ([images for images, _ in batches.epoch(3)] for batches in (first, again))
         assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))

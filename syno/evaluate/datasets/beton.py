@@ -120,6 +120,7 @@ def convert(
         with temporary.open("rb") as opened:
             digest = file_digest(opened, "sha256").hexdigest()[:32]
         size = temporary.stat().st_size
+        record_file(output).unlink(missing_ok=True)  # of another file
     record = BetonRecord(
         names=pictures.names,
         count=len(pictures.entries),

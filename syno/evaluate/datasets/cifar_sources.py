@@ -99,16 +99,15 @@ def _picture(png: bytes | None, place: str) -> NDArray[np.uint8]:
 
 def _checked(pictures: NDArray[np.uint8], labels: Any, place: str) -> Part:
     """Both, if they can be CIFAR-100's."""
-    try:
-        numbers = np.asarray(labels, dtype=np.int64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{place}: labels are no whole numbers: {one_line(error)}") from None
     if not len(pictures):
         raise DataError(f"{place}: there are no pictures")
+    numbers = np.asarray(labels)
+    if numbers.dtype.kind not in "iu":
+        raise DataError(f"{place}: labels are no whole numbers, but such as {labels[0]!r}")
     if numbers.shape != (len(pictures),):
         raise DataError(f"{place}: there are {len(pictures)} pictures and labels of shape {list(numbers.shape)}; each needs one")
     if numbers.min() < 0 or numbers.max() >= CLASSES:
         raise DataError(
             f"{place}: labels go from {numbers.min()} to {numbers.max()}; those of CIFAR-100 go from 0 to {CLASSES - 1}"
         )
-    return np.ascontiguousarray(pictures), numbers
+    return np.ascontiguousarray(pictures), numbers.astype(np.int64)

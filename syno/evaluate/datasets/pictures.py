@@ -56,22 +56,22 @@ class DataSet:
 
     def train_batches(
         self, batch: int, *, seed: int, device: Any = "cpu", layout: torch.memory_format = PLAIN
-    ) -> TrainBatches:
+    ) -> RandomBatches:
         """See `PictureData`. All pictures are copied to the device now."""
         images, labels = _on_device(self.train_images, self.train_labels, device, layout)
-        return TrainBatches(images, labels, self.augmentation, batch, seed, layout)
+        return RandomBatches(images, labels, self.augmentation, batch, seed, layout)
 
-    def test_batches(self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> TestBatches:
+    def test_batches(self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> OrderedBatches:
         """See `PictureData`. All pictures are copied to the device now."""
         images, labels = _on_device(self.test_images, self.test_labels, device, layout)
-        return TestBatches(images, labels, self.augmentation, batch, layout)
+        return OrderedBatches(images, labels, self.augmentation, batch, layout)
 
 
 def _on_device(images: torch.Tensor, labels: torch.Tensor, device: Any, layout: torch.memory_format) -> Pair:
     return images.to(device).contiguous(memory_format=layout), labels.to(device)
 
 
-class TrainBatches:
+class RandomBatches:
     """Random batches, each changed in its own way. What is drawn is drawn on the CPU, so it is the same on every device."""
 
     def __init__(
@@ -109,10 +109,8 @@ class TrainBatches:
         return drawn.to(self.labels.device)
 
 
-class TestBatches:
+class OrderedBatches:
     """The pictures for testing, in their order."""
-
-    __test__ = False  # whatever pytest thinks of the name
 
     def __init__(
         self,
