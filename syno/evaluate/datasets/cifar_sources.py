@@ -101,9 +101,12 @@ def _checked(pictures: NDArray[np.uint8], labels: Any, place: str) -> Part:
     """Both, if they can be CIFAR-100's."""
     if not len(pictures):
         raise DataError(f"{place}: there are no pictures")
-    numbers = np.asarray(labels)
+    try:
+        numbers = np.asarray(labels)
+    except ValueError as error:  # lists of several lengths
+        raise DataError(f"{place}: labels are no whole numbers: {one_line(error)}") from None
     if numbers.dtype.kind not in "iu":
-        raise DataError(f"{place}: labels are no whole numbers, but such as {labels[0]!r}")
+        raise DataError(f"{place}: labels are no whole numbers, but {numbers.dtype}")
     if numbers.shape != (len(pictures),):
         raise DataError(f"{place}: there are {len(pictures)} pictures and labels of shape {list(numbers.shape)}; each needs one")
     if numbers.min() < 0 or numbers.max() >= CLASSES:
