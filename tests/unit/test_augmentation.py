@@ -182,7 +182,7 @@ class TestBatches:
         batches = data.test_batches(8)
         for _ in range(2):
             assert [len(labels) for _, labels in batches] == [8, 8, 4]
-            assert sum((self.numbers(data, images) for images, _ in batches), []) == list(range(20))
+            assert [number for images, _ in batches for number in self.numbers(data, images)] == list(range(20))
 
     def test_global_random_numbers_are_neither_read_nor_changed(self, data: DataSet) -> None:
         torch.manual_seed(1)

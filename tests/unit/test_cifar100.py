@@ -116,7 +116,9 @@ class TestSources:
                 )
         assert load(folder).train_labels.tolist() == parts["train"][1]
         (folder / "train-00001-of-00002.parquet").unlink()
-        with pytest.raises(DataError, match=r"has 1 of the 2 files of train; missing is, for one, train-00001-of-00002\.parquet"):
+        with pytest.raises(
+            DataError, match=r"has 1 of the 2 files of train; missing is, for one, train-00001-of-00002\.parquet"
+        ):
             load(folder)
 
     def test_the_hub_is_asked_only_when_told_to(
@@ -133,7 +135,12 @@ class TestSources:
     def test_nothing_there_says_what_was_looked_for_and_how_to_get_it(self, load: Load, tmp_path: Path) -> None:
         with pytest.raises(DataError) as error:
             load(tmp_path / "nothing")
-        for part in (str(tmp_path / "nothing"), "cifar100/train-*.parquet", "cifar-100-python/train", "hf download uoft-cs/cifar100"):
+        for part in (
+            str(tmp_path / "nothing"),
+            "cifar100/train-*.parquet",
+            "cifar-100-python/train",
+            "hf download uoft-cs/cifar100",
+        ):
             assert part in str(error.value)
         assert "{download: true}" in str(error.value)
 
@@ -169,7 +176,7 @@ class TestPrepared:
 
     def test_other_sizes_need_no_other_file(self, load: Load, pickles: Path) -> None:
         small = load(pickles, augmentation={"size": 32})
-        images, labels = next(small.train_batches(8, seed=0).epoch(1))
+        images, _ = next(small.train_batches(8, seed=0).epoch(1))
         assert images.shape == (8, 3, 32, 32) == (8, *small.image_shape) and images.dtype == torch.float32
         assert small.hash == load(pickles).hash and small != load(pickles)
 
@@ -233,7 +240,9 @@ class TestDamage:
     def test_parquet_without_a_column(self, load: Load, parquet: Path) -> None:
         file = parquet / "cifar100" / "train-00000-of-00001.parquet"
         pyarrow.parquet.write_table(pyarrow.parquet.read_table(file).drop_columns("fine_label"), file)
-        with pytest.raises(DataError, match=r'train-00000-of-00001\.parquet has no column "fine_label"; it has: img, coarse_label'):
+        with pytest.raises(
+            DataError, match=r'train-00000-of-00001\.parquet has no column "fine_label"; it has: img, coarse_label'
+        ):
             load(parquet)
 
     def test_parquet_that_was_cut_off(self, load: Load, parquet: Path) -> None:
@@ -278,7 +287,9 @@ class TestDamage:
 def experiment(folder: Path, source: Path, **settings: Any) -> Experiment:
     data_settings = {"folder": str(source), "prepared": str(folder / "cifar100.npz"), **settings}
     workload = {"data": "cifar100", "data_settings": data_settings, "width": 0.25, "training": {"epochs": 1, "batch": 8}}
-    return Experiment(name="small", workload=workload, spec={"depth": 4}, reward={"name": "accuracy"}, output=folder / "results")
+    return Experiment(
+        name="small", workload=workload, spec={"depth": 4}, reward={"name": "accuracy"}, output=folder / "results"
+    )
 
 
 def test_the_data_stage_records_it_and_networks_train_on_it(tmp_path: Path, parquet: Path) -> None:

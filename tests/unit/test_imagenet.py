@@ -139,7 +139,7 @@ class TestCuts:
             assert 0 <= left < right <= 50 and 0 <= top < bottom <= 80
             shares.append((right - left) * (bottom - top) / 4000)
             assert 0.7 < (right - left) / (bottom - top) < 1.4
-        assert min(shares) < 0.1 and max(shares) > 0.8 and 0.06 < min(shares)
+        assert 0.06 < min(shares) < 0.1 and max(shares) > 0.8
 
     def test_a_strip_has_its_middle_taken(self) -> None:
         assert random_box(1000, 3, 0.9, np.random.default_rng(0)) == central_box(1000, 3, 1.0) == (498, 0, 501, 3)

@@ -111,7 +111,9 @@ class TestDamage:
     def test_a_column_of_something_else(self, load: Load, folder: Path, column: list[Any]) -> None:
         file = folder / "train-00000-of-00002.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": column}), file)
-        with pytest.raises(DataError, match=r'train-00000-of-00002\.parquet: the column "text" holds something that is no text'):
+        with pytest.raises(
+            DataError, match=r'train-00000-of-00002\.parquet: the column "text" holds something that is no text'
+        ):
             load()
 
     def test_parquet_that_was_cut_off_leaves_no_tokens(self, load: Load, folder: Path, tmp_path: Path) -> None:
@@ -201,7 +203,9 @@ class TestTokenizer:
             load(tokenizer=tokenizer)
 
     def test_files_that_are_missing_or_damaged(self, load: Load, tokenizer: Path, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match=r"neither tokenizer\.json, nor vocab\.json and merges\.txt; get GPT-2's with `hf down"):
+        with pytest.raises(
+            DataError, match=r"neither tokenizer\.json, nor vocab\.json and merges\.txt; get GPT-2's with `hf down"
+        ):
             load(tokenizer=tmp_path / "nothing")
         (tokenizer / "tokenizer.json").write_text("{", encoding="utf-8")
         with pytest.raises(DataError, match=r"tokenizer\.json cannot be read as a tokenizer"):

@@ -108,7 +108,9 @@ def _checked(pictures: NDArray[np.uint8], labels: Any, place: str) -> Part:
     if numbers.dtype.kind not in "iu":
         raise DataError(f"{place}: labels are no whole numbers, but {numbers.dtype}")
     if numbers.shape != (len(pictures),):
-        raise DataError(f"{place}: there are {len(pictures)} pictures and labels of shape {list(numbers.shape)}; each needs one")
+        raise DataError(
+            f"{place}: there are {len(pictures)} pictures and labels of shape {list(numbers.shape)}; each needs one"
+        )
     if numbers.min() < 0 or numbers.max() >= CLASSES:
         raise DataError(
             f"{place}: labels go from {numbers.min()} to {numbers.max()}; those of CIFAR-100 go from 0 to {CLASSES - 1}"

@@ -70,8 +70,8 @@ def find_pictures(folder: Path) -> ImageFolder:
         )
         if not found:
             raise DataError(
-                f"the folder {folder / name} holds no pictures ({', '.join(sorted(ENDINGS))}); it is a class, as all folders in "
-                f"{folder} are; fill it or remove it"
+                f"the folder {folder / name} holds no pictures ({', '.join(sorted(ENDINGS))}); it is a class, as all folders "
+                f"in {folder} are; fill it or remove it"
             )
         entries += found
     return ImageFolder(folder, tuple(names), tuple(entries))

@@ -51,7 +51,9 @@ class PictureFiles:
     def train_batches(self, batch: int, *, seed: int, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> Batches:
         """See `PictureData`. ShapeError if there are not as many pictures."""
         if batch > self.train_count:
-            raise ShapeError(f"batch is {batch}, but {self.name} has {self.train_count} pictures to train on; give a smaller one")
+            raise ShapeError(
+                f"batch is {batch}, but {self.name} has {self.train_count} pictures to train on; give a smaller one"
+            )
         return self._batches(self.train, batch, seed, device, layout)
 
     def test_batches(self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> Iterable[Pair]:

@@ -70,8 +70,8 @@ def _documents(settings: Lm1bSettings, split: str, files: list[Path]) -> Iterato
         tables = rows_of_hub(settings.repository, split, [COLUMN], settings.folder)
     else:
         raise DataError(
-            f"there is no text ({split}) in the folder {settings.folder}: no {split}-*.parquet and no {split}/*.parquet; get it "
-            f"with `hf download {settings.repository} --repo-type dataset --local-dir {settings.folder}`, or with "
+            f"there is no text ({split}) in the folder {settings.folder}: no {split}-*.parquet and no {split}/*.parquet; get "
+            f"it with `hf download {settings.repository} --repo-type dataset --local-dir {settings.folder}`, or with "
             "data_settings: {download: true}, or name its folder with data_settings: {folder: ...}"
         )
     for place, table in tables:

@@ -82,7 +82,9 @@ def read_header(file: Path) -> TokenHeader:
             header = TokenHeader.model_validate_json(opened.read(PAGE))
         size = file.stat().st_size
     except (OSError, ValidationError) as error:
-        raise DataError(f"{file} is no file of tokens: {' '.join(str(error).split())}; delete it, and it is made again") from None
+        raise DataError(
+            f"{file} is no file of tokens: {' '.join(str(error).split())}; delete it, and it is made again"
+        ) from None
     expected = PAGE + header.count * TOKEN.itemsize
     if size != expected:
         raise DataError(

@@ -17,7 +17,9 @@ from syno.evaluate.datasets.token_file import Tokens
 
 @dataclass(frozen=True)
 class TokenSet:
-    """Two texts as tokens. Batches are int64 [batch, length + 1]: inputs are all but the last column, targets all but the first.
+    """Two texts as tokens.
+
+    Batches are int64 [batch, length + 1]: inputs are all but the last column, targets all but the first.
 
     Attributes:
         name: a label.
@@ -60,7 +62,9 @@ class TokenSet:
     def train_batches(self, batch: int, *, seed: int, device: Any = "cpu") -> TokenBatches:
         """Batches in a random order, see `Batches`. ShapeError if there are not as many sequences."""
         if batch > self.train_count:
-            raise ShapeError(f"batch is {batch}, but {self.name} has {self.train_count} sequences to train on; give a smaller one")
+            raise ShapeError(
+                f"batch is {batch}, but {self.name} has {self.train_count} sequences to train on; give a smaller one"
+            )
         return TokenBatches(self.train_tokens, self.length, batch, seed, device)
 
     def test_batches(self, batch: int, *, device: Any = "cpu") -> Iterator[torch.Tensor]:
