@@ -60,8 +60,8 @@ class FromFiles:
         there = self._tokenizer.get_vocab_size()
         if there != vocabulary:
             raise DataError(
-                f"the tokenizer in {folder} has {there} tokens, and the setting vocabulary is {vocabulary} (GPT-2's has 50257); give "
-                "its files, or set vocabulary to what it has"
+                f"the tokenizer in {folder} has {there} tokens, and the setting vocabulary is {vocabulary} (GPT-2's has "
+                "50257); give its files, or set vocabulary to what it has"
             )
         self._end = self._tokenizer.token_to_id(END)
         if self._end is None:
