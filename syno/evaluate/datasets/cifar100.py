@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +12,7 @@ from syno.errors import DataError
 from syno.evaluate.augmentation import Augmentation, check_fits, colours
 from syno.evaluate.data_settings import Cifar100Settings
 from syno.evaluate.datasets.cifar_sources import CLASSES, SIDE, read_parts, source_files
-from syno.evaluate.datasets.contract import DATASETS, content_hash
+from syno.evaluate.datasets.contract import DATASETS, content_hash, described
 from syno.evaluate.datasets.parquet import one_line
 from syno.evaluate.datasets.pictures import DataSet
 from syno.files import replaced
@@ -56,12 +53,6 @@ def prepare(settings: Cifar100Settings) -> dict[str, Any]:
     with replaced(settings.prepared) as temporary, temporary.open("wb") as opened:
         np.savez(opened, allow_pickle=False, **content)
     return content
-
-
-def described(files: Sequence[Path]) -> str:
-    """Which files these are, as a text that differs when one of them has changed."""
-    stats = [(file.name, file.stat()) for file in files]
-    return json.dumps([[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats])
 
 
 def _load(settings: Cifar100Settings) -> dict[str, Any] | None:

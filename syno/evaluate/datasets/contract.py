@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -99,3 +101,9 @@ def content_hash(*tensors: torch.Tensor) -> str:
         state.update(f"{array.dtype}{array.shape}".encode())
         state.update(memoryview(array).cast("B"))
     return state.hexdigest()
+
+
+def described(files: Sequence[Path]) -> str:
+    """Which files these are, as a text that differs when one of them has changed."""
+    stats = [(file.name, file.stat()) for file in files]
+    return json.dumps([[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats])

@@ -11,8 +11,7 @@ import numpy as np
 
 from syno.errors import DataError
 from syno.evaluate.data_settings import Lm1bSettings, PydocSettings
-from syno.evaluate.datasets.cifar100 import described
-from syno.evaluate.datasets.contract import DATASETS
+from syno.evaluate.datasets.contract import DATASETS, described
 from syno.evaluate.datasets.parquet import parquet_files, rows_of_files, rows_of_hub
 from syno.evaluate.datasets.token_file import TokenHeader, Tokens, map_tokens, read_header, write_tokens
 from syno.evaluate.datasets.tokenizing import Bytes, FromFiles, Tokenizer
@@ -36,7 +35,7 @@ def lm1b(**settings: Any) -> TokenSet:
         MissingPackageError: a tokenizer is given, and `tokenizers` is not installed.
     """
     chosen = Lm1bSettings.of(**settings)
-    tokenizer = Bytes() if chosen.tokenizer is None else FromFiles(chosen.tokenizer, chosen.vocabulary)
+    tokenizer: Tokenizer = Bytes() if chosen.tokenizer is None else FromFiles(chosen.tokenizer, chosen.vocabulary)
     files = [_tokenized(chosen, split, tokenizer) for split in SPLITS]
     (train, train_tokens), (test, test_tokens) = map(map_tokens, files)
     both = blake2b(f"{train.hash} {test.hash} {train.vocabulary}".encode(), digest_size=16).hexdigest()

@@ -79,7 +79,7 @@ def read_header(file: Path) -> TokenHeader:
     """The header. DataError, with the file's name, if it has none, or not as many tokens as it says."""
     try:
         with file.open("rb") as opened:
-            header = TokenHeader.model_validate_json(opened.read(PAGE))
+            header = TokenHeader.model_validate_json(opened.read(PAGE).strip())
         size = file.stat().st_size
     except (OSError, ValidationError) as error:
         raise DataError(
