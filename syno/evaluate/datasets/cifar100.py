@@ -36,9 +36,10 @@ def cifar100(**settings: Any) -> DataSet:
     recipe = chosen.augmented
     check_fits(recipe, (SIDE, SIDE))
     content = _load(chosen) or prepare(chosen)
-    tensors = [torch.from_numpy(content[name]) for name in TENSORS]
+    images, labels, test_images, test_labels = (torch.from_numpy(content[name]) for name in TENSORS)
     mean, deviation = (tuple(map(float, content[name])) for name in ("mean", "deviation"))
-    return DataSet("cifar100", *tensors, CLASSES, str(content["hash"]), Augmentation(recipe, mean, deviation))
+    augmentation = Augmentation(recipe, mean, deviation)
+    return DataSet("cifar100", images, labels, test_images, test_labels, CLASSES, str(content["hash"]), augmentation)
 
 
 def prepare(settings: Cifar100Settings) -> dict[str, Any]:

@@ -74,10 +74,11 @@ class _Samples(Dataset):  # type: ignore[misc]  # mypy does not look into torch
             picture = read_picture(entry.file)
         except DataError as error:  # raised where it is read; DataLoader would put its own text around it
             return error
+        width, height = picture.size
         if self.seed is None:
-            return cut_out(picture, central_box(*picture.size, settings.test_ratio), settings.size), entry.label
+            return cut_out(picture, central_box(width, height, settings.test_ratio), settings.size), entry.label
         random = np.random.default_rng([self.seed % 2**63, epoch, index])
-        pixels = cut_out(picture, random_box(*picture.size, settings.least_area, random), settings.size)
+        pixels = cut_out(picture, random_box(width, height, settings.least_area, random), settings.size)
         return (pixels[:, :, ::-1] if random.integers(2) else pixels), entry.label
 
 
