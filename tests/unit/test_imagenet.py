@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -221,14 +222,29 @@ def run(code: str, seconds: float = 240) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@needs_ffcv
-class TestBeton:
-    @pytest.fixture
-    def converted(self, folder: Path) -> Path:
-        for split in COUNTS:
-            run(f"print(convert(Path({str(folder / split)!r}), Path({str(folder / split)!r} + '.beton')).count)")
-        return folder
+@pytest.fixture(scope="module")
+def once_converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imagenet")
+    for split, count in COUNTS.items():
+        write_folder(folder / split, count)
+    code = f"""
+for split in ("train", "val"):
+    folder = Path({str(folder)!r}) / split
+    print(convert(folder, folder.with_suffix(".beton")).count)
+"""
+    assert run(code) == 9
+    return folder
 
+
+@pytest.fixture
+def converted(once_converted: Path, tmp_path: Path) -> Path:
+    """Folders and beton files, to be damaged."""
+    return Path(shutil.copytree(once_converted, tmp_path / "converted"))
+
+
+@needs_ffcv
+@pytest.mark.slow  # every process compiles for ten seconds
+class TestBeton:
     def test_pictures_come_back_with_their_labels(self, converted: Path) -> None:
         code = f"""
 data = DATASETS["imagenet"](folder={str(converted)!r}, size=24, workers=1)
