@@ -121,16 +121,30 @@ class TestSources:
         ):
             load(folder)
 
-    def test_the_hub_is_asked_only_when_told_to(
-        self, load: Load, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """`datasets` takes a copy of a repository for the repository itself."""
+    @pytest.fixture
+    def _cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         datasets = pytest.importorskip("datasets", reason="datasets is not installed")
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+    @pytest.mark.usefixtures("_cache")
+    def test_the_hub_is_asked_only_when_told_to(self, load: Load, parquet: Path, tmp_path: Path) -> None:
+        """`datasets` takes a copy of a repository for the repository itself."""
         empty = tmp_path / "empty"
         with pytest.raises(DataError, match="there is no CIFAR-100"):
             load(empty, repository=str(parquet))
         assert load(empty, repository=str(parquet), download=True) == load(parquet, prepared=tmp_path / "other.npz")
+
+    @pytest.mark.usefixtures("_cache")
+    def test_a_repository_that_cannot_be_had_or_has_no_pictures(self, load: Load, parquet: Path, tmp_path: Path) -> None:
+        with pytest.raises(
+            DataError, match=r'nowhere", train cannot be had from the Hub: .*; or copy it to .*: hf download'
+        ) as error:
+            load(tmp_path / "empty", repository=str(tmp_path / "nowhere"), download=True)
+        assert "\n" not in str(error.value)
+        for file in (parquet / "cifar100").iterdir():
+            pyarrow.parquet.write_table(pyarrow.parquet.read_table(file).drop_columns("img"), file)
+        with pytest.raises(DataError, match=r'parquet", train has no column "img"; it has: fine_label, coarse_label'):
+            load(tmp_path / "empty", repository=str(parquet), download=True)
 
     def test_nothing_there_says_what_was_looked_for_and_how_to_get_it(self, load: Load, tmp_path: Path) -> None:
         with pytest.raises(DataError) as error:
