@@ -33,9 +33,13 @@ def data(config: Config, output: OutputFile = None) -> None:
     from syno.stages.data import prepare
 
     record = prepare(experiment_of(config), output)
+    counts = f"{record.data}: {record.train_images} + {record.test_images}"
+    if record.image_shape is None:
+        typer.echo(f"{counts} sequences of {record.length} tokens, {record.classes} different ones")
+        return
     shape = " x ".join(map(str, record.image_shape))
     typer.echo(
-        f"{record.data}: {record.train_images} + {record.test_images} pictures of {shape}, {record.classes} classes; "
+        f"{counts} pictures of {shape}, {record.classes} classes; "
         f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
     )
 

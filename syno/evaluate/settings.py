@@ -36,7 +36,7 @@ class WorkloadSettings(BaseModel):
     model: str = "resnet8"  # the backbone: a name, or your own as `package.module:function`
     width: Annotated[float, Field(gt=0)] = 1.0  # multiplies its features
     layers: str = "spatial"  # which of its layers are replaced: `spatial`, `paper-3x3`, `paper`, or `package.module:rule`
-    data: str = "glyphs"  # the data set: a name, or your own as `package.module:function`
+    data: str = "glyphs"  # the data set: a name in docs/data.md, or your own as `package.module:function`
     data_settings: Mapping[str, Any] = {}  # such as {preset: micro}
     training: TrainingSettings = TrainingSettings()
     milestones: Mapping[Positive, Fraction] = {}  # the accuracy to have after an epoch, or training ends there: {2: 0.35}

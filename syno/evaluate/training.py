@@ -1,9 +1,9 @@
-"""Training a network to classify pictures: short, deterministic, and without loaders (the data set is in memory)."""
+"""Training a network to classify pictures: short and deterministic."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from syno.errors import ShapeError
-from syno.evaluate.datasets import DataSet
+from syno.evaluate.datasets.contract import Pair, PictureData
 from syno.evaluate.pruning import EpochReport, Pruned
 from syno.evaluate.settings import TrainingSettings
 
@@ -48,7 +48,7 @@ class _Broken(Exception):  # noqa: N818  (a result, no error)
 
 def train(
     model: nn.Module,
-    data: DataSet,
+    data: PictureData,
     settings: TrainingSettings | None = None,
     *,
     seed: int = 0,
@@ -69,9 +69,9 @@ def train(
     Raises ShapeError if the batch is larger than the data set.
     """
     settings = settings or TrainingSettings()
-    if settings.batch > len(data.train_labels):
+    if settings.batch > data.train_count:
         raise ShapeError(
-            f"batch is {settings.batch}, but {data.name} has {len(data.train_labels)} pictures to train on; give a smaller one"
+            f"batch is {settings.batch}, but {data.name} has {data.train_count} pictures to train on; give a smaller one"
         )
     wall, cpu = time.perf_counter(), time.process_time()
     progress = _Progress()
@@ -97,17 +97,18 @@ def train(
     )
 
 
-def measure_accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+def measure_accuracy(model: nn.Module, batches: Iterable[Pair]) -> float:
     """The fraction of pictures whose greatest logit is that of their label; NaN if any logit is not finite."""
     model.eval()
-    right = 0
+    right = count = 0
     with torch.no_grad():
-        for batch, wanted in zip(images.split(TEST_BATCH), labels.split(TEST_BATCH), strict=True):
-            logits = model(batch)
+        for images, labels in batches:
+            logits = model(images)
             if not torch.isfinite(logits).all():
                 return float("nan")
-            right += int((logits.argmax(1) == wanted).sum())
-    return right / len(labels)
+            right += int((logits.argmax(1) == labels).sum())
+            count += len(labels)
+    return right / count
 
 
 @dataclass
@@ -119,29 +120,27 @@ class _Progress:
     broken: bool = False
 
 
-def _epochs(model: nn.Module, data: DataSet, settings: TrainingSettings, seed: int, progress: _Progress) -> Iterator[float]:
+def _epochs(model: nn.Module, data: PictureData, settings: TrainingSettings, seed: int, progress: _Progress) -> Iterator[float]:
     """Train, and yield the accuracy after each epoch."""
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     layout = torch.channels_last if settings.channels_last else torch.contiguous_format
-    images, tests = (part.to(device).contiguous(memory_format=layout) for part in (data.train_images, data.test_images))
-    labels, answers = data.train_labels.to(device), data.test_labels.to(device)
+    batches = data.train_batches(settings.batch, seed=seed, device=device, layout=layout)
+    tests = data.test_batches(TEST_BATCH, device=device, layout=layout)
     for module in model.modules():
         if isinstance(module, nn.Conv2d):  # an operator's weights have any number of axes, and a layout of their own
             module.to(memory_format=layout)
-    per_epoch = len(labels) // settings.batch
+    per_epoch = len(batches)
     optimizer = torch.optim.SGD(
         model.parameters(), settings.learning_rate, settings.momentum, weight_decay=settings.weight_decay, nesterov=True
     )
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, settings.learning_rate, epochs=settings.epochs, steps_per_epoch=per_epoch, cycle_momentum=False
     )
-    shuffling = torch.Generator().manual_seed(seed)
     for epoch in range(1, settings.epochs + 1):
         model.train()
         total = 0.0
-        order = torch.randperm(len(labels), generator=shuffling).to(device)
-        for chosen in order[: per_epoch * settings.batch].split(settings.batch):
-            loss = functional.cross_entropy(model(images[chosen]), labels[chosen])
+        for images, labels in batches.epoch(epoch):
+            loss = functional.cross_entropy(model(images), labels)
             value = loss.item()
             progress.steps += 1
             if not torch.isfinite(loss):
@@ -154,7 +153,7 @@ def _epochs(model: nn.Module, data: DataSet, settings: TrainingSettings, seed: i
             schedule.step()
             total += value
         progress.losses.append(total / per_epoch)
-        accuracy = measure_accuracy(model, tests, answers)
+        accuracy = measure_accuracy(model, tests)
         if accuracy != accuracy:  # NaN
             raise _Broken(f"the network's output is not finite after epoch {epoch}")
         progress.accuracies.append(accuracy)

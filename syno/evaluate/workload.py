@@ -16,8 +16,8 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from syno.errors import SpecError
-from syno.evaluate.datasets import DATASETS, DataSet
+from syno.errors import DataError, SpecError
+from syno.evaluate.datasets import DATASETS, PictureData, TokenSet
 from syno.evaluate.pruning import EpochReport, Milestones
 from syno.evaluate.settings import WorkloadSettings
 from syno.evaluate.training import TrainingResult, train
@@ -35,33 +35,50 @@ class Workload:
 
     Attributes:
         settings: what it is made from.
-        data: the pictures.
+        data: the pictures, or the text.
     """
 
     settings: WorkloadSettings
-    data: DataSet
+    data: PictureData | TokenSet
 
     @classmethod
     def of(cls, settings: WorkloadSettings) -> Self:
-        """Load or make the data. UnknownNameError lists the backbones, rules and data sets that there are."""
+        """Load or make the data.
+
+        Raises:
+            UnknownNameError: there is no such backbone, rule or data set; it lists those that there are.
+            SpecError: a setting of the data that there is not.
+            DataError: the data is missing or damaged.
+        """
         BACKBONES.find(settings.model)  # before the data, which may take long
         LAYER_RULES.find(settings.layers)
         try:
             data = DATASETS.find(settings.data)(**settings.data_settings)
+        except DataError:
+            raise
         except (TypeError, ValueError) as error:
             raise SpecError(f'workload.data_settings, of the data set "{settings.data}": {error}') from error
         return cls(settings, data)
 
+    @property
+    def pictures(self) -> PictureData:
+        """The data, if it is pictures. SpecError if it is text, which networks for pictures cannot take."""
+        if isinstance(self.data, TokenSet):
+            raise SpecError(
+                f'workload: the data set "{self.settings.data}" is text, and the model "{self.settings.model}" takes pictures'
+            )
+        return self.data
+
     def model(self, seed: int | None = None) -> nn.Module:
         """The original network, with weights of this seed."""
-        channels = self.data.image_shape[0]
+        channels = self.pictures.image_shape[0]
         make, chosen = BACKBONES.find(self.settings.model), self.settings.seed if seed is None else seed
         return make(classes=self.data.classes, channels=channels, width=self.settings.width, seed=chosen)
 
     @cached_property
     def example(self) -> torch.Tensor:
         """A batch of zeros, as large as those of the training."""
-        return torch.zeros(self.settings.training.batch, *self.data.image_shape)
+        return torch.zeros(self.settings.training.batch, *self.pictures.image_shape)
 
     @cached_property
     def original(self) -> Cost:
@@ -92,7 +109,7 @@ class Workload:
         """
         chosen = self.settings.seed if seed is None else seed
         asked = Milestones(self.settings.milestones, report)
-        return train(self.network(operator, chosen), self.data, self.settings.training, seed=chosen, report=asked)
+        return train(self.network(operator, chosen), self.pictures, self.settings.training, seed=chosen, report=asked)
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime
 
 from syno.config import Experiment
+from syno.errors import SpecError
 from syno.evaluate.record import Record, versions
+
+if TYPE_CHECKING:
+    from syno.evaluate.workload import Workload
 
 FILE = "data.json"
 
 
 class DataRecord(Record):
-    """A data set, and the network on it.
+    """A data set of pictures and the network on it, or a text.
 
     Attributes:
         data: the data set's name.
-        hash: of its pictures and labels.
-        classes, train_images, test_images: how many there are.
-        image_shape: [channels, height, width].
-        model: the backbone.
+        hash: of its pictures and labels, or tokens.
+        classes: how many there are; of a text, how many different tokens.
+        train_images, test_images: how many pictures there are, or sequences of tokens.
+        image_shape: [channels, height, width] of a picture as the network gets it; None for a text.
+        length: tokens of a sequence; None for pictures.
+        model: the backbone; it, layers, flops and parameters are left out for a text.
         layers: names of the layers that operators replace.
         flops: multiply-adds of the network, for one picture.
         parameters: of the network.
@@ -35,40 +43,59 @@ class DataRecord(Record):
     classes: int
     train_images: int
     test_images: int
-    image_shape: tuple[int, int, int]
-    model: str
-    layers: tuple[str, ...]
-    flops: float
-    parameters: int
+    image_shape: tuple[int, int, int] | None
+    length: int | None = None
+    model: str | None = None
+    layers: tuple[str, ...] = ()
+    flops: float | None = None
+    parameters: int | None = None
     versions: dict[str, str]
     date: AwareDatetime
+
+    @property
+    def picture(self) -> tuple[int, int, int]:
+        """The shape of a picture. SpecError for a text."""
+        if self.image_shape is None:
+            raise SpecError(f'the data set "{self.data}" is text; this takes pictures')
+        return self.image_shape
 
 
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     """Make or load the data, find the layers to replace, and write a record of both.
 
-    Raises SpecError if there is no workload or no layer to replace, UnknownNameError if there is no such network or data set.
+    Raises:
+        SpecError: there is no workload or no layer to replace.
+        UnknownNameError: there is no such network or data set.
+        DataError: the data is missing or damaged.
     """
-    from datetime import UTC, datetime
-
-    from syno.model.substitution import replaceable
-
     network = experiment.network
-    data, original, batch = network.data, network.original, len(network.example)
-    layers = replaceable(network.model(), network.example, network.settings.layers)
-    record = DataRecord(
-        data=network.settings.data,
-        hash=data.hash,
-        classes=data.classes,
-        train_images=len(data.train_labels),
-        test_images=len(data.test_labels),
-        image_shape=data.image_shape,
-        model=network.settings.model,
-        layers=tuple(layer.name for layer in layers),
-        flops=original.flops / batch,
-        parameters=int(original.parameters),
-        versions=versions(["torch", "numpy"]),
-        date=datetime.now(UTC),
-    )
+    record = _looked_at(network)
     record.write(output or experiment.folder / FILE)
     return record
+
+
+def _looked_at(network: Workload) -> DataRecord:
+    from syno.evaluate.datasets import TokenSet
+    from syno.model.substitution import replaceable
+
+    data, settings = network.data, network.settings
+    found: dict[str, Any] = {
+        "data": settings.data,
+        "hash": data.hash,
+        "classes": data.classes,
+        "train_images": data.train_count,
+        "test_images": data.test_count,
+        "versions": versions(["torch", "numpy"]),
+        "date": datetime.now(UTC),
+    }
+    if isinstance(data, TokenSet):
+        return DataRecord(**found, image_shape=None, length=data.length)
+    layers = replaceable(network.model(), network.example, settings.layers)
+    return DataRecord(
+        **found,
+        image_shape=data.image_shape,
+        model=settings.model,
+        layers=tuple(layer.name for layer in layers),
+        flops=network.original.flops / len(network.example),
+        parameters=int(network.original.parameters),
+    )

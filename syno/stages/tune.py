@@ -43,7 +43,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         width=experiment.workload.width,
         layers=experiment.workload.layers,
         classes=data.classes,
-        image_shape=data.image_shape,
+        image_shape=data.picture,
         operator=None if operator is None else str(operator),
         memory_format="channels_last" if channels_last else "contiguous",
     )

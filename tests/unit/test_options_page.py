@@ -11,6 +11,8 @@ import yaml
 
 from syno.config import Experiment
 from syno.config.original import OperatorChoice, Original, RelativeBudget
+from syno.evaluate.data_settings import DATA_SETTINGS, AugmentationSettings
+from syno.evaluate.glyphs import GLYPH_PRESETS, GlyphSettings
 from syno.evaluate.settings import WorkloadSettings
 from syno.evaluate.tvm.devices import DeviceSettings
 from syno.report.options import options_table
@@ -32,6 +34,18 @@ def first_paragraph(thing: object) -> str:
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
+def data_sets() -> str:
+    """A table for each data set, and one for augmentation."""
+    parts = [
+        "## Data sets\n\n`workload: {data: NAME, data_settings: {...}}`; [data.md](data.md) says where they come from.",
+        f"### `glyphs`\n\n{first_paragraph(GlyphSettings)} `preset` is one of {', '.join(GLYPH_PRESETS)}; by default quick. "
+        f"The others differ from it.\n\n{options_table(GlyphSettings)}",
+    ]
+    parts += [f"### `{name}`\n\n{first_paragraph(model)}\n\n{options_table(model)}" for name, model in DATA_SETTINGS.items()]
+    parts.append(f"### Augmentation\n\n{first_paragraph(AugmentationSettings)}\n\n{options_table(AugmentationSettings)}")
+    return "\n\n".join(part.rstrip("\n") for part in parts)
+
+
 def page() -> str:
     """The whole page."""
     parts = [
@@ -40,6 +54,7 @@ def page() -> str:
         f"({', '.join(PRESETS)}), a spec file, or a mapping.\n\n" + options_table(Experiment),
         "## A workload\n\n`workload` of an experiment: the spec's layers, the budget's rest and the original's cost follow "
         "from it, and `evaluate` is `training`.\n\n" + options_table(WorkloadSettings),
+        data_sets(),
         "## A relative budget\n\n`relative_budget` of an experiment.\n\n" + options_table(RelativeBudget),
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
         "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"
