@@ -38,7 +38,7 @@ def trained(name: str, data: DataSet, seed: int, width: float) -> TrainingResult
     model = BACKBONES["resnet8"](classes=data.classes, width=width, seed=seed)
     model = substitute(model, operator(name), data.train_images[:1], seed=seed)
     result = train(model, data, TrainingSettings(), seed=seed)
-    accuracies = " ".join(f"{accuracy:.4f}" for accuracy in result.accuracies)
+    accuracies = " ".join(f"{accuracy:.4f}" for accuracy in result.scores)
     print(f"{name}, seed {seed}: {accuracies}; {result.cpu_seconds:.1f} CPU-seconds", file=sys.stderr)
     return result
 
@@ -46,7 +46,7 @@ def trained(name: str, data: DataSet, seed: int, width: float) -> TrainingResult
 def row(name: str, data: DataSet, seeds: Sequence[int], width: float) -> list[str]:
     """The operator's line of the table."""
     results = [trained(name, data, seed, width) for seed in seeds]
-    accuracies = [result.accuracy for result in results]
+    accuracies = [result.score for result in results]
     example = data.train_images[:1]
     cost = model_cost(substitute(BACKBONES["resnet8"](classes=data.classes, width=width), operator(name), example), example)
     return [
@@ -54,7 +54,7 @@ def row(name: str, data: DataSet, seeds: Sequence[int], width: float) -> list[st
         f"{mean(accuracies):.4f}",
         f"{stdev(accuracies):.4f}" if len(accuracies) > 1 else "–",
         f"{min(accuracies):.4f}..{max(accuracies):.4f}",
-        f"{mean(result.accuracies[1] if len(result.accuracies) > 1 else 0.0 for result in results):.4f}",
+        f"{mean(result.scores[1] if len(result.scores) > 1 else 0.0 for result in results):.4f}",
         f"{mean(result.cpu_seconds for result in results):.1f}",
         f"{cost.flops:,.0f}",
         f"{cost.parameters:,.0f}",

@@ -55,7 +55,7 @@ def train(
     from syno.stages.train import train as trained
 
     record = trained(experiment_of(config), given, seed, output)
-    typer.echo(f"{record.name}: accuracy {record.accuracy:.4f} with seed {seed}, {record.cpu_seconds:.1f} CPU-seconds")
+    typer.echo(f"{record.name}: {record.metric} {record.score:.4f} with seed {seed}, {record.cpu_seconds:.1f} CPU-seconds")
 
 
 @tune.command("model")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 ORIGINAL = "original"  # stands for the network as it is, where an operator could be named
 
+Metric = Literal["accuracy", "loss"]  # of what is trained: a fraction, more is better; nats per token, less is better
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from syno.errors import ShapeError
 from syno.evaluate.datasets.contract import Pair, PictureData
 from syno.evaluate.pruning import EpochReport, Pruned
-from syno.evaluate.settings import TrainingSettings
+from syno.evaluate.settings import Metric, TrainingSettings
 
 TEST_BATCH = 512
 
@@ -24,8 +24,9 @@ class TrainingResult:
     """How training went. Equal for equal arguments on one machine and thread: times do not count.
 
     Attributes:
-        accuracy: on the test pictures after the last epoch, a fraction; 0 if training broke.
-        accuracies: after each epoch.
+        metric: what the scores are: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
+        score: of the trained network; 0 (a loss: infinite) if training broke.
+        scores: after each epoch.
         losses: the mean cross-entropy over each epoch's steps, in nats.
         steps: how many there were.
         stopped: why the report or a broken loss ended it; None if it went through.
@@ -33,8 +34,9 @@ class TrainingResult:
         cpu_seconds: of this process.
     """
 
-    accuracy: float
-    accuracies: tuple[float, ...]
+    metric: Metric
+    score: float
+    scores: tuple[float, ...]
     losses: tuple[float, ...]
     steps: int
     stopped: str | None
@@ -87,8 +89,9 @@ def train(
             progress.stopped = str(broken)
             progress.broken = True
     return TrainingResult(
-        accuracy=0.0 if progress.broken else progress.accuracies[-1],
-        accuracies=tuple(progress.accuracies),
+        metric="accuracy",
+        score=0.0 if progress.broken else progress.scores[-1],
+        scores=tuple(progress.scores),
         losses=tuple(progress.losses),
         steps=progress.steps,
         stopped=progress.stopped,
@@ -113,7 +116,7 @@ def measure_accuracy(model: nn.Module, batches: Iterable[Pair]) -> float:
 
 @dataclass
 class _Progress:
-    accuracies: list[float] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     steps: int = 0
     stopped: str | None = None
@@ -156,7 +159,7 @@ def _epochs(model: nn.Module, data: PictureData, settings: TrainingSettings, see
         accuracy = measure_accuracy(model, tests)
         if accuracy != accuracy:  # NaN
             raise _Broken(f"the network's output is not finite after epoch {epoch}")
-        progress.accuracies.append(accuracy)
+        progress.scores.append(accuracy)
         yield accuracy
 
 

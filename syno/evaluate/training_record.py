@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import AwareDatetime
 
 from syno.evaluate.record import Record, versions
-from syno.evaluate.settings import ORIGINAL, WorkloadSettings
+from syno.evaluate.settings import ORIGINAL, Metric, WorkloadSettings
 from syno.evaluate.workload import Workload
 from syno.ir.graph import PGraph
 from syno.model.counting import model_cost
@@ -24,8 +24,9 @@ class TrainingRecord(Record):
         workload: the network, the data set, the recipe.
         data_hash: of the pictures and labels.
         seed: of weights and of the order of pictures.
-        accuracy: on the test pictures after the last epoch, a fraction; 0 if training broke.
-        accuracies, losses: after each epoch; in nats.
+        metric: what the scores are: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
+        score: of the trained network; 0 (a loss: infinite) if training broke.
+        scores, losses: after each epoch, on the test data and in training; losses are in nats.
         stopped: why it ended early; None if it went through.
         flops: multiply-adds of the network, for one picture.
         parameters: of the network.
@@ -43,8 +44,9 @@ class TrainingRecord(Record):
     workload: WorkloadSettings
     data_hash: str
     seed: int
-    accuracy: float
-    accuracies: tuple[float, ...]
+    metric: Metric
+    score: float
+    scores: tuple[float, ...]
     losses: tuple[float, ...]
     stopped: str | None
     flops: float
@@ -68,8 +70,9 @@ class TrainingRecord(Record):
             workload=workload.settings,
             data_hash=workload.data.hash,
             seed=seed,
-            accuracy=result.accuracy,
-            accuracies=result.accuracies,
+            metric=result.metric,
+            score=result.score,
+            scores=result.scores,
             losses=result.losses,
             stopped=result.stopped,
             flops=price.flops / batch,

@@ -123,4 +123,4 @@ class ProxyTraining:
         """Metrics by name. `report` is called after every epoch, and may raise to end the training."""
         counted = cost(operator, self.spec).metrics(self.workload.original)
         result = self.workload.train(operator, report=report)
-        return {"accuracy": result.accuracy, "epochs": float(len(result.accuracies)), **counted}
+        return {result.metric: result.score, "epochs": float(len(result.scores)), **counted}

@@ -72,7 +72,7 @@ def _accuracy(experiment: Experiment, rows: list[Entry]) -> pandas.DataFrame:
         if not records:
             continue
         _check_same(records + ([original] if original is not None else []), experiment)
-        first, accuracies = records[0], [record.accuracy for record in records]
+        first, accuracies = records[0], [record.score for record in records]
         original = first if key == ORIGINAL else original
         found.append(
             {

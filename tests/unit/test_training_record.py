@@ -38,8 +38,8 @@ def test_a_record_says_what_was_trained(original: TrainingRecord, separable: Tra
     assert separable.operator_id == OPERATORS["separable_conv2d"]().id
     assert separable.flops < original.flops
     assert separable.parameters < original.parameters
-    assert len(original.accuracies) == 1
-    assert original.accuracy == original.accuracies[-1]
+    assert len(original.scores) == 1
+    assert original.score == original.scores[-1]
 
 
 def test_a_record_is_read_as_it_was_written(original: TrainingRecord, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_network_and_data_of_ones_own_are_imported(workload: Workload) -> None
 def test_milestones_end_a_training_early() -> None:
     workload = Workload.of(WorkloadSettings(**SMALL, milestones={1: 1.0}))
     result = workload.train()
-    assert len(result.accuracies) == 1
+    assert len(result.scores) == 1
     assert result.stopped is not None and "after epoch 1 is below 1" in result.stopped
 
 
