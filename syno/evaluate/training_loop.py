@@ -146,8 +146,8 @@ class Training:
         return most is not None and seconds > most and len(self.progress.scores) > 0
 
     def _limit(self) -> str | None:
-        """Why a limit ends training after this round; None if it goes on, or would have ended anyway."""
-        if self.progress.steps >= self.total:
+        """Why a limit ends training after this round; None if it goes on, or would have ended anyway, or was not tested yet."""
+        if self.progress.steps >= self.total or not self.progress.scores:
             return None
         if self.too_slow:
             return f"{self._place(len(self.progress.scores))} trained for more than {self.settings.most_epoch_seconds:g} seconds"
