@@ -27,7 +27,12 @@ class Milestones:
     """
 
     def __init__(
-        self, bounds: Mapping[int, float], then: EpochReport | None = None, *, metric: Metric = "accuracy", rounds: str = "epoch"
+        self,
+        bounds: Mapping[int, float],
+        then: EpochReport | None = None,
+        *,
+        metric: Metric = "accuracy",
+        rounds: str = "epoch",
     ) -> None:
         """Make it.
 

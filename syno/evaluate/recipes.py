@@ -20,7 +20,15 @@ RECIPES.register(QUICK)(MappingProxyType({}))
 # The same for text.
 RECIPES.register("quick-text")(
     MappingProxyType(
-        {"epochs": 2, "batch": 32, "optimizer": "adamw", "learning_rate": 3e-3, "weight_decay": 0.1, "decay": "matrices", "clip": 1.0}
+        {
+            "epochs": 2,
+            "batch": 32,
+            "optimizer": "adamw",
+            "learning_rate": 3e-3,
+            "weight_decay": 0.1,
+            "decay": "matrices",
+            "clip": 1.0,
+        }
     )
 )
 # CIFAR-100. Weights are drawn as the published code draws them, and the score is that of the best epoch.

@@ -28,7 +28,9 @@ class TrainingSettings(BaseModel):
     epochs: Positive = 4
     most_steps: Positive | None = None  # end after so many, whatever the epochs
     most_minutes: Above | None = None  # end after so many of training and testing; results then depend on the machine's speed
-    most_epoch_seconds: Above | None = None  # end after a round that trained for longer, unless it is the first; the paper's: 60
+    most_epoch_seconds: Above | None = (
+        None  # end after a round that trained for longer, unless it is the first; the paper's: 60
+    )
     round_steps: Positive | None = None  # test, and ask milestones and pruners, after every so many steps; null: every epoch
     most_tests: Positive | None = None  # pictures or sequences to test on, the first ones; null: all
     batch: Positive = 64  # pictures or sequences; the last batch of an epoch is left out if it is smaller

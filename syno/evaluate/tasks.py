@@ -133,4 +133,3 @@ def _first(batches: Iterable[T], most: int | None, count: Callable[[T], int]) ->
             return
         seen += count(batch)
         yield batch
-

@@ -150,7 +150,9 @@ class Training:
         if self.progress.steps >= self.total or not self.progress.scores:
             return None
         if self.too_slow:
-            return f"{self._place(len(self.progress.scores))} trained for more than {self.settings.most_epoch_seconds:g} seconds"
+            return (
+                f"{self._place(len(self.progress.scores))} trained for more than {self.settings.most_epoch_seconds:g} seconds"
+            )
         if self._out_of_time():
             return f"its {self.settings.most_minutes:g} minutes were over after step {self.progress.steps} of {self.total}"
         return None
@@ -168,7 +170,8 @@ class Training:
             steps=progress.steps,
             stopped=stopped,
             broken=broken,
-            data_share=progress.waited / progress.stepping if progress.stepping else 0.0,
+            step_seconds=progress.stepping,
+            data_seconds=progress.waited,
             seconds=self._seconds(),
             cpu_seconds=progress.cpu_seconds + time.process_time() - self.cpu,
         )

@@ -21,7 +21,8 @@ class TrainingResult:
         steps: how many there were.
         stopped: why the report, a limit or a broken loss ended it; None if it went through.
         broken: whether it made numbers that are none.
-        data_share: of the seconds that steps took, the part in which they waited for their batch.
+        step_seconds: of wall time, in steps: testing left out.
+        data_seconds: of these, waiting for batches.
         seconds: of wall time, testing included, those before an interruption too.
         cpu_seconds: of this process.
     """
@@ -33,7 +34,8 @@ class TrainingResult:
     steps: int
     stopped: str | None
     broken: bool = False
-    data_share: float = field(default=0.0, compare=False)
+    step_seconds: float = field(default=0.0, compare=False)
+    data_seconds: float = field(default=0.0, compare=False)
     seconds: float = field(default=0.0, compare=False)
     cpu_seconds: float = field(default=0.0, compare=False)
 

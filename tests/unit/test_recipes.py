@@ -63,7 +63,9 @@ class TestSettings:
         assert (settings.epochs, settings.batch, settings.weight_decay, settings.score) == (3, 128, 1e-3, "best")
 
     def test_an_unknown_recipe_is_named_and_those_there_are(self) -> None:
-        with pytest.raises(ValidationError, match=r'unknown recipe of training "paper-cfiar"; there are: quick.*Did you mean "paper-'):
+        with pytest.raises(
+            ValidationError, match=r'unknown recipe of training "paper-cfiar"; there are: quick.*Did you mean "paper-'
+        ):
             TrainingSettings(recipe="paper-cfiar")
 
     @pytest.mark.parametrize("wrong", [{"device": "gpu"}, {"precision": "half"}, {"schedule": "step"}, {"most_minutes": 0}])
@@ -82,7 +84,9 @@ class TestSettings:
 class TestLearningRate:
     def test_cosine_by_epoch_is_that_of_the_paper(self) -> None:
         found = rates(TrainingSettings(recipe="paper-cifar", epochs=4), 8, 2)
-        assert found == pytest.approx([1e-5 + (0.1 - 1e-5) * (1 + math.cos(math.pi * epoch / 4)) / 2 for epoch in range(4) for _ in "ab"])
+        assert found == pytest.approx(
+            [1e-5 + (0.1 - 1e-5) * (1 + math.cos(math.pi * epoch / 4)) / 2 for epoch in range(4) for _ in "ab"]
+        )
 
     def test_cosine_falls_at_every_step(self) -> None:
         found = rates(TrainingSettings(schedule="cosine", learning_rate=1.0), 8, 2)
@@ -121,18 +125,24 @@ class TestWeights:
         first, again, other = self.network(), self.network(), self.network()
         for network, seed in ((first, 1), (again, 1), (other, 2)):
             initialize(network, "paper", seed)
-        assert torch.equal(first.stem[0].weight if isinstance(first.stem, nn.Sequential) else first.stem.weight,
-                           again.stem[0].weight if isinstance(again.stem, nn.Sequential) else again.stem.weight)
+        assert torch.equal(
+            first.stem[0].weight if isinstance(first.stem, nn.Sequential) else first.stem.weight,
+            again.stem[0].weight if isinstance(again.stem, nn.Sequential) else again.stem.weight,
+        )
         assert not torch.equal(first.head.weight, other.head.weight)
         assert float(first.head.weight.detach().std()) == pytest.approx(0.02, rel=0.1)
-        weights = torch.cat([w.detach().flatten() for m in first.modules() if isinstance(m, OperatorModule) for w in m.parameters()])
+        weights = torch.cat(
+            [w.detach().flatten() for m in first.modules() if isinstance(m, OperatorModule) for w in m.parameters()]
+        )
         assert float(weights.std()) == pytest.approx(0.1, rel=0.05)
 
     def test_those_for_imagenet_change_operators_only(self) -> None:
         network, before = self.network(), self.network()
         initialize(network, "normal", 0)
         assert torch.equal(network.head.weight, before.head.weight)
-        weights = torch.cat([w.detach().flatten() for m in network.modules() if isinstance(m, OperatorModule) for w in m.parameters()])
+        weights = torch.cat(
+            [w.detach().flatten() for m in network.modules() if isinstance(m, OperatorModule) for w in m.parameters()]
+        )
         assert float(weights.std()) == pytest.approx(1.0, rel=0.05)
 
 
@@ -140,7 +150,9 @@ class TestTraining:
     def test_rounds_are_what_is_tested_and_reported(self, data: DataSet) -> None:
         seen: list[int] = []
         settings = TrainingSettings(epochs=2, batch=32, round_steps=3, most_steps=8)
-        result = train(BACKBONES["resnet8"](classes=4, width=0.25), data, settings, report=lambda number, _: seen.append(number))
+        result = train(
+            BACKBONES["resnet8"](classes=4, width=0.25), data, settings, report=lambda number, _: seen.append(number)
+        )
         assert (seen, result.steps, len(result.losses)) == ([1, 2, 3], 8, 3)
 
     def test_the_best_round_counts_where_it_is_said(self, data: DataSet) -> None:
@@ -159,7 +171,9 @@ class TestTraining:
 
     def test_label_smoothing_and_precision_change_the_losses(self, data: DataSet) -> None:
         def losses(**settings: Any) -> tuple[float, ...]:
-            return train(BACKBONES["resnet8"](classes=4, width=0.25), data, TrainingSettings(epochs=1, batch=32, **settings)).losses
+            return train(
+                BACKBONES["resnet8"](classes=4, width=0.25), data, TrainingSettings(epochs=1, batch=32, **settings)
+            ).losses
 
         plain = losses()
         assert losses(label_smoothing=0.1) != plain
@@ -203,7 +217,11 @@ class TestText:
     @pytest.mark.parametrize(
         ("model", "data", "message"),
         [
-            ("gpt_tiny", "glyphs", '"glyphs" is pictures, and the model "gpt_tiny" takes text; those for pictures are: .*resnet8'),
+            (
+                "gpt_tiny",
+                "glyphs",
+                '"glyphs" is pictures, and the model "gpt_tiny" takes text; those for pictures are: .*resnet8',
+            ),
             ("resnet8", "pydoc", '"pydoc" is text, and the model "resnet8" takes pictures; those for text are: gpt2, gpt_tiny'),
         ],
     )
@@ -235,10 +253,16 @@ class TestFailures:
             ProxyTraining(workload, workload.spec())(operator, lambda number, score: None)
 
     def test_memory_that_does_not_suffice_is_a_failure_with_the_reason(self) -> None:
-        with pytest.raises(TrainingError, match=r"^out of memory on cpu: Tried to allocate 2 GiB; give a smaller batch$"), on_device("cpu"):
+        with (
+            pytest.raises(TrainingError, match=r"^out of memory on cpu: Tried to allocate 2 GiB; give a smaller batch$"),
+            on_device("cpu"),
+        ):
             raise torch.OutOfMemoryError("Tried to allocate 2 GiB. GPU 0 has 1 GiB.")
 
     @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
     def test_a_device_that_is_not_there_is_named(self) -> None:
-        with pytest.raises(SpecError, match='training.device is "cuda", but PyTorch finds no GPU here; give device: cpu'), on_device("cuda"):
+        with (
+            pytest.raises(SpecError, match='training.device is "cuda", but PyTorch finds no GPU here; give device: cpu'),
+            on_device("cuda"),
+        ):
             pass
