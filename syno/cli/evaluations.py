@@ -58,6 +58,22 @@ def train(
     typer.echo(f"{record.name}: {record.metric} {record.score:.4f} with seed {seed}, {record.cpu_seconds:.1f} CPU-seconds")
 
 
+@app.command(rich_help_panel=STAGES)
+def baseline(
+    config: Config,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="`original`, or baselines of the config; all if not given.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Only this one, instead of all that the config trains with.")] = None,
+) -> None:
+    """Train the network as it is and with the baselines, with every seed; what has a record already is not trained again."""
+    from syno.stages.baseline import train_baselines
+
+    for record, is_new in train_baselines(experiment_of(config), names or (), None if seed is None else (seed,)):
+        cost = f"{record.cpu_seconds:.1f} CPU-seconds" if is_new else "trained before"
+        typer.echo(f"{record.name}: {record.metric} {record.score:.4f} with seed {record.seed}, {cost}")
+
+
 @tune.command("model")
 def tune_model(
     config: Config, given: Candidate, compiler: Compiler = "eager", device: Device = "cpu", output: OutputFile = None

@@ -23,7 +23,7 @@ def read(experiment: Experiment) -> Results:
 
     from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, Results
 
-    trials = freeze.read_frozen(experiment)
+    trials = _trials(experiment)
     if experiment.workload is None:
         accuracy = pandas.DataFrame(columns=[*ACCURACY_COLUMNS, "key"])
         latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
@@ -31,6 +31,15 @@ def read(experiment: Experiment) -> Results:
         accuracy, latency = tables.read_tables(experiment)
     operators, notes = _operators(experiment, trials, accuracy), _notes(experiment, trials, latency)
     return Results(experiment.name, trials, accuracy, latency, operators, notes)
+
+
+def _trials(experiment: Experiment) -> pandas.DataFrame:
+    """The frozen ones; none where there was no search."""
+    import pandas
+
+    from syno.report.results import TRIAL_COLUMNS
+
+    return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
 
 
 def _operators(experiment: Experiment, trials: pandas.DataFrame, accuracy: pandas.DataFrame) -> dict[str, PGraph]:
@@ -58,6 +67,8 @@ def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.Dat
         f"policy {experiment.policy.get('name', 'mcts')}, seed {study.seed}",
         f"machine: {', '.join(_machines(experiment)) or 'unknown'}; {versions}",
     ]
+    if not experiment.searches:
+        lines = [f"measured here: experiment {experiment.name}, with operators of {experiment.select.source}"]
     if workload is not None:
         seeds = ", ".join(map(str, experiment.train.seeds))
         lines.insert(

@@ -14,6 +14,7 @@ from syno.files import write_whole
 from syno.ir.text import parse
 from syno.report.pareto import front
 from syno.stages.freeze import read_frozen
+from syno.stages.source import taken
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:
@@ -42,10 +43,14 @@ class Selected(BaseModel):
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
-    """Choose operators from the frozen table, as `select` in the config says, and write a list of them; best reward first.
+    """Choose operators as `select` in the config says, and write a list of them.
 
-    Raises SpecError if there is no frozen table, or no trial in it can be selected.
+    They are of the frozen table, the best reward first; or of what another experiment selected, the best score first.
+
+    Raises SpecError if there is no frozen table (or the other experiment is not so far), or nothing there can be selected.
     """
+    if (source := experiment.select.source) is not None:
+        return write_selected(taken(experiment, read_selected(source / FILE)), output or experiment.folder / FILE)
     settings, table = experiment.select, read_frozen(experiment)
     table = table[table["outcome"] == "complete"]
     if "metric_accuracy" in table:
@@ -65,9 +70,7 @@ def select(experiment: Experiment, output: Path | None = None) -> list[Selected]
         ranked = _front_first(ranked)
     chosen = [_selected(experiment, row) for _, row in ranked.head(settings.count).iterrows()]
     chosen.sort(key=lambda one: (-one.reward, one.trial))
-    text = json.dumps([one.model_dump() for one in chosen], indent=1)
-    write_whole(output or experiment.folder / FILE, text + "\n")
-    return chosen
+    return write_selected(chosen, output or experiment.folder / FILE)
 
 
 def _front_first(ranked: pandas.DataFrame) -> pandas.DataFrame:
@@ -87,6 +90,12 @@ def _selected(experiment: Experiment, row: pandas.Series) -> Selected:
     }
     key = OperatorStore(experiment.folder).add(operator)
     return Selected(key=key, name=operator.name, trial=int(row["number"]), reward=float(row["reward"]), metrics=metrics)
+
+
+def write_selected(chosen: list[Selected], file: Path) -> list[Selected]:
+    """Write what was chosen; returns it."""
+    write_whole(file, json.dumps([one.model_dump() for one in chosen], indent=1) + "\n")
+    return chosen
 
 
 def read_selected(file: Path) -> list[Selected]:

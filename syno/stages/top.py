@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.config import Experiment
+from syno.config import Experiment, load_experiment
+from syno.config.experiment import RESULTS
+from syno.config.several import parted
 from syno.errors import SpecError
 from syno.report.search_results import outcomes, search_rows
 from syno.report.tables import Row, markdown
 from syno.stages import freeze, places
+from syno.stages.store import all_results
 from syno.stages.tables import Tables, folder_of, read_tables
 
 if TYPE_CHECKING:
     import pandas
-
-RESULTS = Path("results")
 
 
 def top(given: str, count: int) -> str:
@@ -37,14 +38,17 @@ def top(given: str, count: int) -> str:
 
 
 def find_experiment(given: str) -> Experiment:
-    """The experiment of a config file, of a folder of results, or of a name in `results/`. SpecError if there is none."""
+    """The experiment of a config file, of a folder of results, or of a name in `results/`. SpecError if there is none.
+
+    Of one among several in a file, they are FILE:NAME, its folder, or GROUP/NAME.
+    """
     path = Path(given)
-    if path.is_file():
-        return Experiment.load(path)
+    if parted(given)[0].is_file():
+        return load_experiment(given)
     for folder in (path, RESULTS / given):
         if (folder / places.CONFIG).is_file():
             return Experiment.load(folder / places.CONFIG).model_copy(update={"output": folder})
-    known = ", ".join(sorted(file.parent.name for file in RESULTS.glob(f"*/{places.CONFIG}"))) or "none yet"
+    known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(places.CONFIG)) or "none yet"
     raise SpecError(
         f'"{given}" is neither a config nor a folder of results with {places.CONFIG}; experiments in {RESULTS}/ are: {known}'
     )
