@@ -50,7 +50,8 @@ def _scores(source: Path) -> tuple[dict[str, float], bool]:
     table = read_parquet(source / SCORES, "syno tables")
     if table.empty:
         raise SpecError(f"{source / SCORES} has no row; train there first, then run `syno tables` again")
-    return dict(zip(table["key"], table["score"], strict=True)), table["metric"].iloc[0] != "loss"
+    known = table[table["score"].notna()]
+    return dict(zip(known["key"], known["score"], strict=True)), table["metric"].iloc[0] != "loss"
 
 
 def _original(scores: dict[str, float], source: Path) -> float:
