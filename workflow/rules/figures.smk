@@ -4,7 +4,7 @@ rule tables:
         trainings=trainings,
         measurements=measurements,
     output:
-        expand(f"{RESULTS}/tables/{{table}}.{{format}}", table=["accuracy", "latency"], format=["parquet", "csv"]),
+        expand(f"{RESULTS}/tables/{{table}}.{{format}}", table=["scores", "latency"], format=["parquet", "csv"]),
     params:
         config=CONFIG,
     log:
