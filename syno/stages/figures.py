@@ -8,7 +8,7 @@ from syno.config import Experiment
 from syno.errors import SpecError
 from syno.stages import results
 
-OF_THE_SEARCH, OF_TRAININGS, OF_MEASUREMENTS = ("reward",), ("accuracy-flops",), ("accuracy-latency", "speedup")
+OF_THE_SEARCH, OF_TRAININGS, OF_MEASUREMENTS = ("reward",), ("score-flops",), ("score-latency", "speedup")
 FORMATS = ("svg", "png", "pdf")
 
 

@@ -21,16 +21,16 @@ def read(experiment: Experiment) -> Results:
     """The frozen trials, and the tables if anything was trained. SpecError if they are not there."""
     import pandas
 
-    from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, Results
+    from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, Results
 
     trials = _trials(experiment)
     if experiment.workload is None:
-        accuracy = pandas.DataFrame(columns=[*ACCURACY_COLUMNS, "key"])
+        scores = pandas.DataFrame(columns=[*SCORE_COLUMNS, "key"])
         latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
     else:
-        accuracy, latency = tables.read_tables(experiment)
-    operators, notes = _operators(experiment, trials, accuracy), _notes(experiment, trials, latency)
-    return Results(experiment.name, trials, accuracy, latency, operators, notes)
+        scores, latency = tables.read_tables(experiment)
+    operators, notes = _operators(experiment, trials, scores), _notes(experiment, trials, latency)
+    return Results(experiment.name, trials, scores, latency, operators, notes)
 
 
 def _trials(experiment: Experiment) -> pandas.DataFrame:
@@ -42,10 +42,10 @@ def _trials(experiment: Experiment) -> pandas.DataFrame:
     return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
 
 
-def _operators(experiment: Experiment, trials: pandas.DataFrame, accuracy: pandas.DataFrame) -> dict[str, PGraph]:
+def _operators(experiment: Experiment, trials: pandas.DataFrame, scores: pandas.DataFrame) -> dict[str, PGraph]:
     """Those in the tables; where nothing was trained, the best of the search."""
-    if not accuracy.empty:
-        rows = accuracy[accuracy["role"] != "original"]
+    if not scores.empty:
+        rows = scores[scores["role"] != "original"]
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
         return {name: operator for name, operator in found.items() if operator is not None}
     complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
