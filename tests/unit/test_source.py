@@ -99,13 +99,13 @@ class TestErrors:
         ("scores", "message"),
         [
             ({}, "has no row"),
-            ({"original": 0.8}, "none of those that were selected there is in its table of scores"),
+            ({"original": 0.8}, "none of those that were selected there is in .*scores.parquet"),
             ({"conv2d": 0.8}, "compares with the original network, .*`syno baseline`"),
             (
                 {"original": 0.8, "conv2d": 0.7, "conv1x1": 0.6},
                 "is 0.8000, the operators' are conv2d 0.7000, conv1x1 0.6000, and ",
             ),
-            ({"original": 0.8, "conv2d": float("nan")}, "none of those that were selected there is in its table"),
+            ({"original": 0.8, "conv2d": float("nan")}, "none of those that were selected there is in"),
         ],
     )
     def test_a_source_without_a_good_operator(self, scores: dict[str, float], message: str, tmp_path: Path) -> None:
