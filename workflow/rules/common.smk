@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 from syno.config import load_experiments
 from syno.errors import SynoError
 from syno.evaluate.settings import ORIGINAL
+from syno.evaluate.tvm.devices import is_here
 from syno.stages import figures as drawing
 from syno.stages import select as selection
 from syno.stages.places import device_named, keep_config, training_file, tuning_file
@@ -60,8 +61,19 @@ def more_memory(wildcards, attempt):
 
 def training_threads(wildcards):
     """Of a training."""
-    experiment = EXPERIMENTS[wildcards.folder]
-    return 1 if experiment.workload is None else experiment.workload.training.threads
+    workload = EXPERIMENTS[wildcards.folder].workload
+    return 1 if workload is None else workload.training.threads
+
+
+def training_gpus(wildcards):
+    """Of a training: `--resources gpu=1` lets no two run at once that need one."""
+    workload = EXPERIMENTS[wildcards.folder].workload
+    return int(workload is not None and workload.training.device.startswith("cuda"))
+
+
+def tuning_gpus(wildcards):
+    """Of a measurement; one on a remote device needs none here."""
+    return int(is_here(tuned_device(wildcards)) and tuned_device(wildcards) != "cpu")
 
 
 def settings_of(stage):

@@ -19,6 +19,7 @@ rule worker:
     retries: 1
     resources:
         mem_mb=more_memory,
+        gpu=training_gpus,
     shell:
         "OMP_NUM_THREADS={threads} syno worker {params.config} --number {wildcards.number} --output {output} 2>&1 | tee -i {log}"
 

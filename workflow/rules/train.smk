@@ -17,6 +17,7 @@ rule train:
     retries: 1
     resources:
         mem_mb=more_memory,
+        gpu=training_gpus,
     shell:
         "OMP_NUM_THREADS={threads} syno train {params.config} {wildcards.key} --seed {wildcards.seed} --output {output}"
         " 2>&1 | tee -i {log}"

@@ -20,6 +20,7 @@ rule tune:
     retries: 1
     resources:
         mem_mb=more_memory,
+        gpu=tuning_gpus,
     shell:
         # A network that cannot be compiled or measured is a record with the reason, and exit code 1.
         "(syno tune model {params.config} {wildcards.key} --compiler {wildcards.compiler} --device {params.device}"
