@@ -12,9 +12,15 @@ import pytest
 from syno.config import Experiment
 from syno.errors import SpecError
 from syno.ir.library import OPERATORS
+from syno.stages import figures
 from syno.stages.freeze import write_parquet
+from syno.stages.places import keep_config
+from syno.stages.report import write_report
 from syno.stages.select import Selected, read_selected, select
 from syno.stages.store import OperatorStore
+from syno.stages.tables import make_tables
+from syno.stages.top import top
+from syno.stages.train import train
 
 OPERATOR_NAMES = ("conv2d", "conv1x1", "separable_conv2d")
 SCORES = {"original": 0.80, "conv2d": 0.795, "conv1x1": 0.60, "separable_conv2d": 0.81}
@@ -120,3 +126,26 @@ class TestErrors:
             file.unlink()
         with pytest.raises(SpecError, match="source/operators has no operator"):
             select(taking(tmp_path))
+
+
+def test_figures_and_the_page_need_no_trials(tmp_path: Path) -> None:
+    finished(tmp_path / "source")
+    small = {
+        "width": 0.25,
+        "data_settings": {"preset": "micro", "train": 64, "test": 32},
+        "training": {"epochs": 1, "batch": 32},
+    }
+    choice = {"source": tmp_path / "source", "count": 1}
+    experiment = Experiment(
+        name="small", workload=small, select=choice, train={"seeds": [1]}, tune={"compilers": []}, output=tmp_path / "small"
+    )
+    (one,) = select(experiment)
+    for key in ("original", one.key):
+        train(experiment, key, 1)
+    make_tables(experiment)
+    assert figures.names(experiment) == ("score-flops",)
+    drawn = figures.draw(experiment, "score-flops")[0].read_text(encoding="utf-8")
+    assert f"experiment small, with operators of {tmp_path / 'source'}" in drawn
+    page = write_report(experiment).read_text(encoding="utf-8")
+    assert "separable_conv2d" in page and "There are no trials." in page
+    assert "separable_conv2d" in top(str(keep_config(experiment)), 5)
