@@ -45,6 +45,12 @@ def test_every_config_can_be_planned_in_an_empty_folder(config: Path, tmp_path: 
     assert [file.name for file in tmp_path.iterdir()] == [".snakemake"]
 
 
+def test_the_page_says_how_many_jobs_the_paper_takes() -> None:
+    jobs = all_jobs(ROOT / "config" / "paper.yaml")
+    counts = f"{sum(jobs.values()):,} jobs, {jobs['train']} of them trainings and {jobs['tune']} measurements"
+    assert counts in (ROOT / "docs" / "workflow.md").read_text(encoding="utf-8")
+
+
 def test_one_of_several_takes_with_it_only_what_it_needs(tmp_path: Path) -> None:
     paper = ROOT / "config" / "paper.yaml"
     needed = all_jobs(paper, "imagenet-resnet18", "resnet18")
