@@ -111,6 +111,13 @@ class TestSelect:
         with pytest.raises(SpecError, match=r"least_accuracy is 0\.5, but the trials of \"losses\" have no accuracy"):
             select(of(experiment.folder, least_accuracy=0.5))
 
+    @pytest.mark.parametrize("column", ["metric_loss", "metric_flops"])
+    def test_without_a_score_or_a_cost_there_is_no_front(self, experiment: Experiment, column: str) -> None:
+        write_parquet(pandas.read_parquet(experiment.folder / TABLE).drop(columns=column), experiment.folder / TABLE)
+        with pytest.raises(SpecError, match="have no accuracy or loss, or no flops; give select: {by: reward}"):
+            select(of(experiment.folder))
+        assert self.chosen(experiment, by="reward") == {0, 1}
+
     def test_where_no_trial_is_complete_it_says_so(self, experiment: Experiment) -> None:
         table = pandas.read_parquet(experiment.folder / TABLE)
         write_parquet(table.assign(outcome="failed"), experiment.folder / TABLE)
