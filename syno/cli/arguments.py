@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from syno.ir.graph import PGraph
     from syno.space.spec import OperatorSpec
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="An experiment (YAML), such as config/quickstart.yaml.")]
+Config = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONFIG",
+        help="An experiment (YAML), such as config/quickstart.yaml; FILE:NAME for one of several in a file.",
+    ),
+]
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A preset's name (resnet18, gpt2 ...) or a spec file (YAML).")]
 Operator = Annotated[
     str,
@@ -32,11 +38,11 @@ OutputFile = Annotated[
 Rename = Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Variables of the operator to those of the spec.")]
 
 
-def experiment_of(config: Path) -> Experiment:
-    """The experiment in a file."""
-    from syno.config import Experiment
+def experiment_of(config: str) -> Experiment:
+    """The experiment in a file, or one of several there."""
+    from syno.config import load_experiment
 
-    return Experiment.load(config)
+    return load_experiment(config)
 
 
 def spec_of(given: str, depth: int | None = None) -> OperatorSpec:

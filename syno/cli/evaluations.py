@@ -11,6 +11,7 @@ from syno.cli.app import NOT_THERE, STAGES, app
 from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, image_shape, operator_of, sizes
 
 if TYPE_CHECKING:
+    from syno.evaluate.training_record import TrainingRecord
     from syno.evaluate.tuning_record import TuningRecord
 
 tune = typer.Typer(
@@ -55,7 +56,29 @@ def train(
     from syno.stages.train import train as trained
 
     record = trained(experiment_of(config), given, seed, output)
-    typer.echo(f"{record.name}: {record.metric} {record.score:.4f} with seed {seed}, {record.cpu_seconds:.1f} CPU-seconds")
+    typer.echo(f"{_scored(record)}, {record.cpu_seconds:.1f} CPU-seconds")
+
+
+@app.command(rich_help_panel=STAGES)
+def baseline(
+    config: Config,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="`original`, or baselines of the config; all if not given.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Only this one, instead of all that the config trains with.")] = None,
+) -> None:
+    """Train the network as it is and with the baselines, with every seed; what has a record already is not trained again."""
+    from syno.stages.baseline import train_baselines
+
+    for record, is_new in train_baselines(experiment_of(config), names or (), None if seed is None else (seed,)):
+        cost = f"{record.cpu_seconds:.1f} CPU-seconds" if is_new else "trained before"
+        typer.echo(f"{_scored(record)}, {cost}")
+
+
+def _scored(record: TrainingRecord) -> str:
+    """What a training has come to."""
+    score = "unknown, for training broke" if record.score is None else f"{record.score:.4f}"
+    return f"{record.name}: {record.metric} {score} with seed {record.seed}"
 
 
 @tune.command("model")

@@ -11,6 +11,7 @@ import yaml
 
 from syno.config import Experiment
 from syno.config.original import OperatorChoice, Original, RelativeBudget
+from syno.config.several import Several
 from syno.evaluate.data_settings import DATA_SETTINGS, AugmentationSettings
 from syno.evaluate.glyphs import GLYPH_PRESETS, GlyphSettings
 from syno.evaluate.settings import WorkloadSettings
@@ -52,6 +53,9 @@ def page() -> str:
         "## An experiment\n\n`snakemake --configfile FILE`, `syno search FILE` and the other stages; "
         "[config/quickstart.yaml](../config/quickstart.yaml) is one. `spec` is a preset's name "
         f"({', '.join(PRESETS)}), a spec file, or a mapping.\n\n" + options_table(Experiment),
+        "## Several experiments\n\nA file with the key `experiments` has only these. `snakemake --configfile FILE` runs all of "
+        "them, `snakemake NAME --configfile FILE` one and what it takes operators from; commands take `FILE:NAME`.\n\n"
+        + options_table(Several),
         "## A workload\n\n`workload` of an experiment: the spec's layers, the budget's rest and the original's cost follow "
         "from it, and `evaluate` is `training`.\n\n" + options_table(WorkloadSettings),
         data_sets(),

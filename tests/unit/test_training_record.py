@@ -56,7 +56,7 @@ def test_the_same_result_leaves_the_file_as_it_is(original: TrainingRecord, tmp_
 
 def test_another_result_replaces_it(original: TrainingRecord, tmp_path: Path) -> None:
     original.write(tmp_path / "record.json")
-    other = original.model_copy(update={"accuracy": 0.5})
+    other = original.model_copy(update={"score": 0.5})
     other.write(tmp_path / "record.json")
     assert TrainingRecord.read(tmp_path / "record.json") == other
 
