@@ -69,7 +69,7 @@ class Measurement(Record):
     unit: str
     repeats: Count | None = None
     seed: int | None = None
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = Field(default_factory=dict)
     when: AwareDatetime | None = None
     origin: Origin
     source: str

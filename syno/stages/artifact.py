@@ -101,4 +101,5 @@ def _write_losses(steps: tuple[Step, ...], output: Path) -> None:
         (min((place + 1) * STEPS_IN_A_ROW, len(steps)), group[-1].seconds / 60, sum(step.loss for step in group) / len(group))
         for place, group in enumerate(groups)
     ]
-    write_table(pandas.DataFrame(rows, columns=["step", "minutes", "loss"]).astype({"minutes": float, "loss": float}), output, LOSSES)
+    table = pandas.DataFrame(rows, columns=["step", "minutes", "loss"])
+    write_table(table.astype({"step": int, "minutes": float, "loss": float}), output, LOSSES)

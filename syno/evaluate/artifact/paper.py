@@ -1,4 +1,4 @@
-"""Accuracies and losses that the paper tells and the published data doesn't hold: those of networks without an operator of ours.
+"""Accuracies and losses that the paper tells: mostly of networks without an operator of ours, which the data doesn't hold.
 
 Source: paper, sections 9.1 to 9.4; the authors' list of baselines.
 """
@@ -34,9 +34,7 @@ LANGUAGE_MODEL, LANGUAGE_DATA = "gpt2", "lm1b"
 def told() -> list[Measurement]:
     """All of it as measurements."""
     accuracies = [
-        Measurement.of(
-            "accuracy", value, operator=ORIGINAL, model=model, data=data, origin="paper", source=BASELINES
-        )
+        Measurement.of("accuracy", value, operator=ORIGINAL, model=model, data=data, origin="paper", source=BASELINES)
         for data, models in ACCURACIES.items()
         for model, value in models.items()
     ]

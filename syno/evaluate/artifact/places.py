@@ -48,7 +48,7 @@ NAS_PTE = {"nas_pte_sequence_1": "seq_1", "nas_pte_sequence_2": "seq_2", "nas_pt
 BASELINES = (INT8, STACKED, *NAS_PTE)  # what no search of the paper found
 
 NETWORK_FOLDERS = {  # of operators, by data set: the folder around them, and the networks of the folders in it
-    "cifar100": ("good-kernels-cifar100", {"resnet" if name == "resnet18" else name: name for name in MODELS if name != LAYERED}),
+    "cifar100": ("good-kernels-cifar100", {"resnet": CASE, **{name: name for name in MODELS if name not in (CASE, LAYERED)}}),
     "imagenet": ("good-kernels-imagenet", {name: name for name in MODELS}),
 }
 VISION, MACHINES = PurePosixPath("vision"), ("mdev", "a100")

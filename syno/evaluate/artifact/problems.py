@@ -37,7 +37,8 @@ def find_data(given: Path) -> Path:
     if not found:
         raise DataError(f"{given} is empty; {WANTED}")
     names = ", ".join(found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
-    raise DataError(f"{given} holds no artifact: neither {' nor '.join(EXPECTED)} is in it or in its data; {WANTED}; it has: {names}")
+    folders = " nor ".join(EXPECTED)
+    raise DataError(f"{given} holds no artifact: neither {folders} is in it or in its data; {WANTED}; it has: {names}")
 
 
 def missing(data: Path, expected: Iterable[PurePosixPath]) -> list[Problem]:

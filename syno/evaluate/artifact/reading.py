@@ -10,7 +10,7 @@ from typing import Any
 from syno.errors import DataError, ParseError
 from syno.evaluate.artifact.files import META, Step, read_latency, read_losses
 from syno.evaluate.artifact.operators import IMAGENET, Folder, PublishedEntry, entries, expected_folders, read_folders
-from syno.evaluate.artifact.paper import told
+from syno.evaluate.artifact.paper import LANGUAGE_DATA, LANGUAGE_MODEL, told
 from syno.evaluate.artifact.places import (
     CASE,
     INT8,
@@ -29,6 +29,8 @@ from syno.evaluate.measurement import Measurement
 from syno.evaluate.settings import ORIGINAL
 
 WRONG_GUARD = "of the published TVM code, in which the bounds check of Unfold is wrong: such kernels read mostly zeros"
+
+SEARCHED_SECONDS, SCORED = 1800.0, 0.2  # how long a search trains GPT-2, and the share of its steps whose mean is the score
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,11 @@ def read(given: Path) -> Contents:
     if not collected.measurements:
         raise DataError(f"{data} has the folders of the paper's artifact, but no measurement in them: copy it again, whole")
     losses = _losses(data, problems)
+    for measurement in _score(losses):
+        collected.add(measurement)
     expected = [place / META for place, *_ in expected_folders(data)]
     problems += missing(data, [*expected, *(file for file, _ in timings), LANGUAGE_LOG])
-    return Contents(
-        (*collected.measurements.values(), *told()), tuple(operators.values()), tuple(losses), tuple(problems)
-    )
+    return Contents((*collected.measurements.values(), *told()), tuple(operators.values()), tuple(losses), tuple(problems))
 
 
 class _Collection:
@@ -169,6 +171,23 @@ def _of_baselines(target: Target) -> Iterator[tuple[PurePosixPath, dict[str, Any
 def _has_layers(data: Path, folder: Folder) -> bool:
     """Whether its latencies in single layers were measured: with any compiler."""
     return any((data / folder.place / "perf" / target.folder / LAYERS_FOLDER).is_dir() for target in TARGETS)
+
+
+def _score(steps: Sequence[Step]) -> Iterator[Measurement]:
+    """GPT-2's loss as a training in the search would have ended: the mean of the last steps. Nothing of a shorter log."""
+    seen = [step.loss for step in steps if step.seconds <= SEARCHED_SECONDS]
+    if steps and steps[-1].seconds > SEARCHED_SECONDS:
+        last = seen[round((1 - SCORED) * len(seen)) :]
+        yield Measurement.of(
+            "loss",
+            sum(last) / len(last),
+            operator=ORIGINAL,
+            model=LANGUAGE_MODEL,
+            data=LANGUAGE_DATA,
+            origin="artifact",
+            source=str(LANGUAGE_LOG),
+            note=f"mean of the last {SCORED:.0%} of the steps in the first {SEARCHED_SECONDS / 60:g} minutes",
+        )
 
 
 def _losses(data: Path, problems: list[Problem]) -> list[Step]:
