@@ -101,7 +101,7 @@ def case_study_figure(table: pandas.DataFrame, title: str, notes: Sequence[str])
         return nothing(title, "No latency of the case study is known.", notes)
     devices, candidates = present(tuple(DEVICES), table["device"]), list(dict.fromkeys(table["candidate"]))
     figure = Figure(figsize=(WIDTH * len(devices), 3.0), layout="constrained")
-    (line,) = panels(figure, 1, len(devices), sharey=True)
+    (line,) = panels(figure, 1, len(devices))
     scores = table.drop_duplicates("candidate").set_index("candidate")["accuracy"]
     for axes, device in zip(line, devices, strict=True):
         here = table[table["device"] == device]
