@@ -86,7 +86,7 @@ def _on_imagenet(rows: pandas.DataFrame) -> Iterator[Headline]:
         why = f"this is {_described(best)}"
         alike = points[(points["compiler"] == compiler) & (points["speedup"].round(2) == paper)]
         if not alike.empty:
-            why += "; the paper's number is that of " + ", and of ".join(_described(row) for _, row in alike.iterrows())
+            why += f"; {paper} is the speedup of " + ", and of ".join(_described(row) for _, row in alike.iterrows())
         yield _headline("6", what, float(best["speedup"]), paper, why)
 
 
@@ -111,12 +111,10 @@ def _of_operators(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def _of_accuracy(rows: pandas.DataFrame) -> Iterator[Headline]:
-    found = accuracies(rows, "imagenet")
-    found = found[(found["model"] == CASE) & (found["operator"] == "operator_1")]["accuracy"]
-    paper = IN_CASE_STUDY["operator_1"]
-    yield _headline(
-        "8", f"Operator 1: accuracy of {MODELS[CASE]} on ImageNet", float(found.iloc[0]) if len(found) else None, paper
-    )
+    scored = accuracies(rows, "imagenet")
+    found = scored[(scored["model"] == CASE) & (scored["operator"] == "operator_1")]
+    computed = None if found.empty else float(found.iloc[0]["accuracy"])
+    yield _headline("8", f"Operator 1: accuracy of {MODELS[CASE]} on ImageNet", computed, IN_CASE_STUDY["operator_1"])
 
 
 def _layerwise(rows: pandas.DataFrame) -> Iterator[Headline]:
