@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -46,7 +46,8 @@ class PublishedEntry:
     """One of the operators.
 
     Attributes:
-        name: the library's, or "published_" and the score of the folder of its search, as "published_07835".
+        name: the library's, or "published_" and the score of its search's folder, as "published_07835", with digits of the
+            folder's hash where another operator has the same score.
         path: in the search that found it.
         places: all its folders.
         graph: None where no folder has a drawing that can be read.
@@ -99,13 +100,11 @@ def entries(data: Path, folders: Sequence[Folder], problems: list[Problem]) -> d
     homes: dict[str, Folder] = {}  # of each operator, where its search put it
     for folder in sorted(folders, key=lambda folder: folder.data == IMAGENET):  # stable
         homes.setdefault(folder.meta.path, folder)
-    scores = Counter(_parts(folder)[0] for folder in homes.values())
+    names = _names(homes)
     found = {}
-    for path, home in homes.items():
-        score, digits = _parts(home)
+    for path in homes:
         graph = graphs.get(path)
-        name = known.get(graph.id, "") if graph is not None else ""
-        name = name or f"published_{score}" + (f"_{digits[:HASH_DIGITS]}" if scores[score] > 1 else "")
+        name = names[path] if graph is None else known.get(graph.id, names[path])
         places = tuple(folder.place for folder in folders if folder.meta.path == path)
         found[path] = PublishedEntry(name, path, places, None if graph is None else graph.renamed(name))
     return found
@@ -135,7 +134,16 @@ def _folders(path: Path) -> list[str]:
     return sorted(entry.name for entry in path.iterdir() if entry.is_dir()) if path.is_dir() else []
 
 
-def _parts(folder: Folder) -> tuple[str, str]:
-    """Of a folder's name: the score and the hash."""
+def _names(homes: Mapping[str, Folder]) -> dict[str, str]:
+    """By path, the shortest name that no other operator has: the score, then some of the hash, all of it, and the network."""
+    forms = {path: _forms(folder) for path, folder in homes.items()}
+    counts = Counter(form for some in forms.values() for form in some)
+    return {path: next((form for form in some if counts[form] == 1), some[-1]) for path, some in forms.items()}
+
+
+def _forms(folder: Folder) -> list[str]:
     score, _, digits = folder.place.name.partition("_")
-    return score, digits
+    long = f"published_{score}_{digits}"
+    return list(
+        dict.fromkeys([f"published_{score}", f"published_{score}_{digits[:HASH_DIGITS]}", long, f"{long}_{folder.model}"])
+    )

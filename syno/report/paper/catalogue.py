@@ -17,8 +17,7 @@ from syno.report.paper.drawing_points import imagenet_figure, language_figure
 Tables: TypeAlias = Mapping[str, pandas.DataFrame]
 GUARD = (
     "The TVM kernels that the authors published check the bounds of Unfold against the window's size instead of the axis': "
-    "they read mostly zeros, skip that work, and compute something else. The TVM latencies of operators here are those of such "
-    "kernels."
+    "they read mostly zeros, skip that work, and compute something else. TVM latencies of their operators are of such kernels."
 )
 ORIGINS = {"artifact": "the authors' published data", "paper": "the paper", "measured": "measurements made here"}
 
