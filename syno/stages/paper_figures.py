@@ -64,7 +64,7 @@ def headline_texts(table: pandas.DataFrame) -> tuple[list[dict[str, object]], li
             "number": row["what"],
             "computed": "–" if isnan(row["computed"]) else _digits(row["computed"], row["paper"]),
             "paper": _digits(row["paper"], row["paper"]),
-            "to 0.01": "same" if row["same"] else "differs",
+            "to 0.01": "same" if row["same"] else "unknown" if isnan(row["computed"]) else "differs",
         }
         for row in found
     ]

@@ -93,7 +93,7 @@ def test_published_code_of_tvm_is_marked(contents: Contents) -> None:
 
 def test_the_second_training_counts_and_zero_is_not_measured(contents: Contents) -> None:
     again = only(contents, operator="operator_1", data="cifar100", metric="accuracy")
-    assert again.value == 0.799 and again.model == "resnet18"
+    assert again.value == 0.799 and again.model == "resnet18" and again.source.endswith("/07800_17800/meta_new.json")
     assert only(contents, operator="operator_1", data="cifar100", metric="flops").value == 1500
     poor = [one.data for one in contents.measurements if one.operator == "published_07802" and one.metric == "accuracy"]
     assert poor == ["cifar100"]
@@ -207,9 +207,10 @@ def test_a_damaged_drawing_costs_the_graph_alone(data: Path) -> None:
 
 def test_machines_that_disagree_are_told(data: Path) -> None:
     meta(data / GOOD, PATHS["good"], 0.5, flops=1)
+    first = f"{GOOD.replace('a100', 'mdev')}/meta.json"
     assert problems(data) == [
-        f"{GOOD}: accuracy 0.5 of operator_1, but {GOOD.replace('a100', 'mdev')} has 0.7, which is kept",
-        f"{GOOD}: flops 1 of operator_1, but {GOOD.replace('a100', 'mdev')} has 9000, which is kept",
+        f"{GOOD}/meta.json: accuracy 0.5 of operator_1, but {first} has 0.7, which is kept",
+        f"{GOOD}/meta.json: flops 1 of operator_1, but {first} has 9000, which is kept",
     ]
 
 
@@ -238,7 +239,10 @@ def test_names_are_as_long_as_they_must_be() -> None:
     from syno.evaluate.artifact.files import Meta
 
     places = ("a/07_12345", "b/08_11119", "c/08_22229", "d/09_11118", "e/09_11119", "f/10_1", "g/10_1")
-    homes = {place: Folder(PurePosixPath(place), "", place[0], "cifar100", Meta(path=place)) for place in places}
+    homes = {
+        place: Folder(PurePosixPath(place), PurePosixPath(place), "", place[0], "cifar100", Meta(path=place))
+        for place in places
+    }
     assert [name.removeprefix("published_") for name in _names(homes).values()] == [
         "07", "08_1111", "08_2222", "09_11118", "09_11119", "10_1_f", "10_1_g",
     ]  # fmt: skip

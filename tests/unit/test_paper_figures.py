@@ -79,6 +79,7 @@ def test_the_fastest_of_those_that_are_accurate_enough(rows: pandas.DataFrame) -
     assert here.loc["resnet34", "operator"] == "operator_1"  # whose network is better, so the one above is too bad for it
     assert here["speedup"].tolist() == pytest.approx([3, 2, 3, 3, 3])
     assert here.loc["resnet34", "accuracy"] == 0.799  # in ResNet-18
+    assert means(best)["device"].tolist() == [*DEVICES, *DEVICES]
     assert means(best)["speedup"].tolist() == pytest.approx([(3 * 2 * 3 * 3 * 3) ** 0.2] * 6)
 
 
@@ -177,6 +178,13 @@ def test_what_one_machine_lacks_is_left_out(name: str, numbers: Numbers) -> None
     assert "A100" not in text and (name == "figure-10" or "mobile CPU" in text)
 
 
+def test_a_case_without_its_network_has_no_speedup(numbers: Numbers) -> None:
+    is_original = (numbers.rows["operator"] == "original") & (numbers.rows["metric"] == "latency")
+    figure, rest = PAPER_FIGURES["figure-8"], numbers._replace(rows=numbers.rows[~is_original])
+    text = words(figure.draw(rest, figure.tables(rest), figure.notes(rest)))
+    assert "30 ms" in text and "x)" not in text and "nan" not in text
+
+
 def test_labels_and_legends(numbers: Numbers) -> None:
     texts = {}
     for name in NAMES:
@@ -222,6 +230,7 @@ def test_headlines_as_text(small: Path) -> None:
         "to 0.01": "differs",
     }
     assert [row["computed"] for row in table if "Operator 2" in str(row["number"])] == ["–"] * 3
+    assert {row["to 0.01"] for row in table if row["computed"] == "–"} == {"unknown"}
     assert notes[-1] == f"- {GUARD}"
     assert (small / "tables" / "headlines.csv").exists()
 

@@ -29,12 +29,14 @@ class Folder:
 
     Attributes:
         place: in the data.
+        file: that of the figures: of the second training, if there is one.
         machine: whose latencies lie in it; empty if there are none.
         model, data: the network, the data set.
-        meta: the figures; those of the second training, if there is one.
+        meta: the figures.
     """
 
     place: PurePosixPath
+    file: PurePosixPath
     machine: str
     model: str
     data: str
@@ -87,7 +89,7 @@ def read_folders(data: Path, problems: list[Problem]) -> Iterator[Folder]:
         files = [place / name for name in (META_AGAIN, META) if (data / place / name).exists()]
         for file in files:
             try:
-                yield Folder(place, machine, model, data_set, read_meta(data / file))
+                yield Folder(place, file, machine, model, data_set, read_meta(data / file))
                 break
             except ParseError as error:
                 problems.append(Problem(place=str(file), what=str(error)))

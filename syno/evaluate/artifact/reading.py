@@ -124,7 +124,7 @@ def _figures(folders: Sequence[Folder], operators: dict[str, PublishedEntry]) ->
                     model=folder.model,
                     data=folder.data,
                     origin="artifact",
-                    source=str(folder.place),
+                    source=str(folder.file),
                 )
 
 

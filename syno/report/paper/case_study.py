@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas
 
 from syno.evaluate.artifact.paper import CASE_STUDY
-from syno.evaluate.artifact.places import CASE, INT8, STACKED
+from syno.evaluate.artifact.places import CASE, DEVICES, INT8, STACKED
 from syno.evaluate.settings import ORIGINAL
-from syno.report.paper.speedups import timed
+from syno.report.paper.speedups import ordered, timed
 
 CANDIDATES = {  # and what the paper calls them
     ORIGINAL: "original",
@@ -25,6 +25,5 @@ def case_study(rows: pandas.DataFrame) -> pandas.DataFrame:
     times = timed(rows)
     times = times[(times["model"] == CASE) & (times["compiler"] == COMPILER) & times["operator"].isin(CANDIDATES)]
     both = times.merge(scores, on="operator", how="left").assign(candidate=lambda found: found["operator"].map(CANDIDATES))
-    order = {operator: place for place, operator in enumerate(CANDIDATES)}
-    both = both.assign(rank=both["operator"].map(order)).sort_values(["device", "rank"], ignore_index=True)
+    both = ordered(both, device=DEVICES, operator=CANDIDATES)
     return both[["device", "candidate", "operator", "latency_ms", "original_ms", "speedup", "accuracy"]]

@@ -109,7 +109,8 @@ def case_study_figure(table: pandas.DataFrame, title: str, notes: Sequence[str])
             colour, hatch = LOOKS[candidates.index(row["candidate"]) % len(LOOKS)]
             place = candidates.index(row["candidate"])
             axes.barh(place, row["latency_ms"], 0.6, color=colour, hatch=hatch, edgecolor="white", linewidth=0)
-            text = f" {row['latency_ms']:.3g} ms ({row['speedup']:.2f}x)"
+            faster = f" ({row['speedup']:.2f}x)" if isfinite(row["speedup"]) else ""
+            text = f" {row['latency_ms']:.3g} ms{faster}"
             axes.text(row["latency_ms"], place, text, va="center", fontsize=7.5)
         axes.set_xlim(0, 1.45 * here["latency_ms"].max())
         axes.set_xlabel("latency/ms")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas
 
-from syno.evaluate.artifact.places import BASELINES, MODELS
+from syno.evaluate.artifact.places import BASELINES, COMPILERS, DEVICES, MODELS
 from syno.evaluate.settings import ORIGINAL
-from syno.report.paper.speedups import accuracies, geometric_mean, timed, with_accuracy
+from syno.report.paper.speedups import accuracies, geometric_mean, ordered, timed, with_accuracy
 
 MOST_LOST = 0.01  # of accuracy
 SEARCHED_AS = {"resnet34": "resnet18"}  # ResNet-34 was not searched: it has ResNet-18's operators, with their accuracies there
@@ -28,7 +28,7 @@ def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.Data
     candidates = candidates[~candidates["operator"].isin([ORIGINAL, *BASELINES])]
     passing = candidates[candidates["accuracy"] > candidates["original_accuracy"] - most_lost]
     best = passing.sort_values(["latency_ms", "operator"]).drop_duplicates(["model", "device", "compiler"])
-    return _in_order(best)
+    return ordered(best, compiler=COMPILERS, device=DEVICES, model=MODELS)
 
 
 def means(best: pandas.DataFrame) -> pandas.DataFrame:
@@ -38,10 +38,3 @@ def means(best: pandas.DataFrame) -> pandas.DataFrame:
         for (device, compiler), group in best.groupby(["device", "compiler"], sort=False)
     ]
     return pandas.DataFrame(groups, columns=["device", "compiler", "speedup", "models"])
-
-
-def _in_order(best: pandas.DataFrame) -> pandas.DataFrame:
-    order = {model: place for place, model in enumerate(MODELS)}
-    ranks = best["model"].map(lambda model: order.get(model, len(order)))
-    sorted_rows = best.assign(rank=ranks).sort_values(["compiler", "device", "rank"], ascending=[False, True, True])
-    return sorted_rows.drop(columns="rank").reset_index(drop=True)

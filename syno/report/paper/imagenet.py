@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas
 
-from syno.evaluate.artifact.places import BASELINES
+from syno.evaluate.artifact.places import BASELINES, COMPILERS, DEVICES, MODELS
 from syno.evaluate.settings import ORIGINAL
-from syno.report.paper.speedups import accuracies, timed, with_accuracy
+from syno.report.paper.speedups import accuracies, ordered, timed, with_accuracy
 from syno.report.pareto import front
 
 DATA = "imagenet"
@@ -19,7 +19,8 @@ def trade_offs(rows: pandas.DataFrame) -> pandas.DataFrame:
     device and compiler is as fast and as accurate, and better in one of the two.
     """
     points = with_accuracy(timed(rows), accuracies(rows, DATA)).dropna(subset=["speedup"])
-    points = points[~points["operator"].isin(BASELINES)].reset_index(drop=True)
+    points = points[~points["operator"].isin(BASELINES)].sort_values("operator")
+    points = ordered(points, compiler=COMPILERS, device=DEVICES, model=MODELS)
     points = points.assign(lost=points["original_accuracy"] - points["accuracy"], on_front=False)
     for _, group in points.groupby(["model", "device", "compiler"]):
         ahead = front(list(zip(group["latency_ms"], group["accuracy"], strict=True)))

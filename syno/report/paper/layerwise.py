@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas
 
-from syno.evaluate.artifact.places import LAYERED, LAYERS, NAS_PTE
+from syno.evaluate.artifact.places import COMPILERS, DEVICES, LAYERED, LAYERS, NAS_PTE
 from syno.evaluate.settings import ORIGINAL
-from syno.report.paper.speedups import geometric_mean, timed
+from syno.report.paper.speedups import geometric_mean, ordered, timed
 
 THEIRS, OURS = "NAS-PTE", "Syno"
 KEYS = ["device", "compiler", "layer"]
@@ -20,9 +20,8 @@ def layers(rows: pandas.DataFrame) -> pandas.DataFrame:
     found = found[(found["model"] == LAYERED) & found["layer"].isin(LAYERS)].reset_index(drop=True)
     found = found.assign(label=found["layer"].map(LAYERS), family=found["operator"].map(_family))
     best = found.groupby([*KEYS, "family"])["latency_ms"].idxmin()
-    order = {layer: place for place, layer in enumerate(LAYERS)}
-    found = found.assign(is_best=found.index.isin(best), rank=found["layer"].map(order))
-    found = found.sort_values(["compiler", "device", "rank", "family", "operator"], ignore_index=True)
+    found = found.assign(is_best=found.index.isin(best)).sort_values("operator")
+    found = ordered(found, compiler=COMPILERS, device=DEVICES, layer=LAYERS, family=(ORIGINAL, THEIRS, OURS))
     return found[
         ["device", "compiler", "layer", "label", "family", "operator", "latency_ms", "original_ms", "speedup", "is_best"]
     ]

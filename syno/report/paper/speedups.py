@@ -5,7 +5,7 @@ Everything here takes the table of measurements (`syno.report.measurement_table`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import exp, log
 
 import pandas
@@ -19,6 +19,17 @@ def geometric_mean(values: Sequence[float]) -> float:
     if not len(values):
         raise ValueError("the geometric mean of no value")
     return exp(sum(map(log, values)) / len(values))
+
+
+def ordered(rows: pandas.DataFrame, **names: Iterable[str]) -> pandas.DataFrame:
+    """The rows by the given columns, whose names are in the given orders; names that are not given come last."""
+    places = {column: {name: place for place, name in enumerate(known)} for column, known in names.items()}
+
+    def place(column: pandas.Series) -> pandas.Series:
+        known = places[str(column.name)]
+        return column.map(lambda name: known.get(name, len(known)))
+
+    return rows.sort_values(list(names), key=place, kind="stable", ignore_index=True)
 
 
 def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
