@@ -19,7 +19,6 @@ from syno.evaluate.artifact.places import A100, LANGUAGE_LOG, MOBILE_CPU, TARGET
 from syno.evaluate.artifact.reading import WRONG_GUARD, Contents, read
 from syno.evaluate.measurement import Measurement, Measurements
 from syno.ir.library import OPERATORS
-from syno.ir.normal_form import normal_form
 from syno.stages.artifact import ImportRecord, import_artifact
 from syno.stages.store import OperatorStore
 
@@ -117,7 +116,7 @@ def test_folders_with_one_path_are_one_operator(contents: Contents) -> None:
     assert [names[path] for path in PATHS.values()] == ["operator_1", "published_07801", "published_07802"]
     first = contents.operators[0]
     assert len(first.places) == 6  # of two machines: the search's, and two networks on ImageNet
-    assert first.id == normal_form(OPERATORS["operator_1"]()).id
+    assert first.id == OPERATORS["operator_1"]().id
     assert [operator.graph is None for operator in contents.operators] == [False] + [True] * 6
 
 
@@ -130,7 +129,7 @@ def test_what_an_import_writes(whole: Path, tmp_path: Path) -> None:
     assert len(table) == len(pandas.read_csv(tmp_path / "out" / "tables" / "measurements.csv")) == record.measurements
     (key,) = (one.key for one in record.operators if one.key is not None)
     stored = OperatorStore(tmp_path / "out").get(key)
-    assert stored.name == "operator_1" and stored.id == normal_form(OPERATORS["operator_1"]()).id
+    assert stored.name == "operator_1" and stored.id == OPERATORS["operator_1"]().id
     assert dict(stored.defaults) == {"g": 32, "k_1": 3, "s": 2}
     losses = pandas.read_parquet(tmp_path / "out" / "tables" / "losses.parquet")
     assert losses["step"].tolist() == list(range(100, 1300, 100))

@@ -52,7 +52,7 @@ class PublishedEntry:
             folder's hash where another operator has the same score.
         path: in the search that found it.
         places: all its folders.
-        graph: None where no folder has a drawing that can be read.
+        graph: the library's, or in normal form; None where no folder has a drawing that can be read.
     """
 
     name: str
@@ -107,8 +107,10 @@ def entries(data: Path, folders: Sequence[Folder], problems: list[Problem]) -> d
     for path in homes:
         graph = graphs.get(path)
         name = names[path] if graph is None else known.get(graph.id, names[path])
+        if graph is not None:
+            graph = OPERATORS[name]() if name in NAMED else graph.renamed(name)
         places = tuple(folder.place for folder in folders if folder.meta.path == path)
-        found[path] = PublishedEntry(name, path, places, None if graph is None else graph.renamed(name))
+        found[path] = PublishedEntry(name, path, places, graph)
     return found
 
 
