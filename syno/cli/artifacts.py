@@ -34,20 +34,28 @@ def import_(given: Artifact, output: Output = FOLDER) -> None:
 
 @artifact.command()
 def figures(
-    given: Artifact,
-    output: Output = FOLDER,
+    given: Annotated[Path, typer.Argument(metavar="DIR", help="As for import; or a folder that it has written.")],
+    output: Annotated[Path | None, typer.Option("--output", metavar="FOLDER", help=f"Of the results: {FOLDER}.")] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="FIGURE", help="Such as figure-5; all if not given.")] = None,
 ) -> None:
     """Import it, draw the paper's figures, and print the headline numbers beside those of the paper."""
     from syno.report.tables import markdown
-    from syno.stages.artifact import import_artifact
+    from syno.stages.artifact import RECORD, import_artifact
     from syno.stages.paper_figures import draw_paper, headline_texts, write_headlines
 
-    _tell(import_artifact(given, output), output)
-    for file in draw_paper(output, only or ()):
+    if (given / RECORD).is_file():
+        if output is not None:
+            raise typer.BadParameter(
+                f"{given} was written by an import already; figures are drawn there", param_hint="--output"
+            )
+        folder = given
+    else:
+        folder = output or FOLDER
+        _tell(import_artifact(given, folder), folder)
+    for file in draw_paper(folder, only or ()):
         if file.suffix == ".pdf":
             typer.echo(f"{file} (also as SVG and PNG)")
-    table, notes = headline_texts(write_headlines(output))
+    table, notes = headline_texts(write_headlines(folder))
     typer.echo(f"\n{markdown(table, left=2)}")
     for note in notes:
         typer.echo(note)

@@ -245,6 +245,10 @@ def test_one_command_from_the_data_to_the_figures(tmp_path: Path) -> None:
     ]
     assert "| 8      | Operator 1, TVM, mobile CPU: speedup of ResNet-18" in result.stdout
     assert GUARD in result.stdout
+    again = CliRunner().invoke(app, ["artifact", "figures", str(tmp_path / "out"), "--only", "figure-5"])
+    assert again.exit_code == 0 and "measurements and" not in again.stdout  # nothing was imported again
+    assert (tmp_path / "out" / "figures" / "figure-5.pdf").exists()
+    assert CliRunner().invoke(app, ["artifact", "figures", str(tmp_path / "out"), *output]).exit_code == 2
     wrong = CliRunner().invoke(app, ["artifact", "figures", str(data), *output, "--only", "figure-7"])
     assert wrong.exit_code == 2 and 'Did you mean "figure-' in wrong.stderr.splitlines()[-1]
 
