@@ -96,8 +96,9 @@ class TextTask:
 
 def task_of(data: PictureData | TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> Task:
     """What the data is for. ShapeError if the batch is larger than the data."""
-    kind = TextTask if isinstance(data, TokenSet) else PictureTask
-    return kind(data, settings, seed, device)  # type: ignore[arg-type]
+    if isinstance(data, TokenSet):
+        return TextTask(data, settings, seed, device)
+    return PictureTask(data, settings, seed, device)
 
 
 def measure_accuracy(network: nn.Module, batches: Iterable[Pair], *, flip: bool = False) -> float:

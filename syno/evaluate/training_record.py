@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -28,7 +27,7 @@ class TrainingRecord(Record):
         data_hash: of the pictures and labels.
         seed: of weights and of the order of pictures.
         metric: what the scores are: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
-        score: of the trained network; 0 (a loss: None) if training broke.
+        score: of the trained network; 0 (a loss: infinite) if training broke.
         scores, losses: after each epoch, on the test data and in training; losses are in nats.
         stopped: why it ended early; None if it went through.
         flops: multiply-adds of the network, for one picture.
@@ -48,7 +47,7 @@ class TrainingRecord(Record):
     data_hash: str
     seed: int
     metric: Metric
-    score: float | None
+    score: float
     scores: tuple[float, ...]
     losses: tuple[float, ...]
     stopped: str | None
@@ -74,7 +73,7 @@ class TrainingRecord(Record):
             data_hash=workload.data.hash,
             seed=seed,
             metric=result.metric,
-            score=result.score if math.isfinite(result.score) else None,
+            score=result.score,
             scores=result.scores,
             losses=result.losses,
             stopped=result.stopped,

@@ -72,14 +72,16 @@ class Workload:
     def model(self, seed: int | None = None) -> nn.Module:
         """The original network, with weights of this seed. SpecError if it takes something else than the data is."""
         settings, data = self.settings, self.data
-        options = {"width": settings.width, "seed": settings.seed if seed is None else seed}
+        width, chosen = settings.width, settings.seed if seed is None else seed
         if isinstance(data, TokenSet):
             if settings.model in BACKBONES:
                 raise SpecError(_mismatch(settings, "text", "pictures", "text", SEQUENCE_BACKBONES))
-            return SEQUENCE_BACKBONES.find(settings.model)(vocabulary=data.vocabulary, context=data.length, **options)
+            make_for_text = SEQUENCE_BACKBONES.find(settings.model)
+            return make_for_text(vocabulary=data.vocabulary, context=data.length, width=width, seed=chosen)
         if settings.model in SEQUENCE_BACKBONES:
             raise SpecError(_mismatch(settings, "pictures", "text", "pictures", BACKBONES))
-        return BACKBONES.find(settings.model)(classes=data.classes, channels=data.image_shape[0], **options)
+        make = BACKBONES.find(settings.model)
+        return make(classes=data.classes, channels=data.image_shape[0], width=width, seed=chosen)
 
     @cached_property
     def example(self) -> torch.Tensor:
@@ -137,8 +139,8 @@ class Workload:
 
 def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, models: Iterable[str]) -> str:
     return (
-        f'workload: the data set "{settings.data}" is {data}, and the model "{settings.model}" takes {model}; those for {needed} '
-        f"are: {', '.join(models)}"
+        f'workload: the data set "{settings.data}" is {data}, and the model "{settings.model}" takes {model}; those for '
+        f"{needed} are: {', '.join(models)}"
     )
 
 
