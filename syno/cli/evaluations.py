@@ -77,8 +77,8 @@ def baseline(
 
 def _scored(record: TrainingRecord) -> str:
     """What a training has come to."""
-    score = "unknown, for training broke" if record.score is None else f"{record.score:.4f}"
-    return f"{record.name}: {record.metric} {score} with seed {record.seed}"
+    broke = f" ({record.stopped})" if record.stopped else ""
+    return f"{record.name}: {record.metric} {record.score:.4f} with seed {record.seed}{broke}"
 
 
 @tune.command("model")

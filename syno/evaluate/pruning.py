@@ -45,7 +45,7 @@ class Milestones:
         Raises ValueError for a bound that means nothing.
         """
         for number, bound in bounds.items():
-            if number < 1 or not 0 <= bound or (metric == "accuracy" and bound > 1):
+            if number < 1 or bound < 0 or (metric == "accuracy" and bound > 1):
                 raise ValueError(
                     f"milestone {number}: {bound:g} means nothing; {rounds}s count from 1, and accuracies are from 0 to 1, "
                     "losses at least 0"

@@ -24,7 +24,11 @@ class Task(Protocol):
     """What is trained for, on one device."""
 
     metric: Metric
-    batches: Batches
+
+    @property
+    def batches(self) -> Batches:
+        """To train on."""
+        ...
 
     def loss(self, network: nn.Module, batch: Any) -> torch.Tensor:
         """Of a batch: a scalar, in nats."""

@@ -14,9 +14,11 @@ from syno.config.original import OperatorChoice, Original, RelativeBudget
 from syno.config.several import Several
 from syno.evaluate.data_settings import DATA_SETTINGS, AugmentationSettings
 from syno.evaluate.glyphs import GLYPH_PRESETS, GlyphSettings
-from syno.evaluate.settings import WorkloadSettings
+from syno.evaluate.recipes import MILESTONES, RECIPES
+from syno.evaluate.settings import TrainingSettings, WorkloadSettings
 from syno.evaluate.tvm.devices import DeviceSettings
 from syno.report.options import options_table
+from syno.report.tables import markdown
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
 from syno.space import OperatorSpec, paper
@@ -47,6 +49,22 @@ def data_sets() -> str:
     return "\n\n".join(part.rstrip("\n") for part in parts)
 
 
+def recipes() -> str:
+    """What each recipe of training sets, and the curves of milestones."""
+    names = [name for name in RECIPES if RECIPES[name]]
+    settings = [field for field in TrainingSettings.model_fields if any(field in RECIPES[name] for name in names)]
+    rows = [{"training": f"`{field}`", **{f"`{name}`": RECIPES[name].get(field, "") for name in names}} for field in settings]
+    curves = [
+        {"milestones": f"`{name}`", "least accuracy after epoch": ", ".join(f"{epoch}: {least:g}" for epoch, least in curve.items())}
+        for name, curve in ((name, MILESTONES[name]) for name in MILESTONES)
+    ]
+    return (
+        "### Recipes of training\n\n`training: {recipe: NAME}`; what is not in a column is as in the table above, which is `quick`. "
+        f"[training.md](training.md) says more.\n\n{markdown(rows, left=1 + len(names))}\n`workload: {{milestones: NAME}}` "
+        f"takes a curve of the paper's for CIFAR-100.\n\n{markdown(curves, left=2)}"
+    )
+
+
 def page() -> str:
     """The whole page."""
     parts = [
@@ -58,6 +76,7 @@ def page() -> str:
         + options_table(Several),
         "## A workload\n\n`workload` of an experiment: the spec's layers, the budget's rest and the original's cost follow "
         "from it, and `evaluate` is `training`.\n\n" + options_table(WorkloadSettings),
+        recipes(),
         data_sets(),
         "## A relative budget\n\n`relative_budget` of an experiment.\n\n" + options_table(RelativeBudget),
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
