@@ -24,11 +24,22 @@ from syno.model.counting import model_cost
 from syno.model.substitution import substitute
 
 GROUPS = {"grouped_conv2d": 4, "operator_1": 4, "operator_2": 4, "stacked_convolution": 4}  # their defaults exceed 16 features
-OPERATORS = ["conv2d", "grouped_conv2d", "separable_conv2d", "shift_conv1x1", "conv1x1"]
+CONV1X3 = "conv1x3"  # no known operator: it looks along rows only
+OPERATORS = ["conv2d", "grouped_conv2d", "separable_conv2d", CONV1X3, "shift_conv1x1", "conv1x1"]
+
+
+def conv1x3() -> PGraph:
+    """y[n, o, h, v] = sum over c, j of x[n, c, h, v + j - k//2] * w1[o, c, j]."""
+    build = syno.Builder("N, C_in, C_out, H; k=3", name=CONV1X3)
+    n, o, y, x = build.output("N, C_out, H, H")
+    c, j = build.contract(outer=[o], inner=build.reduce("C_in, k"))
+    return build.finish([n, c, y, build.unfold(x, j)])
 
 
 def operator(name: str) -> PGraph:
     """A known operator, in as many groups as small layers have room for."""
+    if name == CONV1X3:
+        return conv1x3()
     graph = syno.OPERATORS[name]()
     return graph.renamed(name, g=GROUPS[name]) if name in GROUPS else graph
 
