@@ -1,0 +1,169 @@
+"""Language models in TVM compute what they compute in PyTorch, with attention in kernels that can be tuned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sequence_operators import window
+from torch import nn
+from torch.nn import functional
+
+pytest.importorskip("tvm", reason="TVM is not installed")
+
+from tvm_doubles import CountingRunner, NoBuilder
+
+import syno
+from syno.evaluate.latency import relative_error
+from syno.evaluate.network_subject import LanguageModelSubject
+from syno.evaluate.tuning import tune
+from syno.evaluate.tvm.compilation import built, fused, scheduled
+from syno.evaluate.tvm.decomposition import attention, decomposed
+from syno.evaluate.tvm.network import import_network
+from syno.evaluate.tvm.running import TvmModule
+from syno.evaluate.tvm.search import tune_network
+from syno.evaluate.tvm.settings import TvmSettings
+from syno.evaluate.tvm.targets import host, target
+from syno.lower.timing import LatencySettings
+from syno.model.backbones import SEQUENCE_BACKBONES
+from syno.model.substitution import substitute
+
+FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
+SETTINGS = TvmSettings(trials_per_task=2, trials_per_iteration=2, cost_model="random", least_ms=4)
+LENGTH, VOCABULARY = 12, 37
+TOKENS = torch.randint(VOCABULARY, (2, LENGTH), generator=torch.Generator().manual_seed(0))
+PROJECTION = syno.OPERATORS["gpt2_projection"]()
+
+
+def model(operator: syno.PGraph | None = None) -> nn.Module:
+    """A small language model that is not new: new ones weight all positions about equally."""
+    made = SEQUENCE_BACKBONES["gpt_tiny"](vocabulary=VOCABULARY, context=LENGTH)
+    if operator is not None:
+        made = substitute(made, operator, TOKENS, rule="paper")
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    return made.eval()
+
+
+def in_tvm(module: nn.Module, *examples: torch.Tensor) -> TvmModule:
+    to = target(host(1))
+    return TvmModule(built(scheduled(fused(import_network(module, *examples), to), to), to), "cpu")
+
+
+@pytest.mark.parametrize("operator", [None, PROJECTION, window(2)], ids=["original", "projection", "window"])
+def test_a_model_computes_the_same(operator: syno.PGraph | None) -> None:
+    module = model(operator)
+    call = in_tvm(module, TOKENS)
+    with torch.no_grad():
+        for tokens in (TOKENS, (TOKENS + 5) % VOCABULARY):
+            assert relative_error(call(tokens), module(tokens)) < 1e-5
+
+
+def test_each_stage_and_each_product_of_attention_is_a_kernel() -> None:
+    imported = fused(import_network(model(PROJECTION), TOKENS), target(host(1)))
+    names = [name.name_hint for name, function in imported.functions.items() if type(function).__name__ == "PrimFunc"]
+    assert any(name.startswith("gpt2_projection_stage_1") for name in names)
+    assert not any("attention" in name for name in names)
+    scores = [name for name in names if "matmul" in name and "where" in name]  # masked where they are computed
+    assert len(scores) == 1  # both blocks have the same shapes
+    assert sum("softmax" in name for name in names) == 1
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("shapes", [((5, 4), (7, 4), (7, 3)), ((2, 3, 5, 4), (2, 3, 5, 4), (2, 3, 5, 4)), ((2, 9, 4),) * 3])
+@pytest.mark.parametrize("scale", [None, 0.7])
+def test_attention(shapes: tuple[tuple[int, ...], ...], is_causal: bool, scale: float | None) -> None:
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(shape, generator=generator) for shape in shapes]
+    expected = functional.scaled_dot_product_attention(*tensors, is_causal=is_causal, scale=scale)
+    torch.testing.assert_close(attention(*tensors, is_causal=is_causal, scale=scale), expected)
+
+
+class Attention(nn.Module):
+    """Attention of all kinds."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(query, key, value, **self.options)
+
+
+MASKED = torch.tensor([[True, False, True], [False, False, False], [False, True, False]])  # nothing is left of one row
+
+
+@pytest.mark.parametrize(
+    ("options", "heads"),
+    [
+        ({}, 4),
+        ({"is_causal": True}, 4),
+        ({"is_causal": True, "scale": 2.0}, 4),
+        ({"attn_mask": MASKED}, 4),
+        ({"attn_mask": MASKED.float()}, 4),
+        ({"enable_gqa": True, "is_causal": True}, 2),
+    ],
+    ids=["plain", "causal", "scaled", "masked", "biased", "grouped"],
+)
+def test_attention_of_other_models(options: dict[str, Any], heads: int) -> None:
+    module, generator = Attention(**options), torch.Generator().manual_seed(0)
+    tensors = [torch.randn(2, count, 3, 8, generator=generator) for count in (4, heads, heads)]
+    assert relative_error(in_tvm(module, *tensors)(*tensors), module(*tensors)) < 1e-5
+
+
+def test_attention_is_decomposed_in_the_export() -> None:
+    tensors = (torch.zeros(2, 4, 3, 8),) * 3
+    operations = [
+        {str(node.target) for node in decomposed(torch.export.export(Attention(**options), tensors)).graph.nodes}
+        for options in ({"is_causal": True}, {"attn_mask": MASKED})
+    ]
+    assert [any("any" in name or "logical_not" in name for name in names) for names in operations] == [False, True]
+
+
+def test_tokens_beyond_the_table_are_read_from_within() -> None:
+    """Schedules are tried on random bits; a kernel that read where these point would end its process."""
+    table = nn.Embedding(5, 3)
+    call = in_tvm(table, torch.zeros(1, 2, dtype=torch.long))
+    assert torch.equal(call(torch.tensor([[2**62, -(2**62)]]))[0], table.weight[[4, 0]])
+
+
+def test_every_kernel_is_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("syno.evaluate.tvm.search.local_builder", lambda _: NoBuilder())
+    monkeypatch.setattr("syno.evaluate.tvm.search.local_runner", lambda _: CountingRunner())
+    to = target(host(1))
+    tasks = tune_network(fused(import_network(model(window(2)), TOKENS), to), to, tmp_path, SETTINGS)
+    assert all(task.trials == 2 or task.exhausted for task in tasks), tasks
+    assert any("window_2_stage_1" in task.name for task in tasks) and any("take" in task.name for task in tasks)
+
+
+def subject(operator: syno.PGraph | None = None, **rest: Any) -> LanguageModelSubject:
+    given = {"model": "gpt_tiny", "vocabulary": VOCABULARY, "length": LENGTH, **rest}
+    return LanguageModelSubject(**given, operator=None if operator is None else str(operator))
+
+
+def test_a_model_is_measured_untuned(tmp_path: Path) -> None:
+    untuned = SETTINGS.model_copy(update={"trials_per_task": 0})
+    record = tune(subject(PROJECTION), "tvm", settings=FAST, time_limit_s=300, tvm=untuned, folder=tmp_path)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.checked and record.reference == "network of literal modules"
+    assert record.largest_relative_error is not None and record.largest_relative_error < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", [None, window(2)], ids=["original", "window"])
+def test_a_model_is_tuned(operator: syno.PGraph | None, tmp_path: Path) -> None:
+    record = tune(subject(operator), "tvm", settings=FAST, time_limit_s=1000, tvm=SETTINGS, folder=tmp_path)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.tuning is not None and record.tuning.complete and record.tuning.measured > 0
+
+
+@pytest.mark.slow
+def test_gpt2_on_short_sequences(tmp_path: Path) -> None:
+    untuned = SETTINGS.model_copy(update={"trials_per_task": 0})
+    gpt2 = subject(PROJECTION, model="gpt2", vocabulary=500, length=16)
+    record = tune(gpt2, "tvm", settings=FAST, time_limit_s=1000, tvm=untuned, folder=tmp_path)
+    assert (record.status, record.reason, record.checked) == ("ok", "", True)
