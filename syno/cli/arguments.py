@@ -105,8 +105,9 @@ def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
     fields = {**own, **given}
     if takes_text:
         return LanguageModelSubject(**fields)
-    image, layout = fields.pop("image"), "channels_last" if fields.pop("channels_last") else "contiguous"
-    return NetworkSubject(**fields, image_shape=image_shape(image), memory_format=layout)
+    fields["image_shape"] = image_shape(fields.pop("image"))
+    fields["memory_format"] = "channels_last" if fields.pop("channels_last") else "contiguous"
+    return NetworkSubject(**fields)
 
 
 def command_line() -> str:
