@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import syno
 from syno.cli import app
 from syno.config import Experiment
 from syno.errors import SpecError, UnknownNameError
+from syno.evaluate.inductor import quantized
 from syno.evaluate.latency import relative_error
 from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
 from syno.evaluate.tuning import tune
@@ -29,6 +31,7 @@ from syno.stages.tune import tune as tune_stage
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 PROJECTION = syno.OPERATORS["gpt2_projection"]()
 LAYER = "transformer.h.1.attn.c_attn"
+needs_torchao = pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed: pip install 'syno[int8]'")
 FEATURES, LENGTH, VOCABULARY = 96, 8, 37  # the first is that of the model
 
 
@@ -109,8 +112,17 @@ class TestRecords:
         assert record.largest_relative_error is not None and record.largest_relative_error < 1e-4
 
     @pytest.mark.slow
+    @needs_torchao
+    def test_all_but_the_operators_are_in_integers(self) -> None:
+        material = subject(PROJECTION).make("cpu", 2)
+        made = quantized(material.module, [material.make_inputs() for _ in range(3)])
+        layers = [node for node in made.graph.nodes if "linear" in str(node.target)]
+        assert len(layers) == 2 * 3 + 1  # of each block but its projection, and the head
+        assert all("dequantize" in str(argument.target) for node in layers for argument in node.args[:2])
+
+    @pytest.mark.slow
+    @needs_torchao
     def test_integers(self) -> None:
-        pytest.importorskip("torchao", reason="torchao is not installed: pip install 'syno[int8]'")
         record = tune(subject(PROJECTION), "inductor-int8", settings=FAST, time_limit_s=550)
         assert (record.status, record.reason, record.checked) == ("ok", "", True)
         assert record.largest_relative_error is not None

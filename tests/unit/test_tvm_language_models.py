@@ -36,9 +36,9 @@ TOKENS = torch.randint(VOCABULARY, (2, LENGTH), generator=torch.Generator().manu
 PROJECTION = syno.OPERATORS["gpt2_projection"]()
 
 
-def model(operator: syno.PGraph | None = None) -> nn.Module:
+def model(operator: syno.PGraph | None = None, width: float = 1.0) -> nn.Module:
     """A small language model that is not new: new ones weight all positions about equally."""
-    made = SEQUENCE_BACKBONES["gpt_tiny"](vocabulary=VOCABULARY, context=LENGTH)
+    made = SEQUENCE_BACKBONES["gpt_tiny"](vocabulary=VOCABULARY, context=LENGTH, width=width)
     if operator is not None:
         made = substitute(made, operator, TOKENS, rule="paper")
     generator = torch.Generator().manual_seed(1)
@@ -53,19 +53,22 @@ def in_tvm(module: nn.Module, *examples: torch.Tensor) -> TvmModule:
     return TvmModule(built(scheduled(fused(import_network(module, *examples), to), to), to), "cpu")
 
 
-@pytest.mark.parametrize("operator", [None, PROJECTION, window(2)], ids=["original", "projection", "window"])
-def test_a_model_computes_the_same(operator: syno.PGraph | None) -> None:
-    module = model(operator)
+@pytest.mark.parametrize(
+    ("operator", "width"), [(None, 1 / 4), (PROJECTION, 1.0), (window(2), 1 / 4)], ids=["original", "projection", "window"]
+)
+def test_a_model_computes_the_same(operator: syno.PGraph | None, width: float) -> None:
+    module = model(operator, width)
     call = in_tvm(module, TOKENS)
     with torch.no_grad():
         for tokens in (TOKENS, (TOKENS + 5) % VOCABULARY):
             assert relative_error(call(tokens), module(tokens)) < 1e-5
 
 
-def test_each_stage_and_each_product_of_attention_is_a_kernel() -> None:
+def test_each_stage_and_each_product_is_a_kernel_with_what_follows() -> None:
     imported = fused(import_network(model(PROJECTION), TOKENS), target(host(1)))
     names = [name.name_hint for name, function in imported.functions.items() if type(function).__name__ == "PrimFunc"]
     assert any(name.startswith("gpt2_projection_stage_1") for name in names)
+    assert any("matmul" in name and "gelu" in name for name in names)  # no change of shape is between them
     assert not any("attention" in name for name in names)
     scores = [name for name in names if "matmul" in name and "where" in name]  # masked where they are computed
     assert len(scores) == 1  # both blocks have the same shapes
@@ -138,7 +141,14 @@ def subject(operator: syno.PGraph | None = None, **rest: Any) -> LanguageModelSu
 def test_a_model_is_measured_untuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syno.evaluate.machine.peak", lambda device, threads: Peak(1e15, 1e15))
     untuned = SETTINGS.model_copy(update={"trials_per_task": 0})
-    asked = Request(subject=subject(PROJECTION), compiler="tvm", device="cpu", settings=FAST, tvm=untuned, folder=tmp_path)
+    asked = Request(
+        subject=subject(window(2), width=1 / 4),
+        compiler="tvm",
+        device="cpu",
+        settings=FAST,
+        tvm=untuned,
+        folder=tmp_path,
+    )
     (tmp_path / REQUEST).write_text(asked.model_dump_json(), encoding="utf-8")
     main(tmp_path)
     found = Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
