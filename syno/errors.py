@@ -53,6 +53,10 @@ class DataError(SynoError, ValueError):
     """Data that is missing or damaged. The message names the file or folder."""
 
 
+class TrainingError(SynoError, RuntimeError):
+    """A training that broke: it made numbers that are none."""
+
+
 class SpecError(SynoError, ValueError):
     """A spec or configuration that means nothing, or that no operator can meet."""
 

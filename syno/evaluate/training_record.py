@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Self
 
 from pydantic import AwareDatetime
 
+from syno.evaluate.machine import device_name
 from syno.evaluate.record import Record, versions
 from syno.evaluate.settings import ORIGINAL, Metric, WorkloadSettings
 from syno.evaluate.workload import Workload
@@ -25,7 +28,7 @@ class TrainingRecord(Record):
         data_hash: of the pictures and labels.
         seed: of weights and of the order of pictures.
         metric: what the scores are: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
-        score: of the trained network; 0 (a loss: infinite) if training broke.
+        score: of the trained network; 0 (a loss: None) if training broke.
         scores, losses: after each epoch, on the test data and in training; losses are in nats.
         stopped: why it ended early; None if it went through.
         flops: multiply-adds of the network, for one picture.
@@ -45,7 +48,7 @@ class TrainingRecord(Record):
     data_hash: str
     seed: int
     metric: Metric
-    score: float
+    score: float | None
     scores: tuple[float, ...]
     losses: tuple[float, ...]
     stopped: str | None
@@ -58,11 +61,11 @@ class TrainingRecord(Record):
     date: AwareDatetime
 
     @classmethod
-    def make(cls, workload: Workload, operator: PGraph | None, seed: int) -> Self:
-        """Train. SpecError if the operator does not fit the network."""
+    def make(cls, workload: Workload, operator: PGraph | None, seed: int, checkpoint: Path | None = None) -> Self:
+        """Train, or go on from the checkpoint. SpecError if the operator does not fit the network."""
         batch = workload.settings.training.batch
         price = model_cost(workload.network(operator, seed), workload.example)
-        result = workload.train(operator, seed=seed)
+        result = workload.train(operator, seed=seed, checkpoint=checkpoint)
         return cls(
             name=ORIGINAL if operator is None else operator.name,
             operator=None if operator is None else str(operator),
@@ -71,7 +74,7 @@ class TrainingRecord(Record):
             data_hash=workload.data.hash,
             seed=seed,
             metric=result.metric,
-            score=result.score,
+            score=result.score if math.isfinite(result.score) else None,
             scores=result.scores,
             losses=result.losses,
             stopped=result.stopped,
@@ -79,7 +82,7 @@ class TrainingRecord(Record):
             parameters=int(price.parameters),
             cpu_seconds=result.cpu_seconds,
             threads=workload.settings.training.threads,
-            device="cpu",
+            device=device_name(workload.settings.training.device),
             versions=versions(["torch", "numpy"]),
             date=datetime.now(UTC),
         )

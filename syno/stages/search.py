@@ -107,7 +107,7 @@ def make_evaluation(experiment: Experiment) -> Evaluate:
     if experiment.evaluation == "training":
         from syno.evaluate.workload import ProxyTraining  # with it comes torch
 
-        return ProxyTraining(experiment.network, experiment.operator_spec)
+        return ProxyTraining(experiment.network, experiment.operator_spec, experiment.folder / "checkpoints")
     spec, original = experiment.operator_spec, experiment.original
     return find_evaluation(experiment.evaluation, spec, None if original is None else original.cost(spec))
 
