@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from syno.config import Experiment
-from syno.errors import DataError, ShapeError, SpecError
+from syno.errors import DataError, ShapeError
 from syno.evaluate.datasets import DATASETS, TokenSet
 from syno.evaluate.datasets.language import at_most
 from syno.evaluate.datasets.token_file import PAGE, TokenHeader, map_tokens, write_tokens
