@@ -160,7 +160,8 @@ def test_a_model_is_measured_untuned(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 @pytest.mark.parametrize("operator", [None, window(2)], ids=["original", "window"])
 def test_a_model_is_tuned(operator: syno.PGraph | None, tmp_path: Path) -> None:
-    record = tune(subject(operator), "tvm", settings=FAST, time_limit_s=1000, tvm=SETTINGS, folder=tmp_path)
+    small = subject(operator, width=1 / 4)
+    record = tune(small, "tvm", settings=FAST, time_limit_s=1000, tvm=SETTINGS, folder=tmp_path)
     assert (record.status, record.reason) == ("ok", "")
     assert record.tuning is not None and record.tuning.complete
     assert any(task.name.startswith("take") and task.measured for task in record.tuning.tasks)  # read from random places
