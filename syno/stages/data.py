@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, model_validator
 
 from syno.config import Experiment
-from syno.errors import SpecError
 from syno.evaluate.record import Record, versions
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ FILE = "data.json"
 
 
 class DataRecord(Record):
-    """A data set of pictures and the network on it, or a text.
+    """A data set of pictures or of text, and the network on it.
 
     Attributes:
         data: the data set's name.
@@ -28,9 +27,9 @@ class DataRecord(Record):
         train_images, test_images: how many pictures there are, or sequences of tokens.
         image_shape: [channels, height, width] of a picture as the network gets it; None for a text.
         length: tokens of a sequence; None for pictures.
-        model: the backbone; it, layers, flops and parameters are left out for a text.
+        model: the backbone.
         layers: names of the layers that operators replace.
-        flops: multiply-adds of the network, for one picture.
+        flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
         versions, date: where and when.
     """
@@ -43,28 +42,27 @@ class DataRecord(Record):
     classes: int
     train_images: int
     test_images: int
-    image_shape: tuple[int, int, int] | None
+    image_shape: tuple[int, int, int] | None = None
     length: int | None = None
-    model: str | None = None
-    layers: tuple[str, ...] = ()
-    flops: float | None = None
-    parameters: int | None = None
+    model: str
+    layers: tuple[str, ...]
+    flops: float
+    parameters: int
     versions: dict[str, str]
     date: AwareDatetime
 
-    @property
-    def picture(self) -> tuple[int, int, int]:
-        """The shape of a picture. SpecError for a text."""
-        if self.image_shape is None:
-            raise SpecError(f'the data set "{self.data}" is text; this takes pictures')
-        return self.image_shape
+    @model_validator(mode="after")
+    def _is_of_one_kind(self) -> DataRecord:
+        if (self.image_shape is None) == (self.length is None):
+            raise ValueError("a record of pictures has an image_shape, one of a text has a length, and none has both")
+        return self
 
 
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     """Make or load the data, find the layers to replace, and write a record of both.
 
     Raises:
-        SpecError: there is no workload or no layer to replace.
+        SpecError: there is no workload or no layer to replace, or the network is not for such data.
         UnknownNameError: there is no such network or data set.
         DataError: the data is missing or damaged.
     """
@@ -79,23 +77,19 @@ def _looked_at(network: Workload) -> DataRecord:
     from syno.model.substitution import replaceable
 
     data, settings = network.data, network.settings
-    found: dict[str, Any] = {
-        "data": settings.data,
-        "hash": data.hash,
-        "classes": data.classes,
-        "train_images": data.train_count,
-        "test_images": data.test_count,
-        "versions": versions(["torch", "numpy"]),
-        "date": datetime.now(UTC),
-    }
-    if isinstance(data, TokenSet):
-        return DataRecord(**found, image_shape=None, length=data.length)
     layers = replaceable(network.model(), network.example, settings.layers)
+    shape: dict[str, Any] = {"length": data.length} if isinstance(data, TokenSet) else {"image_shape": data.image_shape}
     return DataRecord(
-        **found,
-        image_shape=data.image_shape,
+        data=settings.data,
+        hash=data.hash,
+        classes=data.classes,
+        train_images=data.train_count,
+        test_images=data.test_count,
+        **shape,
         model=settings.model,
         layers=tuple(layer.name for layer in layers),
         flops=network.original.flops / len(network.example),
         parameters=int(network.original.parameters),
+        versions=versions(["torch", "numpy"]),
+        date=datetime.now(UTC),
     )

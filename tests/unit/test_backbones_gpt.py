@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 import torch
+from sequence_operators import dense, window
 from torch import nn
 from torch.nn import functional
 
@@ -33,22 +34,6 @@ def gpt2() -> nn.Module:
 
 def tiny(**settings: float) -> nn.Module:
     return SEQUENCE_BACKBONES["gpt_tiny"](**{"vocabulary": 256, "context": LENGTH, **settings}).eval()
-
-
-def dense() -> syno.PGraph:
-    """What a linear layer computes."""
-    build = syno.Builder("N, seq_len, H_in; t=3", name="dense")
-    n, position, feature = build.output("N, seq_len, t*H_in")
-    (c,) = build.contract(outer=[feature], inner=build.reduce("H_in"))
-    return build.finish([n, position, c])
-
-
-def window(size: int) -> syno.PGraph:
-    """A projection of each position and its neighbours."""
-    build = syno.Builder(f"N, seq_len, H_in; k_1={size}, t=3", name=f"window_{size}")
-    n, position, feature = build.output("N, seq_len, t*H_in")
-    j, c = build.contract(outer=[feature], inner=build.reduce("k_1, H_in"))
-    return build.finish([n, build.unfold(position, j), c])
 
 
 def later_tokens_matter(model: nn.Module) -> bool:

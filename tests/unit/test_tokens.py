@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from syno.config import Experiment
-from syno.errors import DataError, ShapeError, SpecError
+from syno.errors import DataError, ShapeError
 from syno.evaluate.datasets import DATASETS, TokenSet
 from syno.evaluate.datasets.language import at_most
 from syno.evaluate.datasets.token_file import PAGE, TokenHeader, map_tokens, write_tokens
@@ -266,10 +266,10 @@ class TestPydoc:
         assert len(tested) > 50 and not any(part in known for part in tested)
 
     def test_the_data_stage_records_it(self, tmp_path: Path) -> None:
-        workload = {"data": "pydoc", "data_settings": {"length": 32}}
-        made = Experiment(name="small", workload=workload, reward={"name": "loss"}, output=tmp_path)
+        sizes = {"data": "pydoc", "data_settings": {"length": 32}, "training": {"batch": 2}}
+        made = Experiment(
+            name="small", workload={**sizes, "model": "gpt_tiny", "layers": "paper"}, reward={"name": "loss"}, output=tmp_path
+        )
         record = prepare(made)
-        assert (record.classes, record.length, record.image_shape, record.model) == (256, 32, None, None)
+        assert (record.classes, record.length, record.image_shape, record.model) == (256, 32, None, "gpt_tiny")
         assert record.hash == made.network.data.hash and record.train_images == made.network.data.train_count
-        with pytest.raises(SpecError, match='the data set "pydoc" is text, and the model "resnet8" takes pictures'):
-            made.network.model()
