@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, get_
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from syno.evaluate.network_subject import NetworkSubject
+from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
 from syno.evaluate.record import Record
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
 
@@ -162,10 +162,10 @@ def of_tuning(record: TuningRecord, source: str) -> list[Measurement]:
     ]
 
 
-def _measured(subject: OperatorSubject | NetworkSubject | ModelSubject) -> tuple[str | None, str | None]:
+def _measured(subject: OperatorSubject | NetworkSubject | LanguageModelSubject | ModelSubject) -> tuple[str | None, str | None]:
     """The network, and which part of it."""
     match subject:
-        case NetworkSubject():
+        case NetworkSubject() | LanguageModelSubject():
             return subject.model, subject.layer
         case ModelSubject():
             return subject.factory, None

@@ -55,12 +55,15 @@ def recipes() -> str:
     settings = [field for field in TrainingSettings.model_fields if any(field in RECIPES[name] for name in names)]
     rows = [{"training": f"`{field}`", **{f"`{name}`": RECIPES[name].get(field, "") for name in names}} for field in settings]
     curves = [
-        {"milestones": f"`{name}`", "least accuracy after epoch": ", ".join(f"{epoch}: {least:g}" for epoch, least in curve.items())}
+        {
+            "milestones": f"`{name}`",
+            "least accuracy after epoch": ", ".join(f"{epoch}: {least:g}" for epoch, least in curve.items()),
+        }
         for name, curve in ((name, MILESTONES[name]) for name in MILESTONES)
     ]
     return (
-        "### Recipes of training\n\n`training: {recipe: NAME}`; what is not in a column is as in the table above, which is `quick`. "
-        f"[training.md](training.md) says more.\n\n{markdown(rows, left=1 + len(names))}\n`workload: {{milestones: NAME}}` "
+        "### Recipes of training\n\n`training: {recipe: NAME}`; what is not in a column is as in the table above, which is "
+        f"`quick`. [training.md](training.md) says more.\n\n{markdown(rows, left=1 + len(names))}\n`workload: {{milestones: NAME}}` "
         f"takes a curve of the paper's for CIFAR-100.\n\n{markdown(curves, left=2)}"
     )
 
