@@ -62,9 +62,9 @@ def recipes() -> str:
         for name, curve in ((name, MILESTONES[name]) for name in MILESTONES)
     ]
     return (
-        "### Recipes of training\n\n`training: {recipe: NAME}`; what is not in a column is as in the table above, which is "
-        f"`quick`. [training.md](training.md) says more.\n\n{markdown(rows, left=1 + len(names))}\n`workload: {{milestones: NAME}}` "
-        f"takes a curve of the paper's for CIFAR-100.\n\n{markdown(curves, left=2)}"
+        "### Recipes of training\n\n`training: {recipe: NAME}`; what is not in a column is as in the table above: "
+        f"`quick`. [training.md](training.md) says more.\n\n{markdown(rows, left=1 + len(names))}\n`workload: "
+        f"{{milestones: NAME}}` takes a curve of the paper's for CIFAR-100.\n\n{markdown(curves, left=2)}"
     )
 
 
