@@ -1,5 +1,5 @@
-# From synthesis to figures: `snakemake --cores 2` runs config/quickstart.yaml, `--configfile` another experiment.
-# Every rule is one `syno` command, which does the same when it is run by hand; what they share is in common.smk.
+# From synthesis to figures: `snakemake --cores 2` runs config/quickstart.yaml, `--configfile` other experiments; with the name of
+# one of several, only that. Every rule is one `syno` command, which does the same when it is run by hand.
 from snakemake.utils import min_version
 
 min_version("9.14")
@@ -21,12 +21,20 @@ include: "workflow/rules/report.smk"
 rule all:
     default_target: True
     input:
-        rules.report.output,
-        rules.figures.input,
-        trainings_of([ORIGINAL, *EXPERIMENT.baselines]) if TRAINS else [],  # they need not wait for the search
-        [trainings, measurements] if TRAINS else [],  # else one that was taken away would not be missed
+        [results_of(folder) for folder in EXPERIMENTS],
+
+
+for folder, experiment in EXPERIMENTS.items():
+    if not workflow.is_rule(experiment.name):
+
+        rule:
+            name:
+                experiment.name
+            input:
+                results_of(folder),
 
 
 onstart:
     with in_words():
-        keep_config(EXPERIMENT)
+        for experiment in EXPERIMENTS.values():
+            keep_config(experiment)

@@ -24,11 +24,22 @@ from syno.model.counting import model_cost
 from syno.model.substitution import substitute
 
 GROUPS = {"grouped_conv2d": 4, "operator_1": 4, "operator_2": 4, "stacked_convolution": 4}  # their defaults exceed 16 features
-OPERATORS = ["conv2d", "grouped_conv2d", "separable_conv2d", "shift_conv1x1", "conv1x1"]
+CONV1X3 = "conv1x3"  # no known operator: it looks along rows only
+OPERATORS = ["conv2d", "grouped_conv2d", "separable_conv2d", CONV1X3, "shift_conv1x1", "conv1x1"]
+
+
+def conv1x3() -> PGraph:
+    """y[n, o, h, v] = sum over c, j of x[n, c, h, v + j - k//2] * w1[o, c, j]."""
+    build = syno.Builder("N, C_in, C_out, H; k=3", name=CONV1X3)
+    n, o, y, x = build.output("N, C_out, H, H")
+    c, j = build.contract(outer=[o], inner=build.reduce("C_in, k"))
+    return build.finish([n, c, y, build.unfold(x, j)])
 
 
 def operator(name: str) -> PGraph:
     """A known operator, in as many groups as small layers have room for."""
+    if name == CONV1X3:
+        return conv1x3()
     graph = syno.OPERATORS[name]()
     return graph.renamed(name, g=GROUPS[name]) if name in GROUPS else graph
 
@@ -38,7 +49,7 @@ def trained(name: str, data: DataSet, seed: int, width: float) -> TrainingResult
     model = BACKBONES["resnet8"](classes=data.classes, width=width, seed=seed)
     model = substitute(model, operator(name), data.train_images[:1], seed=seed)
     result = train(model, data, TrainingSettings(), seed=seed)
-    accuracies = " ".join(f"{accuracy:.4f}" for accuracy in result.accuracies)
+    accuracies = " ".join(f"{accuracy:.4f}" for accuracy in result.scores)
     print(f"{name}, seed {seed}: {accuracies}; {result.cpu_seconds:.1f} CPU-seconds", file=sys.stderr)
     return result
 
@@ -46,7 +57,7 @@ def trained(name: str, data: DataSet, seed: int, width: float) -> TrainingResult
 def row(name: str, data: DataSet, seeds: Sequence[int], width: float) -> list[str]:
     """The operator's line of the table."""
     results = [trained(name, data, seed, width) for seed in seeds]
-    accuracies = [result.accuracy for result in results]
+    accuracies = [result.score for result in results]
     example = data.train_images[:1]
     cost = model_cost(substitute(BACKBONES["resnet8"](classes=data.classes, width=width), operator(name), example), example)
     return [
@@ -54,7 +65,7 @@ def row(name: str, data: DataSet, seeds: Sequence[int], width: float) -> list[st
         f"{mean(accuracies):.4f}",
         f"{stdev(accuracies):.4f}" if len(accuracies) > 1 else "–",
         f"{min(accuracies):.4f}..{max(accuracies):.4f}",
-        f"{mean(result.accuracies[1] if len(result.accuracies) > 1 else 0.0 for result in results):.4f}",
+        f"{mean(result.scores[1] if len(result.scores) > 1 else 0.0 for result in results):.4f}",
         f"{mean(result.cpu_seconds for result in results):.1f}",
         f"{cost.flops:,.0f}",
         f"{cost.parameters:,.0f}",

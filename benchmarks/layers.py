@@ -163,7 +163,7 @@ def _table(results: Results, options: argparse.Namespace) -> list[str]:
         if isinstance(result, TuningRecord) and result.tuning is not None and result.tuning.untuned_ms is not None:
             text += f"; untuned {result.tuning.untuned_ms:.4g}"
         row.append(text)
-    note = [] if place is None else ["", f"Paper: its speedup on {MACHINES[place[0]]}, from its folders `{place[1]}`."]
+    note = [] if place is None else ["", f"Paper: its speedup on {MACHINES[place.machine]}, from its folders `{place.folder}`."]
     return [*reports.table(["layer", "name", "sizes", *kinds], list(rows.values()), left=3), *note]
 
 

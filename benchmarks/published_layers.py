@@ -6,23 +6,18 @@ replaced by windows of 3, in the originals of NAS-PTE, too. Everything is of bat
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
-from syno.errors import SpecError
+from syno.errors import ParseError, SpecError
+from syno.evaluate.artifact.files import read_latency
+from syno.evaluate.artifact.places import A100, MOBILE_CPU, NAS_PTE, TARGETS
 
-PLACES = {  # (kind of device, compiler) -> the machine's folder, and the folder of its latencies
-    ("cpu", "tvm"): ("mdev", "llvm"),
-    ("cpu", "inductor"): ("mdev", "inductor-cpu"),
-    ("cuda", "tvm"): ("a100", "cuda"),
-    ("cuda", "inductor"): ("a100", "inductor-cuda"),
-}
+DEVICES = {MOBILE_CPU: "cpu", A100: "cuda"}  # what is compared with which kind of device
+PLACES = {(DEVICES[target.device], target.compiler): target for target in TARGETS if target.device in DEVICES}
 MACHINES = {"mdev": "the paper's mobile device", "a100": "the paper's A100"}
 CANDIDATES = {  # operators of the library -> their folders; of ours, that of the search in which they were found
-    "nas_pte_sequence_1": "nas-pte/seq_1",
-    "nas_pte_sequence_2": "nas-pte/seq_2",
-    "nas_pte_sequence_3": "nas-pte/seq_3",
+    **{name: f"nas-pte/{folder}" for name, folder in NAS_PTE.items()},
     "operator_1": "07889_15252107013978896537",
     "operator_2": "07754_18091915762600937904",
 }
@@ -37,15 +32,19 @@ def published_speedup(artifact: Path, kind: str, compiler: str, operator: str, l
         compiler: a name in `COMPILERS`.
         operator: a name in CANDIDATES.
         layer: such as "conv_io64".
+
+    Raises SpecError if a file holds no latency.
     """
     if (kind, compiler) not in PLACES:
         return None
-    machine, latencies = PLACES[kind, compiler]
-    root = artifact / "vision" / machine
-    folder = _folder(root, CANDIDATES[operator])
-    before = _milliseconds(root / "baseline-latency" / latencies / "resnet34layers", f"{layer}-N=1", "-orig")
-    after = folder and _milliseconds(folder / "perf" / latencies / "resnet34layers", f"{layer}-N=1", "")
-    return before / after if before and after else None
+    target = PLACES[kind, compiler]
+    folder = _folder(artifact / target.root, CANDIDATES[operator])
+    before = _milliseconds(artifact / target.layer(target.originals, layer, is_original=True))
+    if folder is None or before is None:
+        return None
+    timings = target.root / folder.relative_to(artifact / target.root).as_posix() / "perf" / target.folder
+    after = _milliseconds(artifact / target.layer(timings, layer))
+    return None if after is None else before / after
 
 
 def _folder(root: Path, given: str) -> Path | None:
@@ -58,16 +57,11 @@ def _folder(root: Path, given: str) -> Path | None:
     return None
 
 
-def _milliseconds(folder: Path, name: str, suffix: str) -> float | None:
-    """A latency as either compiler's script wrote it; None if there is none. SpecError if the file holds none."""
-    table, text = folder / name / "benchmark_results.csv", folder / f"{name}{suffix}.txt"
-    file = table if table.exists() else text
+def _milliseconds(file: Path) -> float | None:
+    """A latency; None if there is none."""
     if not file.exists():
         return None
     try:
-        if file is text:
-            return float(text.read_text(encoding="utf-8"))
-        with table.open(encoding="utf-8", newline="") as lines:
-            return 1e3 * float(next(row[1] for row in csv.reader(lines) if row and row[0] == "latency_mean"))
-    except (ValueError, StopIteration, IndexError) as error:
-        raise SpecError(f"{file} holds no latency: is {folder} of the paper's artifact, and whole?") from error
+        return read_latency(file).milliseconds
+    except ParseError as error:
+        raise SpecError(f"{file} {error}: is this the paper's artifact, and whole?") from error

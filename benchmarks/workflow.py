@@ -30,11 +30,11 @@ CONFIG = ROOT / "config" / "quickstart.yaml"
 
 
 class Run(NamedTuple):
-    """One run: its exit code, its seconds, what tells its accuracies from others, and the table it ends with."""
+    """One run: its exit code, its seconds, what tells its scores from others, and the table it ends with."""
 
     code: int
     seconds: float
-    accuracies: str
+    scores: str
     table: str
 
 
@@ -51,19 +51,19 @@ def run(config: Path, cores: int) -> Run:
         if done.returncode or not folders:
             return Run(done.returncode or 1, seconds, "", done.stdout + done.stderr)
         tables = read_tables(find_experiment(str(folders[0].parent)))
-        found = tables.accuracy[["operator_id", "accuracy", "accuracy_std"]].to_csv(index=False)
+        found = tables.scores[["operator_id", "score", "score_std"]].to_csv(index=False)
         return Run(0, seconds, hashlib.sha256(found.encode()).hexdigest()[:8], markdown(summary(tables)))
 
 
 def report(runs: Sequence[Run], command: str) -> list[str]:
     """The page."""
-    rows = [[str(number), str(one.code), f"{one.seconds:.0f}", one.accuracies] for number, one in enumerate(runs, 1)]
+    rows = [[str(number), str(one.code), f"{one.seconds:.0f}", one.scores] for number, one in enumerate(runs, 1)]
     good = [one for one in runs if one.code == 0]
     lines = [*reports.heading("The quickstart, run again and again", command), ""]
-    lines += reports.table(["run", "exit code", "seconds", "operators and accuracies"], rows)
-    different = len({one.accuracies for one in good})
+    lines += reports.table(["run", "exit code", "seconds", "operators and scores"], rows)
+    different = len({one.scores for one in good})
     lines += ["", f"{len(good)} of {len(runs)} ended well; they found {different} set(s) of operators and"]
-    lines += ["accuracies (the last column is a hash of them). The table of the last:", ""]
+    lines += ["scores (the last column is a hash of them). The table of the last:", ""]
     return [*lines, (good[-1].table if good else runs[-1].table).rstrip()]
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from syno.lower.pytorch.source import to_source
     from syno.lower.tvm import to_te_source
     from syno.model import build
+    from syno.model.user_models import substitute
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ _HOME = {
     "loop_nest": "syno.ir.loops",
     "parse": "syno.ir.text",
     "plan": "syno.lower.choose",
+    "substitute": "syno.model.user_models",
     "to_c": "syno.lower.loops",
     "to_dot": "syno.ir.drawing",
     "to_source": "syno.lower.pytorch.source",
@@ -47,7 +49,7 @@ _HOME = {
 
 __all__ = [
     "OPERATORS", "Builder", "PGraph", "SynoError", "Valuations", "VariableTable", "build", "expression", "interpret",
-    "loop_nest", "parse", "plan", "to_c", "to_dot", "to_source", "to_svg", "to_te_source",
+    "loop_nest", "parse", "plan", "substitute", "to_c", "to_dot", "to_source", "to_svg", "to_te_source",
 ]  # fmt: skip
 
 

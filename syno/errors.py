@@ -49,6 +49,14 @@ class DeviceError(SynoError, RuntimeError):
     """A device, or the tracker that lends it, that does not answer, or no longer does."""
 
 
+class DataError(SynoError, ValueError):
+    """Data that is missing or damaged. The message names the file or folder."""
+
+
+class TrainingError(SynoError, RuntimeError):
+    """A training that broke: it made numbers that are none."""
+
+
 class SpecError(SynoError, ValueError):
     """A spec or configuration that means nothing, or that no operator can meet."""
 

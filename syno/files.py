@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from syno.errors import SpecError
@@ -12,10 +13,20 @@ from syno.errors import SpecError
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file so that nobody ever sees a part of it. SpecError if that is not possible there."""
     data = content.encode() if isinstance(content, str) else content
+    with replaced(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the place of `path` at the end of the block. SpecError if that is not possible there.
+
+    Whatever ends the block early leaves `path` as it was, and nothing beside it.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(data)
+        yield temporary
         temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):

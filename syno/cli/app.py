@@ -15,8 +15,8 @@ from syno.errors import SynoError
 
 WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
 ORDER = (
-    *("data", "search", "worker", "freeze", "select", "train", "tune", "devices", "tables", "figure", "report"),
-    *("top", "show", "get"),
+    *("convert", "data", "search", "worker", "freeze", "select", "train", "baseline", "tune", "devices"),
+    *("tables", "figure", "report", "top", "show", "get", "measurements", "artifact"),
 )
 STAGES, RESULTS, SPACES = "An experiment, stage by stage", "What was found", "Spaces of operators"  # of the help page
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from syno.config import Experiment
+    from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
     from syno.ir.graph import PGraph
     from syno.space.spec import OperatorSpec
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="An experiment (YAML), such as config/quickstart.yaml.")]
+Config = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONFIG",
+        help="An experiment (YAML), such as config/quickstart.yaml; FILE:NAME for one of several in a file.",
+    ),
+]
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A preset's name (resnet18, gpt2 ...) or a spec file (YAML).")]
 Operator = Annotated[
     str,
@@ -31,12 +38,16 @@ OutputFile = Annotated[
 ]
 Rename = Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Variables of the operator to those of the spec.")]
 
+# Options of networks for pictures, and of language models, with their defaults.
+OF_PICTURES: dict[str, Any] = {"classes": 1000, "image": "3x224x224", "channels_last": False}
+OF_TEXT: dict[str, Any] = {"vocabulary": 50257, "length": 2048}
 
-def experiment_of(config: Path) -> Experiment:
-    """The experiment in a file."""
-    from syno.config import Experiment
 
-    return Experiment.load(config)
+def experiment_of(config: str) -> Experiment:
+    """The experiment in a file, or one of several there."""
+    from syno.config import load_experiment
+
+    return load_experiment(config)
 
 
 def spec_of(given: str, depth: int | None = None) -> OperatorSpec:
@@ -80,6 +91,29 @@ def image_shape(given: str) -> tuple[int, int, int]:
         raise typer.BadParameter(f'"{given}" is no CxHxW, such as 3x224x224', param_hint="--image")
     channels, height, width = map(int, parts)
     return channels, height, width
+
+
+def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
+    """The network that options name, for pictures or for text; what is None was not given.
+
+    A model of the user's own takes text if there is a length.
+    """
+    from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.model.backbones import SEQUENCE_BACKBONES
+
+    given = {name: value for name, value in options.items() if value is not None}
+    model = given["model"]
+    takes_text = model in SEQUENCE_BACKBONES or (":" in model and "length" in given)
+    own, foreign = (OF_TEXT, OF_PICTURES) if takes_text else (OF_PICTURES, OF_TEXT)
+    if wrong := [f"--{name.replace('_', '-')}" for name in foreign if name in given]:
+        kinds = ("text", "pictures") if takes_text else ("pictures", "text; models of your own take it if there is a --length")
+        raise typer.BadParameter(f"{model} takes {kinds[0]}, and this is for {kinds[1]}", param_hint=wrong[0])
+    fields = {**own, **given}
+    if takes_text:
+        return LanguageModelSubject(**fields)
+    fields["image_shape"] = image_shape(fields.pop("image"))
+    fields["memory_format"] = "channels_last" if fields.pop("channels_last") else "contiguous"
+    return NetworkSubject(**fields)
 
 
 def command_line() -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syno.cli.app import NOT_THERE, STAGES, app
-from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, image_shape, operator_of, sizes
+from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, operator_of, sizes
 
 if TYPE_CHECKING:
+    from syno.evaluate.training_record import TrainingRecord
     from syno.evaluate.tuning_record import TuningRecord
 
 tune = typer.Typer(
@@ -33,9 +34,13 @@ def data(config: Config, output: OutputFile = None) -> None:
     from syno.stages.data import prepare
 
     record = prepare(experiment_of(config), output)
-    shape = " x ".join(map(str, record.image_shape))
+    counts = f"{record.data}: {record.train_images} + {record.test_images}"
+    if record.image_shape is None:
+        samples = f"sequences of {record.length} tokens, {record.classes} different ones"
+    else:
+        samples = f"pictures of {' x '.join(map(str, record.image_shape))}, {record.classes} classes"
     typer.echo(
-        f"{record.data}: {record.train_images} + {record.test_images} pictures of {shape}, {record.classes} classes; "
+        f"{counts} {samples}; "
         f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
     )
 
@@ -51,7 +56,29 @@ def train(
     from syno.stages.train import train as trained
 
     record = trained(experiment_of(config), given, seed, output)
-    typer.echo(f"{record.name}: accuracy {record.accuracy:.4f} with seed {seed}, {record.cpu_seconds:.1f} CPU-seconds")
+    typer.echo(f"{_scored(record)}, {record.cpu_seconds:.1f} CPU-seconds")
+
+
+@app.command(rich_help_panel=STAGES)
+def baseline(
+    config: Config,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="`original`, or baselines of the config; all if not given.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Only this one, instead of all that the config trains with.")] = None,
+) -> None:
+    """Train the network as it is and with the baselines, with every seed; what has a record already is not trained again."""
+    from syno.stages.baseline import train_baselines
+
+    for record, is_new in train_baselines(experiment_of(config), names or (), None if seed is None else (seed,)):
+        cost = f"{record.cpu_seconds:.1f} CPU-seconds" if is_new else "trained before"
+        typer.echo(f"{_scored(record)}, {cost}")
+
+
+def _scored(record: TrainingRecord) -> str:
+    """What a training has come to."""
+    broke = f" ({record.stopped})" if record.stopped else ""
+    return f"{record.name}: {record.metric} {record.score:.4f} with seed {record.seed}{broke}"
 
 
 @tune.command("model")
@@ -109,32 +136,42 @@ def tune_inductor(
     given: Candidate,
     output: Annotated[Path, typer.Option(metavar="FILE.json", help="Where the record goes.")],
     model: Annotated[str, typer.Option(help="The backbone: a name, or your own as package.module:function.")] = "resnet18",
-    classes: Annotated[int, typer.Option(min=1, help="Of the network's output.")] = 1000,
-    image: Annotated[str, typer.Option(metavar="CxHxW", help="Channels, height and width of a picture.")] = "3x224x224",
+    classes: Annotated[int | None, typer.Option(min=1, help="Of a network for pictures; by default 1000.")] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="CxHxW", help="Channels, height and width of a picture; by default 3x224x224.")
+    ] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=1, help="Of a language model; by default 50257.")] = None,
+    length: Annotated[int | None, typer.Option(min=1, help="Tokens of a sequence; by default 2048.")] = None,
     width: Annotated[float, typer.Option(help="Multiplies the network's features.")] = 1.0,
-    layers: Annotated[str, typer.Option(help="Which layers have the operator: spatial, paper-3x3, paper.")] = "spatial",
+    layers: Annotated[
+        str | None, typer.Option(help="Which have the operator: spatial (of pictures, by default), paper-3x3, paper (of text).")
+    ] = None,
     compiler: Compiler = "inductor",
     device: Device = "cpu",
-    batch: Annotated[int, typer.Option(min=1, help="Pictures in one call.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures or sequences in one call.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
-    channels_last: Annotated[bool, typer.Option("--channels-last", help="The memory format of pictures.")] = False,
+    channels_last: Annotated[bool | None, typer.Option("--channels-last", help="The memory format of pictures.")] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for compiling and measuring.")] = 1800,
     memory_limit: Annotated[float | None, typer.Option(help="MiB for the process that does it.")] = None,
 ) -> None:
-    """Measure a network with one operator, on a machine without the experiment: bring the operator's file, take the record."""
-    from syno.evaluate.network_subject import NetworkSubject
+    """Measure a network with one operator, on a machine without the experiment: bring the operator's file, take the record.
+
+    A language model of your own is told from a network for pictures by its --length.
+    """
     from syno.evaluate.settings import ORIGINAL
     from syno.evaluate.tuning import LatencySettings
     from syno.evaluate.tuning import tune as tuned
 
-    subject = NetworkSubject(
+    subject = network_subject(
         model=model,
         width=width,
         classes=classes,
-        image_shape=image_shape(image),
+        image=image,
+        channels_last=channels_last,
+        vocabulary=vocabulary,
+        length=length,
         operator=None if given == ORIGINAL else str(operator_of(given)),
         layers=layers,
-        memory_format="channels_last" if channels_last else "contiguous",
     )
     settings = LatencySettings(batch=batch, threads=threads)
     record = tuned(subject, compiler, device, settings, time_limit_s=time_limit, memory_limit_mib=memory_limit)

@@ -64,12 +64,13 @@ def freeze(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
     """Choose the operators that are trained again and tuned."""
+    from syno.report.metric import METRICS
     from syno.stages import select as stage
 
     experiment = experiment_of(config)
     for one in stage.select(experiment, output):
-        accuracy = f", accuracy {one.metrics['accuracy']:.4f}" if "accuracy" in one.metrics else ""
-        typer.echo(f"{one.name} ({one.key}): reward {one.reward:.4f}{accuracy} in the search")
+        scores = [f", {name} {metric.text(one.metrics[name])}" for name, metric in METRICS.items() if name in one.metrics]
+        typer.echo(f"{one.name} ({one.key}): reward {one.reward:.4f}{''.join(scores)} in the search")
 
 
 @app.command(rich_help_panel=RESULTS)
@@ -77,7 +78,7 @@ def top(
     given: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
     count: Annotated[int, typer.Option("-n", "--number", min=1, help="How many operators.")] = 5,
 ) -> None:
-    """Print the best operators of a study, finished or not: accuracy, cost and latency as far as they are known."""
+    """Print the best operators of a study, finished or not: score, cost and latency as far as they are known."""
     from syno.stages.top import top as best
 
     typer.echo(best(given, count), nl=False)

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from syno.evaluate.workload import Workload
 
 Settings = Mapping[str, Any]
+RESULTS = Path("results")
 Stage = Literal["data", "search", "select", "train", "tune"]
+
+
+def folder_name(given: str) -> str:
+    """What is given. ValueError if no folder can have this name."""
+    if not given or given in (".", "..") or set(given) & set("/\\\0"):
+        raise ValueError(f'"{given}" names no folder; leave out / and \\')
+    return given
 
 
 class Experiment(Section):
@@ -64,9 +72,7 @@ class Experiment(Section):
     @field_validator("name")
     @classmethod
     def _names_a_folder(cls, given: str) -> str:
-        if not given or given in (".", "..") or set(given) & set("/\\\0"):
-            raise ValueError(f'"{given}" names no folder; leave out / and \\')
-        return given
+        return folder_name(given)
 
     @field_validator("spec", mode="before")
     @classmethod
@@ -95,6 +101,10 @@ class Experiment(Section):
                 )
             check_names(self.spec)
             return
+        if not self.searches:
+            raise SpecError(
+                "select: source needs a workload: give the network and the data set, as in workload: {model: resnet8}"
+            )
         if not self.spec:
             raise SpecError("spec: is missing; give a preset's name, a spec file or its options, or a workload")
         self.operator_spec  # noqa: B018
@@ -114,11 +124,21 @@ class Experiment(Section):
     @property
     def folder(self) -> Path:
         """Where results go."""
-        return self.output or Path("results") / self.name
+        return self.output or RESULTS / self.name
+
+    @property
+    def searches(self) -> bool:
+        """Whether it has a study; others take the operators that another experiment selected."""
+        return self.select.source is None
 
     @property
     def storage(self) -> str:
-        """Where trials are kept."""
+        """Where trials are kept. SpecError if there are none: operators come from another experiment."""
+        if not self.searches:
+            raise SpecError(
+                f'experiment "{self.name}" takes the operators that {self.select.source} selected (select: source), so it has '
+                "no search and no trials; begin with `syno select`"
+            )
         return self.study.storage or f"sqlite:///{self.folder / 'trials.db'}"
 
     @property

@@ -1,4 +1,4 @@
-"""The JSON schema of an experiment, for editors: what every key may be, and what it means."""
+"""The JSON schema of a file with experiments, for editors: what every key may be, and what it means."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from syno.config.experiment import Experiment
+from syno.config.several import NAME, Several
+from syno.evaluate.recipes import MILESTONES, RECIPES
 from syno.report.options import meanings
 from syno.search.policies import POLICIES
 from syno.search.pruners import CLASSES
@@ -19,8 +21,23 @@ from syno.space.spec import OperatorSpec
 FORMAT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def experiment_schema() -> dict[str, Any]:
-    """The schema. A name beside the file stands for `name`, so it need not be given."""
+def file_schema() -> dict[str, Any]:
+    """The schema: of one experiment, or of several where there is the key `experiments`."""
+    one, several = _experiment(), _described(Several)
+    options = {"$ref": "#/$defs/Experiment"}
+    several["properties"]["common"] |= options
+    several["properties"]["experiments"] |= {"additionalProperties": options, "propertyNames": {"pattern": f"^{NAME}$"}}
+    return {
+        "$schema": FORMAT,
+        "$defs": {**one.pop("$defs"), "Experiment": one, "Several": several},
+        "if": {"required": ["experiments"]},
+        "then": {"$ref": "#/$defs/Several"},
+        "else": options,
+    }
+
+
+def _experiment() -> dict[str, Any]:
+    """Of one. A name beside the file stands for `name`, so it need not be given."""
     schema = _described(Experiment)
     schema["required"] = [name for name in schema.get("required", []) if name != "name"]
     properties = schema["properties"]
@@ -39,14 +56,20 @@ def experiment_schema() -> dict[str, Any]:
         "properties": {"name": {"enum": list(CLASSES)}},
         "required": ["name"],
     }
+    schema["$defs"]["TrainingSettings"]["properties"]["recipe"]["enum"] = list(RECIPES)
+    workload = schema["$defs"]["WorkloadSettings"]["properties"]
+    workload["milestones"] = {
+        "description": workload["milestones"].pop("description", ""),
+        "anyOf": [{"type": "string", "enum": list(MILESTONES)}, workload["milestones"]],
+    }
     choice = schema["$defs"]["OperatorChoice"]
     schema["$defs"]["OperatorChoice"] = {"anyOf": [{"type": "string"}, choice]}
-    return {"$schema": FORMAT, **schema}
+    return schema
 
 
 def schema_text() -> str:
     """The schema as the file `config/schema.json` has it."""
-    return json.dumps(experiment_schema(), indent=1) + "\n"
+    return json.dumps(file_schema(), indent=1) + "\n"
 
 
 def _described(model: type[BaseModel]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -33,9 +34,18 @@ class StudySettings(Section):
 class SelectSettings(Section):
     """Which operators are trained again and tuned."""
 
-    by: Literal["pareto", "reward"] = "pareto"  # the front of accuracy against FLOPs, then by reward; or by reward alone
+    by: Literal["pareto", "reward"] = "pareto"  # the front of accuracy or loss against FLOPs, then by reward; or reward alone
     count: Annotated[int, Field(ge=1)] = 3  # at most so many
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0  # in the search, of any that is selected
+    most_loss: Annotated[float, Field(gt=0)] | None = None  # the same, of networks for text: nats per token
+    source: Path | None = None  # no search: what another experiment selected, by its name in this file or its folder of results
+    within: Annotated[float, Field(ge=0)] | None = None  # of a source: how much worse than the original they may be there
+
+    @model_validator(mode="after")
+    def _within_a_source(self) -> Self:
+        if self.within is not None and self.source is None:
+            raise ValueError("within says how good operators of another experiment must be; give source, too, or leave it out")
+        return self
 
 
 class TrainSettings(Section):

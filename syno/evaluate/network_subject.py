@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
 
 from syno.errors import SpecError
 from syno.evaluate.settings import ORIGINAL
-from syno.evaluate.subjects import SEED, Material, Subject
+from syno.evaluate.subjects import SEED, Material, Subject, random_input
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 
@@ -15,30 +18,25 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class NetworkSubject(Subject):
+class BackboneSubject(Subject):
     """A backbone, as it is or with an operator.
 
     Attributes:
         model: the backbone, by name or as `package.module:function`.
         width: multiplies its features.
-        classes: of its output.
-        image_shape: [channels, height, width] of a picture.
         operator: the text of the operator that stands in its layers; None for the network as it is.
         layers: which layers: a name in `LAYER_RULES`, or `package.module:rule`.
         layer: the name of one of them, such as "layer2.0.conv1": it is measured by itself, on as large an input as it has in
             the network (with the pooling, where it has a stride). None for the whole network.
-        memory_format: "channels_last" or "contiguous": of pictures and of the network's own convolutions.
+        symbols: how many there are, where the input is numbers of symbols; None where it is real numbers.
+        sample_shape: of an input without the batch.
     """
 
-    kind: Literal["network"] = "network"
     model: str
     width: float = 1.0
-    classes: int
-    image_shape: tuple[int, int, int]
     operator: str | None = None
-    layers: str = "spatial"
+    layers: str
     layer: str | None = None
-    memory_format: Literal["channels_last", "contiguous"] = "contiguous"
 
     @property
     def graph(self) -> PGraph | None:
@@ -51,23 +49,43 @@ class NetworkSubject(Subject):
         graph = self.graph
         return ORIGINAL if graph is None else graph.name
 
+    @property
+    def symbols(self) -> int | None:
+        """See the class."""
+        return None
+
+    @property
+    @abstractmethod
+    def sample_shape(self) -> tuple[int, ...]:
+        """See the class."""
+
+    @abstractmethod
+    def backbone(self) -> nn.Module:
+        """The network as it is."""
+
+    def layout(self) -> torch.memory_format:
+        """Of pictures, and of the network's own convolutions."""
+        import torch
+
+        return torch.contiguous_format
+
     def make(self, device: str, batch: int) -> Material:
         """See the base. The output is compared with that of the network whose operators are in their literal form."""
         import torch
         from torch import nn
 
-        from syno.model.backbones import BACKBONES
         from syno.model.counting import model_cost
+        from syno.model.layers import rule_for
         from syno.model.substitution import substitute
 
-        graph = self.graph
-        layout = torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
-        make = BACKBONES.find(self.model)
-        original = make(classes=self.classes, channels=self.image_shape[0], width=self.width, seed=SEED)
-        shape: tuple[int, ...] = (batch, *self.image_shape)
+        graph, layout, original = self.graph, self.layout(), self.backbone()
+        shape, symbols = (batch, *self.sample_shape), self.symbols
+        # Of the network, also where one of its layers is all that is left of it.
+        rule, causal = rule_for(original, self.layers), getattr(original, "causal", False)
         if self.layer is not None:
-            original, shape = self._one_layer(original, torch.zeros(shape))
-        example = torch.zeros(shape)
+            original, shape = self._one_layer(original, _zeros(shape, symbols))
+            symbols = None
+        example = _zeros(shape, symbols)
 
         def placed(network: nn.Module) -> nn.Module:
             for module in network.modules():
@@ -78,19 +96,15 @@ class NetworkSubject(Subject):
         if graph is None:
             network, reference, reference_name = original, original, "eager module"
         else:
-            options: dict[str, Any] = {"seed": SEED, "rule": self.layers, "keep_stem": self.layer is None}
+            options: dict[str, Any] = {"seed": SEED, "rule": rule, "causal": causal, "keep_stem": self.layer is None}
             network, reference = (substitute(original, graph, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules"
         price = model_cost(network, example)
         module, compared = placed(network), placed(reference)
         generator = torch.Generator(device).manual_seed(SEED)
-
-        def make_inputs() -> tuple[torch.Tensor, ...]:
-            return (torch.rand(shape, device=device, generator=generator).sub_(0.5).contiguous(memory_format=layout),)
-
         return Material(
             module=module,
-            make_inputs=make_inputs,
+            make_inputs=lambda: (random_input(shape, generator, symbols).contiguous(memory_format=layout),),
             reference=compared,
             reference_name=reference_name,
             flops=int(price.flops),
@@ -99,11 +113,81 @@ class NetworkSubject(Subject):
 
     def _one_layer(self, network: nn.Module, example: torch.Tensor) -> tuple[nn.Module, tuple[int, ...]]:
         """The layer, and the shape of its input."""
-        from syno.model.layers import replaceable
+        from syno.model.extraction import replaceable
 
         layers = {layer.name: layer for layer in replaceable(network, example, self.layers)}
         if self.layer not in layers:
             raise SpecError(f'{self.model} has no layer "{self.layer}" to replace; there are: {", ".join(layers)}')
         found = layers[self.layer]
-        side = found.stride * found.values["H"]
-        return found.module, (found.values["N"], found.values["C_in"], side, side)
+        return found.module, found.own_input
+
+
+class NetworkSubject(BackboneSubject):
+    """A backbone that takes pictures.
+
+    Attributes:
+        classes: of its output.
+        image_shape: [channels, height, width] of a picture.
+        memory_format: "channels_last" or "contiguous": of pictures and of the network's own convolutions.
+    """
+
+    kind: Literal["network"] = "network"
+    classes: int
+    image_shape: tuple[int, int, int]
+    layers: str = "spatial"
+    memory_format: Literal["channels_last", "contiguous"] = "contiguous"
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """A picture's."""
+        return self.image_shape
+
+    def backbone(self) -> nn.Module:
+        """See the base."""
+        from syno.model.backbones import BACKBONES
+
+        make = BACKBONES.find(self.model)
+        return make(classes=self.classes, channels=self.image_shape[0], width=self.width, seed=SEED)
+
+    def layout(self) -> torch.memory_format:
+        """See the base."""
+        import torch
+
+        return torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
+
+
+class LanguageModelSubject(BackboneSubject):
+    """A backbone that takes tokens.
+
+    Attributes:
+        vocabulary: how many different tokens there are.
+        length: tokens of a sequence; the model is made for no longer ones.
+    """
+
+    kind: Literal["language_model"] = "language_model"
+    vocabulary: int = Field(ge=1)
+    length: int = Field(ge=1)
+    layers: str = "paper"
+
+    @property
+    def symbols(self) -> int:
+        """The vocabulary."""
+        return self.vocabulary
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """A sequence's."""
+        return (self.length,)
+
+    def backbone(self) -> nn.Module:
+        """See the base."""
+        from syno.model.backbones import SEQUENCE_BACKBONES
+
+        make = SEQUENCE_BACKBONES.find(self.model)
+        return make(vocabulary=self.vocabulary, context=self.length, width=self.width, seed=SEED)
+
+
+def _zeros(shape: tuple[int, ...], symbols: int | None) -> torch.Tensor:
+    import torch
+
+    return torch.zeros(shape, dtype=torch.float32 if symbols is None else torch.int64)

@@ -23,7 +23,7 @@ class Record(BaseModel):
         passing: fields in which records of the same result differ, such as when it was found.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")  # which JSON has no numbers for
     kind_of_record: ClassVar[str]
     again: ClassVar[str]
     passing: ClassVar[frozenset[str]] = frozenset()

@@ -135,12 +135,21 @@ class OperatorSubject(Subject):
         generator = torch.Generator(device).manual_seed(SEED)
         return Material(
             module=module,
-            make_inputs=lambda: (torch.rand(shape, device=device, generator=generator).sub_(0.5),),
+            make_inputs=lambda: (random_input(shape, generator),),
             reference=reference,
             reference_name=name,
             flops=chosen.flops(valuation),
             parameters=chosen.parameters(valuation),
         )
+
+
+def random_input(shape: tuple[int, ...], generator: torch.Generator, symbols: int | None = None) -> torch.Tensor:
+    """Numbers from -0.5 to 0.5, or int64 numbers of symbols if it says how many there are; on the generator's device."""
+    import torch
+
+    if symbols is not None:
+        return torch.randint(symbols, shape, device=generator.device, generator=generator)
+    return torch.rand(shape, device=generator.device, generator=generator).sub_(0.5)
 
 
 def _by_sample(module: OperatorModule) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -197,9 +206,7 @@ class ModelSubject(Subject):
         generator = torch.Generator(device).manual_seed(SEED)
 
         def make_inputs() -> tuple[torch.Tensor, ...]:
-            if symbols is not None:
-                return (torch.randint(symbols, shape, device=device, generator=generator),)
-            return (torch.rand(shape, device=device, generator=generator).sub_(0.5),)
+            return (random_input(shape, generator, symbols),)
 
         counter = FlopCounterMode(display=False)
         with torch.no_grad(), counter:

@@ -1,58 +1,39 @@
-"""Training a network to classify pictures: short, deterministic, and without loaders (the data set is in memory)."""
+"""Training a network, deterministic and to be gone on with where it was interrupted.
+
+A training is a number of steps. They are grouped in rounds, which are epochs unless the settings say otherwise; after each
+round the network is tested, and a report is asked whether to go on.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
 
 import torch
 from torch import nn
-from torch.nn import functional
 
-from syno.errors import ShapeError
-from syno.evaluate.datasets import DataSet
-from syno.evaluate.pruning import EpochReport, Pruned
+from syno.evaluate.checkpoint import EVERY_SECONDS, Checkpoint
+from syno.evaluate.datasets.contract import PictureData
+from syno.evaluate.datasets.tokens import TokenSet
+from syno.evaluate.optimization import own_state
+from syno.evaluate.pruning import EpochReport
 from syno.evaluate.settings import TrainingSettings
+from syno.evaluate.tasks import measure_accuracy, task_of
+from syno.evaluate.training_loop import Training
+from syno.evaluate.training_progress import TrainingResult
 
-TEST_BATCH = 512
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """How training went. Equal for equal arguments on one machine and thread: times do not count.
-
-    Attributes:
-        accuracy: on the test pictures after the last epoch, a fraction; 0 if training broke.
-        accuracies: after each epoch.
-        losses: the mean cross-entropy over each epoch's steps, in nats.
-        steps: how many there were.
-        stopped: why the report or a broken loss ended it; None if it went through.
-        seconds: of wall time, testing included.
-        cpu_seconds: of this process.
-    """
-
-    accuracy: float
-    accuracies: tuple[float, ...]
-    losses: tuple[float, ...]
-    steps: int
-    stopped: str | None
-    seconds: float = field(compare=False)
-    cpu_seconds: float = field(compare=False)
-
-
-class _Broken(Exception):  # noqa: N818  (a result, no error)
-    """Training made numbers that are none."""
+__all__ = ["TrainingResult", "measure_accuracy", "train"]
 
 
 def train(
     model: nn.Module,
-    data: DataSet,
+    data: PictureData | TokenSet,
     settings: TrainingSettings | None = None,
     *,
     seed: int = 0,
     report: EpochReport | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_seconds: float = EVERY_SECONDS,
 ) -> TrainingResult:
     """Train `model`, in place, on the device where it is.
 
@@ -60,115 +41,26 @@ def train(
     what was pruned are results, not exceptions.
 
     Args:
-        model: [N, channels, H, W] -> logits [N, classes].
+        model: [N, channels, H, W] -> logits [N, classes]; of a text, [N, L] tokens -> logits [N, L, vocabulary].
         data: what to learn, and what to test on.
-        settings: the recipe.
-        seed: of the order of pictures, and of whatever is random in the model (dropout). Its weights are as given.
-        report: called after every epoch; see `syno.evaluate.pruning`.
+        settings: how.
+        seed: of the order of what is trained on, and of whatever is random in the model (dropout). Its weights are as given.
+        report: called after every round with its number and score; see `syno.evaluate.pruning`. If training goes on from a
+            checkpoint, it is called for the rounds before that, too.
+        checkpoint: a file in which the state is kept now and then; an interrupted training with equal arguments goes on from
+            there. It is deleted at the end.
+        checkpoint_seconds: how often.
 
-    Raises ShapeError if the batch is larger than the data set.
+    Raises:
+        ShapeError: the batch is larger than the data set.
+        DataError: the checkpoint is damaged.
     """
     settings = settings or TrainingSettings()
-    if settings.batch > len(data.train_labels):
-        raise ShapeError(
-            f"batch is {settings.batch}, but {data.name} has {len(data.train_labels)} pictures to train on; give a smaller one"
-        )
-    wall, cpu = time.perf_counter(), time.process_time()
-    progress = _Progress()
-    with _own_state(seed, settings.threads):
-        try:
-            for epoch, accuracy in enumerate(_epochs(model, data, settings, seed, progress), 1):
-                if report is not None and report(epoch, accuracy) is False:
-                    progress.stopped = f"stopped by the report after epoch {epoch}"
-                    break
-        except Pruned as pruned:
-            progress.stopped = str(pruned)
-        except _Broken as broken:
-            progress.stopped = str(broken)
-            progress.broken = True
-    return TrainingResult(
-        accuracy=0.0 if progress.broken else progress.accuracies[-1],
-        accuracies=tuple(progress.accuracies),
-        losses=tuple(progress.losses),
-        steps=progress.steps,
-        stopped=progress.stopped,
-        seconds=time.perf_counter() - wall,
-        cpu_seconds=time.process_time() - cpu,
-    )
-
-
-def measure_accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
-    """The fraction of pictures whose greatest logit is that of their label; NaN if any logit is not finite."""
-    model.eval()
-    right = 0
-    with torch.no_grad():
-        for batch, wanted in zip(images.split(TEST_BATCH), labels.split(TEST_BATCH), strict=True):
-            logits = model(batch)
-            if not torch.isfinite(logits).all():
-                return float("nan")
-            right += int((logits.argmax(1) == wanted).sum())
-    return right / len(labels)
-
-
-@dataclass
-class _Progress:
-    accuracies: list[float] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    steps: int = 0
-    stopped: str | None = None
-    broken: bool = False
-
-
-def _epochs(model: nn.Module, data: DataSet, settings: TrainingSettings, seed: int, progress: _Progress) -> Iterator[float]:
-    """Train, and yield the accuracy after each epoch."""
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    layout = torch.channels_last if settings.channels_last else torch.contiguous_format
-    images, tests = (part.to(device).contiguous(memory_format=layout) for part in (data.train_images, data.test_images))
-    labels, answers = data.train_labels.to(device), data.test_labels.to(device)
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):  # an operator's weights have any number of axes, and a layout of their own
-            module.to(memory_format=layout)
-    per_epoch = len(labels) // settings.batch
-    optimizer = torch.optim.SGD(
-        model.parameters(), settings.learning_rate, settings.momentum, weight_decay=settings.weight_decay, nesterov=True
-    )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, settings.learning_rate, epochs=settings.epochs, steps_per_epoch=per_epoch, cycle_momentum=False
-    )
-    shuffling = torch.Generator().manual_seed(seed)
-    for epoch in range(1, settings.epochs + 1):
-        model.train()
-        total = 0.0
-        order = torch.randperm(len(labels), generator=shuffling).to(device)
-        for chosen in order[: per_epoch * settings.batch].split(settings.batch):
-            loss = functional.cross_entropy(model(images[chosen]), labels[chosen])
-            value = loss.item()
-            progress.steps += 1
-            if not torch.isfinite(loss):
-                raise _Broken(f"the loss is {value} at step {progress.steps}, in epoch {epoch}")
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            if settings.clip is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-            optimizer.step()
-            schedule.step()
-            total += value
-        progress.losses.append(total / per_epoch)
-        accuracy = measure_accuracy(model, tests, answers)
-        if accuracy != accuracy:  # NaN
-            raise _Broken(f"the network's output is not finite after epoch {epoch}")
-        progress.accuracies.append(accuracy)
-        yield accuracy
-
-
-@contextmanager
-def _own_state(seed: int, threads: int) -> Iterator[None]:
-    """Random numbers and threads of one's own."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(before)
+    with own_state(seed, settings, device):
+        training = Training(model, task_of(data, settings, seed, device), settings, device)
+        if checkpoint is not None:
+            identity = blake2b(f"{settings.model_dump_json()} {seed} {data.hash} {model}".encode(), digest_size=16).hexdigest()
+            training.keep_in(Checkpoint(checkpoint, identity, checkpoint_seconds))
+        result = training.run(report)
+    return result

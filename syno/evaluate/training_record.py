@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Self
 
 from pydantic import AwareDatetime
 
+from syno.evaluate.machine import device_name
 from syno.evaluate.record import Record, versions
-from syno.evaluate.settings import ORIGINAL, WorkloadSettings
+from syno.evaluate.settings import ORIGINAL, Metric, WorkloadSettings
 from syno.evaluate.workload import Workload
 from syno.ir.graph import PGraph
 from syno.model.counting import model_cost
@@ -24,8 +26,9 @@ class TrainingRecord(Record):
         workload: the network, the data set, the recipe.
         data_hash: of the pictures and labels.
         seed: of weights and of the order of pictures.
-        accuracy: on the test pictures after the last epoch, a fraction; 0 if training broke.
-        accuracies, losses: after each epoch; in nats.
+        metric: what the scores are: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
+        score: of the trained network; 0 (a loss: infinite) if training broke.
+        scores, losses: after each epoch, on the test data and in training; losses are in nats.
         stopped: why it ended early; None if it went through.
         flops: multiply-adds of the network, for one picture.
         parameters: of the network.
@@ -43,8 +46,9 @@ class TrainingRecord(Record):
     workload: WorkloadSettings
     data_hash: str
     seed: int
-    accuracy: float
-    accuracies: tuple[float, ...]
+    metric: Metric
+    score: float
+    scores: tuple[float, ...]
     losses: tuple[float, ...]
     stopped: str | None
     flops: float
@@ -56,11 +60,11 @@ class TrainingRecord(Record):
     date: AwareDatetime
 
     @classmethod
-    def make(cls, workload: Workload, operator: PGraph | None, seed: int) -> Self:
-        """Train. SpecError if the operator does not fit the network."""
+    def make(cls, workload: Workload, operator: PGraph | None, seed: int, checkpoint: Path | None = None) -> Self:
+        """Train, or go on from the checkpoint. SpecError if the operator does not fit the network."""
         batch = workload.settings.training.batch
         price = model_cost(workload.network(operator, seed), workload.example)
-        result = workload.train(operator, seed=seed)
+        result = workload.train(operator, seed=seed, checkpoint=checkpoint)
         return cls(
             name=ORIGINAL if operator is None else operator.name,
             operator=None if operator is None else str(operator),
@@ -68,15 +72,16 @@ class TrainingRecord(Record):
             workload=workload.settings,
             data_hash=workload.data.hash,
             seed=seed,
-            accuracy=result.accuracy,
-            accuracies=result.accuracies,
+            metric=result.metric,
+            score=result.score,
+            scores=result.scores,
             losses=result.losses,
             stopped=result.stopped,
             flops=price.flops / batch,
             parameters=int(price.parameters),
             cpu_seconds=result.cpu_seconds,
             threads=workload.settings.training.threads,
-            device="cpu",
+            device=device_name(workload.settings.training.device),
             versions=versions(["torch", "numpy"]),
             date=datetime.now(UTC),
         )

@@ -21,7 +21,7 @@ from syno.errors import SpecError
 from syno.evaluate.compilers import LEAST_TOLERANCES, TVM, require
 from syno.evaluate.isolation import Ending, run_limited
 from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request
-from syno.evaluate.network_subject import NetworkSubject
+from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
 from syno.evaluate.record import versions
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
 from syno.evaluate.tuning_record import AnySubject, Device, TuningRecord
@@ -31,7 +31,10 @@ from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 from syno.lower.tvm.installed import VERSIONS
 
-__all__ = ["LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord", "TvmSettings", "tune"]
+__all__ = [
+    "LanguageModelSubject", "LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord",
+    "TvmSettings", "tune",
+]  # fmt: skip
 
 KNOWN_EARLY = ("flops", "parameters", "tuning", "compile_seconds")  # before measuring
 PACKAGES = ("torch", "torchao", "triton", "numpy")

@@ -6,14 +6,16 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from syno.evaluate.network_subject import NetworkSubject
+from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
 from syno.evaluate.record import Record
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
 from syno.evaluate.tvm.summary import TuningSummary
 from syno.lower.timing import LatencySettings
 
 Status: TypeAlias = Literal["ok", "partial", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory"]
-AnySubject: TypeAlias = Annotated[OperatorSubject | NetworkSubject | ModelSubject, Field(discriminator="kind")]
+AnySubject: TypeAlias = Annotated[
+    OperatorSubject | NetworkSubject | LanguageModelSubject | ModelSubject, Field(discriminator="kind")
+]
 
 
 class Device(BaseModel):

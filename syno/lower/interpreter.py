@@ -24,7 +24,7 @@ Array = NDArray[Any]
 CHUNK_ELEMENTS = 4_000_000  # loops are taken one by one, outermost first, until what remains is this small
 
 
-class _Indices:
+class Indices:
     """Arithmetic on arrays of integers, under one valuation; `inside` says where no guard fails."""
 
     def __init__(self, valuation: Valuation) -> None:
@@ -32,12 +32,15 @@ class _Indices:
         self.inside: Array = np.array(True)
 
     def size(self, size: Size) -> int:
+        """Its value."""
         return self.valuation.integer(size)
 
     def half(self, size: Size) -> int:
+        """`size // 2`."""
         return self.valuation.integer(size) // 2
 
     def guard(self, index: Array, extent: Size) -> Array:
+        """A legal index; where the given one is none, `inside` is no longer true."""
         n = self.valuation.integer(extent)
         self.inside = self.inside & (index >= 0) & (index < n)
         return np.clip(index, 0, n - 1)  # a legal address; what it reads is multiplied by zero
@@ -80,7 +83,7 @@ def interpret(graph: PGraph, values: Mapping[str, int], input: Array, *weights: 
         for axis, dim in enumerate(loops):
             values_of_loop = np.array([position[axis]]) if axis < single else np.arange(extents[axis])
             given[dim] = values_of_loop.reshape([-1 if other == axis else 1 for other in range(len(loops))])
-        indices = _Indices(valuation)
+        indices = Indices(valuation)
         at = coordinates(graph.tops, given, indices)
         term = input[tuple(at[dim] for dim in graph.input)] * indices.inside
         for weight, dims in zip(weights, graph.weights, strict=True):

@@ -1,7 +1,7 @@
 """What a network costs: FLOPs, parameters, memory, for one batch.
 
-One multiply-add counts as one FLOP. Convolutions, linear layers and operators count; normalization, activations, pooling
-and additions do not, as is usual.
+One multiply-add counts as one FLOP. Convolutions, linear layers and operators count; normalization, activations, pooling,
+additions and products of activations (attention) do not, as is usual.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
 def published_flops(model: nn.Module, example: torch.Tensor) -> int:
     """The FLOPs for one sample as the paper's authors counted them, to compare with their figures.
 
-    Beside what `model_cost` counts: 4 for each element that a batch normalization takes, 1 for each element that an average
-    pooling reads and makes (only those that it makes, if its window is fixed), and for an operator as many as its input and
-    its weights have numbers, the latter once in a batch.
+    Beside what `model_cost` counts: 4 for each element that a batch or layer normalization takes, 1 for each element that an
+    average pooling reads and makes (only those that it makes, if its window is fixed; none, if it is a function and no module),
+    and for an operator as many as its input and its weights have numbers, the latter once in a batch.
 
     Source: the artifact's figures, which this reproduces; thop, which counted what is no operator.
     """
@@ -56,7 +56,7 @@ def _published_surplus(call: Call) -> int:
     read, made = math.prod(call.input), math.prod(call.output)
     if isinstance(call.module, OperatorModule):
         return read + parameters(call.module)
-    if isinstance(call.module, nn.BatchNorm2d):
+    if isinstance(call.module, nn.BatchNorm2d | nn.LayerNorm):
         return 4 * read
     if isinstance(call.module, nn.AvgPool2d):
         return made
@@ -66,6 +66,14 @@ def _published_surplus(call: Call) -> int:
 def parameters(module: nn.Module) -> int:
     """How many numbers are learnt; shared ones count once."""
     return sum(parameter.numel() for parameter in module.parameters())
+
+
+def published_parameters(model: nn.Module) -> int:
+    """How many numbers are learnt, as the paper's authors counted: those of embeddings are left out.
+
+    Source: the artifact's figures for GPT-2; thop, which knows no embedding.
+    """
+    return parameters(model) - sum(parameters(module) for module in model.modules() if isinstance(module, nn.Embedding))
 
 
 def layer_cost(call: Call) -> tuple[int, int]:

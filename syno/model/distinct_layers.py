@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from syno.model.layers import Layer, LayerRule, replaceable
+from syno.model.extraction import replaceable
+from syno.model.layers import Layer, Where
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class DistinctLayer:
         return f"{'residual' if self.kernel == 1 else 'conv'}_{channels}"
 
 
-def distinct_layers(model: nn.Module, example: torch.Tensor, rule: str | LayerRule = "paper") -> tuple[DistinctLayer, ...]:
+def distinct_layers(model: nn.Module, example: torch.Tensor, rule: Where = "paper") -> tuple[DistinctLayer, ...]:
     """One layer of each kind, in the order in which they run: ten of ResNet-34.
 
     Raises SpecError if the model has no layer to replace.

@@ -1,56 +1,78 @@
-"""Which layers of a network can be replaced, and the sizes they have there.
-
-Sizes are found by running the network once on an example, so they are those of any network that runs.
-"""
+"""The layers of a network that an operator can stand for, and the rules that say which of them it does stand for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
-import torch
 from torch import nn
 
-from syno.errors import SpecError
-from syno.model.tracing import Call, trace
 from syno.registry import Registry
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution that can be replaced.
+    """A convolution or a projection (a linear layer along a sequence) that can be replaced.
 
     Attributes:
         name: in the network, as `get_submodule` takes it.
-        module: the convolution.
-        values: of N, C_in, C_out and H: what stands in its place maps [N, C_in, H, H] to [N, C_out, H, H].
+        module: the layer, an `nn.Conv2d` or an `nn.Linear`.
+        values: of N, C_in, C_out and H: what stands in a convolution's place maps [N, C_in, H, H] to [N, C_out, H, H].
+            Of N, seq_len and H_in: in a projection's place, [N, seq_len, H_in] to [N, seq_len, t*H_in].
         stride: the convolution itself maps [N, C_in, stride*H, stride*H] there; an operator comes after a pooling by it.
     """
 
     name: str
-    module: nn.Conv2d
+    module: nn.Conv2d | nn.Linear
     values: Mapping[str, int]
     stride: int = 1
 
+    @property
+    def is_projection(self) -> bool:
+        """Whether it is a linear layer."""
+        return isinstance(self.module, nn.Linear)
+
+    @property
+    def input(self) -> tuple[int, ...]:
+        """The shape that an operator in its place takes."""
+        names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", "H", "H")
+        return tuple(self.values[name] for name in names)
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """The shape that it makes, and an operator in its place."""
+        if self.is_projection:
+            return (*self.input[:-1], self.module.out_features)
+        return (self.values["N"], self.values["C_out"], *self.input[2:])
+
+    @property
+    def own_input(self) -> tuple[int, ...]:
+        """The shape that the layer itself takes: before the pooling by its stride."""
+        return (*self.input[:2], *(self.stride * length for length in self.input[2:]))
+
 
 LayerRule: TypeAlias = Callable[[Layer], str | None]  # why the layer is not replaced, in words; None if it is
+Where: TypeAlias = str | LayerRule | Sequence[str]  # a rule's name, a rule, or the layers' own names
 LAYER_RULES: Registry[LayerRule] = Registry("rule for layers")
 
 
 @dataclass(frozen=True)
 class Convolutions:
-    """A rule: square convolutions of one group and no bias that keep the picture's size, but for their stride.
+    """A rule: square convolutions without bias that keep the picture's size, but for their stride.
 
     Attributes:
         kernels: their side lengths; None for every odd one above 1.
         strides: those of which there may be.
+        groups: how many groups they have; None for any number.
         least_size: smaller C_in, C_out or H stay as they are.
     """
 
+    kind: ClassVar[type[nn.Module]] = nn.Conv2d
+
     kernels: tuple[int, ...] | None = None
     strides: tuple[int, ...] = (1,)
+    groups: int | None = 1
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
@@ -58,72 +80,75 @@ class Convolutions:
         convolution = layer.module
         kernel, padding, stride = convolution.kernel_size, convolution.padding, convolution.stride
         sides, strides = f"{kernel[0]}x{kernel[1]}", " or ".join(map(str, self.strides))
-        size, name = min((size, name) for name, size in layer.values.items() if name != "N")
         same = tuple(d * (k // 2) for d, k in zip(convolution.dilation, kernel, strict=True))
         checks = (
             (kernel[0] != kernel[1], f"its kernel is {sides}, not square"),
             (kernel[0] % 2 == 0, f"its kernel is {sides}, not odd"),
             (kernel[0] not in (self.kernels or range(2, kernel[0] + 1)), f"its kernel is {sides}"),
             (stride not in [(s, s) for s in self.strides], f"its stride is {stride}, not {strides}"),
-            (convolution.groups != 1, f"it has {convolution.groups} groups"),
+            (self.groups not in (None, convolution.groups), f"it has {convolution.groups} groups"),
             (padding not in (same, "same"), f"its padding is {padding}, which does not keep the size"),
             (convolution.bias is not None, "it has a bias, which operators have not"),
-            (size < self.least_size, f"its {name} is {size}, below {self.least_size}"),
         )
-        return next((reason for holds, reason in checks if holds), None)
+        return next((reason for holds, reason in checks if holds), None) or _too_small(layer, self.least_size)
+
+
+@dataclass(frozen=True)
+class Projections:
+    """A rule: linear layers along a sequence, without bias, that make `ratio` times as many features.
+
+    Attributes:
+        ratio: t, of features after to features before: 3 for queries, keys and values at once.
+        least_size: smaller seq_len or H_in stay as they are.
+    """
+
+    kind: ClassVar[type[nn.Module]] = nn.Linear
+
+    ratio: int = 3
+    least_size: int = 1
+
+    def __call__(self, layer: Layer) -> str | None:
+        """See `LayerRule`."""
+        before, after = layer.input[-1], layer.output[-1]
+        if after != self.ratio * before:
+            return f"it makes {after} features of {before}, not {self.ratio} times as many"
+        if layer.module.bias is not None:
+            return "it has a bias, which operators have not"
+        return _too_small(layer, self.least_size)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A rule: the layers with these names, whatever they are; a bias goes with the layer."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, layer: Layer) -> str | None:
+        """See `LayerRule`."""
+        return None if layer.name in self.names else "it is not named"
+
+
+def _too_small(layer: Layer, least: int) -> str | None:
+    size, name = min((size, name) for name, size in layer.values.items() if name != "N")
+    return f"its {name} is {size}, below {least}" if size < least else None
 
 
 LAYER_RULES.register("spatial")(Convolutions())
-# The paper's searches, and its evaluation on ImageNet: 16 and 19 layers of ResNet-18.
+# The paper's searches in ResNets, and its evaluation on ImageNet: 16 and 19 layers of ResNet-18.
 LAYER_RULES.register("paper-3x3")(Convolutions(kernels=(3,), strides=(1, 2), least_size=4))
 LAYER_RULES.register("paper")(Convolutions(kernels=(1, 3), strides=(1, 2), least_size=4))
+LAYER_RULES.register("projections")(Projections())
 
 
-def replaceable(
-    model: nn.Module, example: torch.Tensor, rule: str | LayerRule = "spatial", *, keep_stem: bool = True
-) -> tuple[Layer, ...]:
-    """The layers of `model` that operators can replace, in the order in which they run.
+def rule_for(model: nn.Module, where: Where) -> LayerRule:
+    """The rule that is meant for this model.
 
-    Args:
-        model: run once on the example, in evaluation mode without gradients; it is left as it was.
-        example: an input, of the batch size that N shall have.
-        rule: says for a layer why it is not replaced, or None; or its name in `LAYER_RULES`, or `package.module:name`.
-        keep_stem: whether the convolution that runs first stays.
-
-    Raises:
-        SpecError: there is none. It lists the convolutions that there are, each with the reason.
-        UnknownNameError: there is no such rule.
+    A model's own `layer_rules`, a mapping, goes before `LAYER_RULES`: what the paper replaced depends on the network.
+    UnknownNameError if there is no such rule.
     """
-    refuse = LAYER_RULES.find(rule) if isinstance(rule, str) else rule
-    uses: dict[str, list[Call]] = {}
-    for call in trace(model, example):
-        if isinstance(call.module, nn.Conv2d):
-            uses.setdefault(call.name, []).append(call)
-    found, refused = [], []
-    for position, (name, used) in enumerate(uses.items()):
-        layer = _layer(used) if position or not keep_stem else "it is the first convolution"
-        reason = layer if isinstance(layer, str) else refuse(layer)
-        if reason is not None:
-            refused.append(f"{name}: {reason}")
-        elif isinstance(layer, Layer):
-            found.append(layer)
-    if not found:
-        raise SpecError(
-            f"{type(model).__name__} has no layer to replace ({'; '.join(refused) or 'it runs no Conv2d'}); "
-            "give another model or a rule that takes one of its layers"
-        )
-    return tuple(found)
-
-
-def _layer(used: list[Call]) -> Layer | str:
-    """A convolution as a layer, or why operators with the sizes N, C_in, C_out, H do not fit here."""
-    if len(used) > 1:
-        return f"it runs {len(used)} times"
-    call, before, after = used[0], used[0].input, used[0].output
-    if len(before) != 4 or before[2] != before[3]:
-        return f"its input is {list(before)}, not square"
-    stride = call.module.stride[0]
-    if before[2:] != (stride * after[2], stride * after[3]):
-        return f"it maps {list(before)} to {list(after)}" + (f" with stride {stride}" if stride > 1 else "")
-    values = {"N": before[0], "C_in": before[1], "C_out": after[1], "H": after[2]}
-    return Layer(call.name, call.module, MappingProxyType(values), stride)
+    if callable(where):
+        return where
+    if not isinstance(where, str):
+        return Named(tuple(where))
+    own: Mapping[str, LayerRule] = getattr(model, "layer_rules", {})
+    return own[where] if where in own else LAYER_RULES.find(where)

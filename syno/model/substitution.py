@@ -1,4 +1,4 @@
-"""An operator in place of a network's layers, and the spec of a search for one.
+"""An operator in place of a network's layers.
 
 >>> import torch, syno
 >>> from syno.model.backbones import BACKBONES
@@ -12,37 +12,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
 
 import torch
 from torch import nn
 
+from syno.algebra import Valuation
 from syno.errors import SizeError, SpecError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+from syno.lower.causality import leak
 from syno.model.counting import model_cost
-from syno.model.layers import LAYER_RULES, Layer, LayerRule, replaceable
+from syno.model.extraction import replaceable
+from syno.model.layers import LAYER_RULES, Layer, LayerRule, Where
 from syno.model.module import build
-from syno.space.complete import Cost
-from syno.space.spec import OperatorSpec
+from syno.model.spec import spec_for
 
-__all__ = ["LAYER_RULES", "Layer", "LayerRule", "model_cost", "replaceable", "spec_for", "substitute"]
+__all__ = ["LAYER_RULES", "Layer", "LayerRule", "Where", "model_cost", "replaceable", "spec_for", "substitute"]
 
-# For small networks on small pictures: what a spec leaves out. Windows of 3 must fit where H is 4.
-DEFAULTS: Mapping[str, Any] = {
-    "input": "N, C_in: unordered, H, H",
-    "output": "N, C_out: unordered, H, H",
-    "variables": "N:0, C_in:2, C_out:4, H:0; k_1=3:2, s=2:2, g=4:3",
-    "bound_axes": [(0, 0)],
-    "depth": 10,
-    "occurrences": {"tensors": 3, "merges": 1, "splits": 3, "shifts": 2, "strides": 0},
-    "windows": {"least_ratio": 1.0},
-    "repeats": {"largest": 1, "tile": False},
-    "contractions": {"least_elements": 16},
-}
+SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
 
 def substitute(
@@ -52,8 +41,9 @@ def substitute(
     *,
     seed: int = 0,
     mode: str = "fused",
-    rule: str | LayerRule = "spatial",
+    rule: Where = "spatial",
     keep_stem: bool = True,
+    causal: bool | None = None,
 ) -> nn.Module:
     """A copy of `model` in which `operator` stands in place of each replaceable layer.
 
@@ -61,19 +51,29 @@ def substitute(
 
     Args:
         model: is not changed; the weights of what stays are copied.
-        operator: from [N, C_in, H, H] to [N, C_out, H, H]; its other variables have defaults.
+        operator: from [N, C_in, H, H] to [N, C_out, H, H], or from [N, seq_len, H_in] to [N, seq_len, t*H_in]; its other
+            variables have defaults.
         example: an input of the model; any batch size.
         seed: of the operators' weights, which are different in every layer.
         mode: the form of the operators: "fused", or "literal".
         rule, keep_stem: which layers; see `replaceable`.
+        causal: whether no output position may read a later input position. None: what the model's own `causal` says, and
+            if it has none, then it is not.
 
     Raises:
-        SpecError: the operator does not fit a layer (it says which, and why), or there is no layer.
-        LoweringError: the operator cannot be lowered.
+        SpecError: the operator does not fit a layer (it says which, and why), or reads ahead in a causal model, or there is
+            no layer.
+        LoweringError: the operator cannot be lowered, or is too large to tell whether it reads ahead.
     """
     layers = replaceable(model, example, rule, keep_stem=keep_stem)
+    valuations = [_fitting_values(operator, layer) for layer in layers]
+    if getattr(model, "causal", False) if causal is None else causal:
+        for layer, values in zip(layers, valuations, strict=True):
+            _check_causality(operator, layer, values)
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()
-    modules = [_fitted(operator, layer, number, mode) for layer, number in zip(layers, seeds, strict=True)]
+    modules = [
+        _module(operator, layer, values, number, mode) for layer, values, number in zip(layers, valuations, seeds, strict=True)
+    ]
     if layers[0].module is model:
         return modules[0]
     copied = deepcopy(model)
@@ -82,82 +82,61 @@ def substitute(
     return copied
 
 
-def spec_for(
-    model: nn.Module,
-    example: torch.Tensor,
-    *,
-    options: Mapping[str, Any] | None = None,
-    rule: str | LayerRule = "spatial",
-    keep_stem: bool = True,
-) -> OperatorSpec:
-    """The spec of operators for the replaceable layers of `model`.
-
-    Layers of equal sizes make one row. The budget's rest is what the model has beside them, so that `cost(operator, spec)`
-    is the cost of the whole substituted model (in one order of work for all layers, where the modules take the best for each);
-    `model_cost(model, example)` is that of the original.
-
-    Args:
-        model: the network.
-        example: a batch of inputs; its length is N.
-        options: fields of OperatorSpec that differ from DEFAULTS. Those of `budget` are added to the rest found here.
-        rule, keep_stem: which layers; see `replaceable`.
-
-    Raises SpecError if there is no layer to replace, or the options mean nothing.
-    """
-    layers = replaceable(model, example, rule, keep_stem=keep_stem)
-    original = model_cost(model, example)
-    replaced = [_layer_cost(layer) for layer in layers]
-    rest = {
-        "rest_flops": original.flops - sum(cost.flops for cost in replaced),
-        "rest_parameters": original.parameters - sum(cost.parameters for cost in replaced),
-    }
-    given = dict(options or {})
-    if taken := [name for name in ("layers", *rest) if name in given or name in given.get("budget", {})]:
-        raise SpecError(f"options give {taken[0]}, which is found from the model; leave it out")
-    rows = Counter(tuple(layer.values.items()) for layer in layers)
-    fields = {"name": type(model).__name__.lower(), **DEFAULTS, **given}
-    return OperatorSpec(
-        **{
-            **fields,
-            "layers": [{"values": dict(values), "count": count} for values, count in rows.items()],
-            "budget": {**rest, **given.get("budget", {})},
-        }
-    )
-
-
-def _layer_cost(layer: Layer) -> Cost:
-    side = layer.stride * layer.values["H"]
-    shape = [layer.values["N"], layer.values["C_in"], side, side]
-    return model_cost(layer.module, torch.empty(shape, device=layer.module.weight.device, dtype=layer.module.weight.dtype))
-
-
-def _fitted(operator: PGraph, layer: Layer, seed: int, mode: str) -> nn.Module:
-    """The operator as a module for this layer, on its device, in its number format and mode; see `substitute` for strides."""
-    sizes = ", ".join(f"{name}={value}" for name, value in layer.values.items())
-    failure = f"{operator.name} does not fit layer {layer.name or 'Conv2d'} ({sizes})"
+def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
+    """The values of the operator's variables in this layer. SpecError if it has others, or other shapes than the layer."""
     table, known = operator.variables, {**operator.variables.defaults, **layer.values}
     if unknown := [name for name in table if name not in known]:
-        raise SpecError(
-            f"{failure}: it has the variable {unknown[0]}, but a layer has values for {', '.join(layer.values)} only; "
-            "give it a default or another name"
+        raise _misfit(
+            operator,
+            layer,
+            f"it has the variable {unknown[0]}, but a layer has values for {', '.join(layer.values)} only; "
+            "give it a default or another name",
         )
     try:
         values = operator.valuation({name: known[name] for name in table})
-        for title, dims, channels in (("input", operator.input, "C_in"), ("output", operator.output, "C_out")):
-            shape, needed = (
-                [values.integer(dim.size) for dim in dims],
-                [layer.values[name] for name in ("N", channels, "H", "H")],
-            )
-            if shape != needed:
-                raise SpecError(f"its {title} is {_shape(dims)} = {shape}, where the layer has {needed}; take another operator")
-        given = {name: known[name] for name in table if name != "N"}  # any batch will do
-        weight = layer.module.weight
-        module: nn.Module = build(operator, given, mode=mode, seed=seed, device=weight.device, dtype=weight.dtype)
-    except (SizeError, SpecError, ValuationError) as error:
-        raise SpecError(f"{failure}: {error}") from error
+    except (SizeError, ValuationError) as error:
+        raise _misfit(operator, layer, str(error)) from error
+    for title, dims, needed in (("input", operator.input, layer.input), ("output", operator.output, layer.output)):
+        shape = [values.integer(dim.size) for dim in dims]
+        if shape != list(needed):
+            reason = f"its {title} is {_shape(dims)} = {shape}, where the layer has {list(needed)}; take another operator"
+            raise _misfit(operator, layer, reason)
+    return values
+
+
+def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) -> None:
+    if not layer.is_projection:
+        reason = "which of a picture's positions come later is not known"
+        raise _misfit(operator, layer, f"{reason}; give causal=False, or a rule that takes linear layers")
+    if found := leak(operator, SEQUENCE_AXES, values):
+        raise _misfit(
+            operator,
+            layer,
+            f"it reads ahead, and would see the token that the model is to predict: {found}. Take an operator whose windows "
+            "along the sequence reach back only, as one of 2 positions does",
+        )
+
+
+def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int, mode: str) -> nn.Module:
+    """The operator as a module for this layer, on its device, in its number format and mode; see `substitute` for strides."""
+    weight = layer.module.weight
+    # Any batch will do, and any length of a sequence if the operator works on each position by itself.
+    free = {"N"} | (operator.runtime_variables & {"seq_len"})
+    given = {name: value for name, value in values.items() if name not in free}
+    chosen = None if weight.is_meta else seed  # shapes alone draw no numbers
+    try:
+        module: nn.Module = build(operator, given, mode=mode, seed=chosen, device=weight.device, dtype=weight.dtype)
+    except (SizeError, ValuationError) as error:
+        raise _misfit(operator, layer, str(error)) from error
     if layer.stride > 1:
         module = nn.Sequential(nn.AvgPool2d(layer.stride), module)
     return module.train(layer.module.training)
+
+
+def _misfit(operator: PGraph, layer: Layer, reason: str) -> SpecError:
+    sizes = ", ".join(f"{name}={value}" for name, value in layer.values.items())
+    kind = type(layer.module).__name__
+    return SpecError(f"{operator.name} does not fit layer {layer.name or kind} ({sizes}): {reason}")
 
 
 def _shape(dims: tuple[Dim, ...]) -> str:

@@ -19,20 +19,22 @@ from syno.ir.graph import PGraph
 from syno.ir.loops import expression, loop_nest
 from syno.lower.pytorch.source import to_source
 from syno.report.inline_svg import inline_svg
+from syno.report.metric import ScoreMetric
 from syno.report.page_tables import (
     Cell,
     Row,
     Target,
-    accuracy,
-    accuracy_rows,
+    difference,
     latencies,
     latency,
     number,
     quantity,
+    score,
+    score_rows,
     setting,
     word,
 )
-from syno.report.results import Results
+from syno.report.results import SCORE_COLUMNS, Results
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Card:
 
     Attributes:
         number: of the card, from 1; its ids on the page begin with it.
-        facts: accuracy and cost, with their headings.
+        facts: score and cost, with their headings.
         order: the numbers to sort by, as JSON.
     """
 
@@ -78,16 +80,16 @@ class Card:
 
 
 def cards(results: Results) -> list[Card]:
-    """A card for each operator, the most accurate first."""
-    known = {str(row["operator"]): row for row in accuracy_rows(results)}
+    """A card for each operator, the best score first."""
+    known = {str(row["operator"]): row for row in score_rows(results)}
     measured = latencies(results)
 
     def rank(name: str) -> float:
-        value = number(known.get(name, {}).get("accuracy"))
-        return inf if value is None else -value
+        value = number(known.get(name, {}).get("score"))
+        return inf if value is None else -results.metric.quality(value)
 
     return [
-        _card(place, name, results.operators[name], known.get(name, {}), measured.get(name, {}))
+        _card(place, name, results.operators[name], known.get(name, {}), measured.get(name, {}), results.metric)
         for place, name in enumerate(sorted(results.operators, key=rank), 1)
     ]
 
@@ -97,13 +99,14 @@ def order_name(target: Target) -> str:
     return f"latency, {target[1]} on {target[0]}"
 
 
-def _card(place: int, name: str, graph: PGraph, row: Row, times: dict[Target, Row]) -> Card:
-    missing = dict.fromkeys(("accuracy", "accuracy_std", "seeds", "flops", "flops_share", "parameters", "parameters_share"))
-    row = {**missing, **row}
-    order = {"accuracy": number(row["accuracy"]), "FLOPs": number(row["flops"])}
+def _card(place: int, name: str, graph: PGraph, row: Row, times: dict[Target, Row], metric: ScoreMetric) -> Card:
+    row = {**dict.fromkeys(SCORE_COLUMNS), **row}
+    trained = score(row, metric)
+    order = {metric.name: trained.value, "FLOPs": number(row["flops"])}
     order |= {order_name(target): latency(time).value for target, time in times.items()}
     facts = (
-        ("accuracy", accuracy(row)),
+        (metric.heading, trained),
+        ("difference", difference(row, metric)),
         ("FLOPs", quantity(row["flops"], row["flops_share"])),
         ("parameters", quantity(row["parameters"], row["parameters_share"])),
         ("id", Cell(graph.id[:8], note=graph.id)),

@@ -75,6 +75,8 @@ def _yaml(default: Any) -> str:
     """A default as a spec file has it."""
     if isinstance(default, float):
         return f"{default:g}" if math.isfinite(default) else f".{default:g}"
+    if isinstance(default, Path):
+        default = str(default)
     return json.dumps(default)
 
 

@@ -26,14 +26,16 @@ def page(results: Results, pictures: Sequence[Picture]) -> str:
         loader=PackageLoader("syno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     script = _part(environment, "page.js")
+    metric, timed = results.metric, map(order_name, targets(latencies(results).values()))
     return environment.get_template("page.html").render(
         results=results,
+        metric=metric,
         summary=summary(results),
         trials=trial_lines(results),
         outcomes=_outcomes(results),
         pictures=[(picture, Markup(inline_svg(picture.svg, f"figure-{n}"))) for n, picture in enumerate(pictures, 1)],
         cards=cards(results),
-        orders=["accuracy", "FLOPs", *map(order_name, targets(latencies(results).values()))],
+        orders=[(metric.name, metric.more_is_better), ("FLOPs", False), *((name, False) for name in timed)],
         styles=_part(environment, "page.css"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 from typing import Any
 
 import pandas
 
-from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, TRIAL_COLUMNS, Results, complete
+from syno.report.metric import ScoreMetric
+from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, TRIAL_COLUMNS, Results, complete
 from syno.report.tables import shown
 
 NOTHING = "–"
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-SHOWN_METRICS = ("accuracy", "flops", "original_flops", "parameters", "original_parameters")  # not once more at the end
+SHOWN_METRICS = ("flops", "original_flops", "parameters", "original_parameters")  # not once more at the end
 Row = Mapping[Any, Any]
 Target = tuple[str, str]  # device, compiler
 
@@ -48,27 +50,28 @@ class Table:
 
 
 def summary(results: Results) -> Table:
-    """A line for each operator and the original: accuracy, cost, and latency on each device with each compiler."""
-    measured = latencies(results)
+    """A line for each operator and the original: score, cost, and latency on each device with each compiler."""
+    metric, measured = results.metric, latencies(results)
     reached = targets(measured.values())
     rows = []
-    for row in accuracy_rows(results):
+    for row in score_rows(results):
         name = str(row["operator"])
         times = measured.get(name, {})
         rows.append((
-            word(name, card=name if name in results.operators else ""), word(row["role"]), accuracy(row),
-            quantity(row["flops"], row["flops_share"]), quantity(row["parameters"], row["parameters_share"]),
+            word(name, card=name if name in results.operators else ""), word(row["role"]),
+            score(row, metric), difference(row, metric), quantity(row["flops"], row["flops_share"]),
+            quantity(row["parameters"], row["parameters_share"]),
             *(latency(times.get(target)) for target in reached),
         ))  # fmt: skip
-    headings = ("operator", "role", "accuracy", "FLOPs", "parameters")
+    headings = ("operator", "role", metric.heading, "difference", "FLOPs", "parameters")
     return Table((*headings, *(f"{compiler} on {device}" for device, compiler in reached)), tuple(rows))
 
 
 def trial_lines(results: Results) -> Table:
     """A line for each trial."""
-    trials = complete(results.trials, TRIAL_COLUMNS, "trials")
-    metrics = [str(name) for name in trials.columns if str(name).startswith("metric_")]
-    more = [name for name in metrics if name.removeprefix("metric_") not in SHOWN_METRICS]
+    trials, metric = complete(results.trials, TRIAL_COLUMNS, "trials"), results.metric
+    measured = [str(name) for name in trials.columns if str(name).startswith("metric_")]
+    more = [name for name in measured if name.removeprefix("metric_") not in (*SHOWN_METRICS, metric.name)]
     rows = []
     for row in trials.to_dict("records"):
         name, flops, original = (
@@ -77,23 +80,25 @@ def trial_lines(results: Results) -> Table:
             number(row.get("metric_original_flops")),
         )
         rows.append((
-            plain(row["number"]), word(row["outcome"]), plain(row["reward"]), plain(row.get("metric_accuracy")),
+            plain(row["number"]), word(row["outcome"]), plain(row["reward"]), plain(row.get(metric.column)),
             share(flops / original if flops is not None and original else None), quantity(row.get("metric_parameters")),
             plain(row.get("seconds")), word(name, card=name if name in results.operators else ""),
             word(row.get("message", "")), *(plain(row[name]) for name in more),
         ))  # fmt: skip
-    headings = ("trial", "outcome", "reward", "accuracy", "FLOPs of original", "parameters", "seconds", "operator", "message")
+    headings = (
+        "trial", "outcome", "reward", metric.heading, "FLOPs of original", "parameters", "seconds", "operator", "message",
+    )  # fmt: skip
     return Table((*headings, *(name.removeprefix("metric_").replace("_", " ") for name in more)), tuple(rows))
 
 
-def accuracy_rows(results: Results) -> list[dict[Any, Any]]:
-    """The rows of the accuracy table; operators that were measured only have one with nothing in it."""
-    rows = complete(results.accuracy, ACCURACY_COLUMNS, "accuracy").to_dict("records")
+def score_rows(results: Results) -> list[dict[Any, Any]]:
+    """The rows of the table of scores; operators that were measured only have one with nothing in it."""
+    rows = complete(results.scores, SCORE_COLUMNS, "scores").to_dict("records")
     seen = {str(row["operator"]) for row in rows}
     for times in latencies(results).values():
         first: Row = next(iter(times.values()))
         if str(first["operator"]) not in seen:
-            rows.append(dict.fromkeys(ACCURACY_COLUMNS) | {name: first[name] for name in ("operator", "operator_id", "role")})
+            rows.append(dict.fromkeys(SCORE_COLUMNS) | {name: first[name] for name in ("operator", "operator_id", "role")})
     return rows
 
 
@@ -121,9 +126,11 @@ def word(text: Any, card: str = "") -> Cell:
 
 
 def plain(value: Any) -> Cell:
-    """A number as it is."""
+    """A number as it is. One that is infinite is not sorted by, as the loss of a training that broke."""
     known = number(value)
-    return Cell(NOTHING if known is None else shown(int(known) if known.is_integer() else known), known)
+    if known is None:
+        return Cell(NOTHING)
+    return Cell(shown(int(known) if known.is_integer() else known), known if isfinite(known) else None)
 
 
 def quantity(value: Any, of_original: Any = None) -> Cell:
@@ -142,13 +149,22 @@ def share(value: Any) -> Cell:
     return Cell(NOTHING) if known is None else Cell(f"{100 * known:.3g} %", known)
 
 
-def accuracy(row: Row) -> Cell:
-    """A mean accuracy with its standard deviation."""
-    mean, spread, seeds = number(row["accuracy"]), number(row["accuracy_std"]), number(row["seeds"])
+def score(row: Row, metric: ScoreMetric) -> Cell:
+    """A mean score with its standard deviation."""
+    mean, spread, seeds = number(row["score"]), number(row["score_std"]), number(row["seeds"])
     if mean is None:
         return Cell(NOTHING)
     note = "" if seeds is None else "one seed" if seeds == 1 else f"mean and standard deviation of {seeds:.0f} seeds"
-    return Cell(f"{mean:.4f}" + ("" if spread is None else f" ± {spread:.4f}"), mean, note)
+    text = metric.text(mean, nan if spread is None else spread)
+    return Cell(text, mean if isfinite(mean) else None, note)
+
+
+def difference(row: Row, metric: ScoreMetric) -> Cell:
+    """How far a score is from the original's, with its interval; nothing where that is not known."""
+    known = [number(row[name]) for name in ("difference", "difference_low", "difference_high")]
+    value, low, high = (nan if one is None else one for one in known)
+    text = metric.difference_text(value, low, high)
+    return Cell(NOTHING) if text is None else Cell(text, value, "score minus the original's; Welch's interval over seeds")
 
 
 def latency(row: Row | None) -> Cell:

@@ -9,12 +9,13 @@ import pandas
 
 from syno.errors import SpecError, suggestion
 from syno.ir.graph import PGraph
+from syno.report.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
 
 ORIGINAL = "original"  # the name and the role of the network as it is
 ROLES = (ORIGINAL, "baseline", "found")
-ACCURACY_COLUMNS = (
-    "operator", "operator_id", "role", "accuracy", "accuracy_std", "seeds", "flops", "flops_share", "parameters",
-    "parameters_share",
+SCORE_COLUMNS = (
+    "operator", "operator_id", "role", "metric", "score", "score_std", "seeds", "difference", "difference_low",
+    "difference_high", "flops", "flops_share", "parameters", "parameters_share",
 )  # fmt: skip
 LATENCY_COLUMNS = (
     "operator", "operator_id", "role", "device", "device_name", "compiler", "status", "reason", "latency_ms", "latency_low_ms",
@@ -30,28 +31,37 @@ class Results:
     Attributes:
         name: of the experiment.
         trials: one row for each trial (`syno.search.records.table`).
-        accuracy: one row for each operator (`ACCURACY_COLUMNS`): accuracy is the mean over seeds, in [0, 1]; FLOPs are
-            those of one picture; shares are of the original network's.
+        scores: one row for each operator (`SCORE_COLUMNS`), all of one `metric`: the score is the mean over seeds; the
+            difference is from the original's, with its 95 % interval (NaN where that is not known); FLOPs are those of one
+            sample; shares are of the original network's.
         latency: one row for each operator, device and compiler (`LATENCY_COLUMNS`): `status` is "ok" or says what failed
             or, with "partial", that some of it is not tuned; `speedup` is of those that are "ok", over the original on the
             same device with the same compiler.
         operators: by the name that the tables use; the original is not among them.
         notes: where the results come from.
 
-    Raises SpecError if a table lacks a column.
+    Raises SpecError if a table lacks a column, or the scores are of no metric or of several.
     """
 
     name: str
     trials: pandas.DataFrame
-    accuracy: pandas.DataFrame
+    scores: pandas.DataFrame
     latency: pandas.DataFrame
     operators: Mapping[str, PGraph]
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         complete(self.trials, TRIAL_COLUMNS, "trials")
-        complete(self.accuracy, ACCURACY_COLUMNS, "accuracy")
+        complete(self.scores, SCORE_COLUMNS, "scores")
+        metric_of(self.scores)
         complete(self.latency, LATENCY_COLUMNS, "latency")
+
+    @property
+    def metric(self) -> ScoreMetric:
+        """Of the scores; of the trials, where nothing was trained again; accuracy, where there are none."""
+        if self.scores.empty:
+            return metric_of_trials(self.trials.columns) or ACCURACY
+        return metric_of(self.scores)
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,16 @@ class Picture:
     title: str
     svg: str
     caption: str = ""
+
+
+def metric_of(scores: pandas.DataFrame) -> ScoreMetric:
+    """The metric of a table of scores; accuracy if it is empty. SpecError if it is of none or of several."""
+    if scores.empty:
+        return ACCURACY
+    given = list(map(str, scores["metric"].unique()))
+    if len(given) == 1 and given[0] in METRICS:
+        return METRICS[given[0]]
+    raise SpecError(f"the metric in the scores table is {', '.join(given)}; it must be one of: {', '.join(METRICS)}")
 
 
 def complete(rows: pandas.DataFrame, columns: Sequence[str], what: str) -> pandas.DataFrame:

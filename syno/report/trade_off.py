@@ -1,11 +1,11 @@
-"""Accuracy against what it costs: latency on each device, or FLOPs. The Pareto front is drawn, and what is near it is named."""
+"""The score against what it costs: latency on each device, or FLOPs. The Pareto front is drawn, what is near it is named."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, isfinite, isnan, log10, nan
+from math import ceil, inf, isfinite, isnan, log10, nan
 from textwrap import fill
 from typing import Any
 
@@ -17,8 +17,9 @@ from matplotlib.transforms import Bbox
 
 from syno.report.figures import BLUE, GREY, INK, ORANGE, finish, nothing
 from syno.report.labels import Label, place_labels
+from syno.report.metric import ScoreMetric
 from syno.report.pareto import front, near_front
-from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, ORIGINAL, complete
+from syno.report.results import LATENCY_COLUMNS, ORIGINAL, SCORE_COLUMNS, complete, metric_of
 
 LOOKS = {  # of each role: marker, its size, colour, name in the legend
     ORIGINAL: ("D", 6.5, INK, "the network as it is"),
@@ -26,7 +27,7 @@ LOOKS = {  # of each role: marker, its size, colour, name in the legend
     "found": ("o", 6.5, BLUE, "found operators"),
 }
 WIDE = 8.0  # costs that differ by a larger factor are on a logarithmic axis
-NEAR = 0.08  # what is this share of the ranges of cost and accuracy from the front is named too
+NEAR = 0.08  # what is this share of the ranges of cost and score from the front is named too
 NAMED = 14  # at most, in one panel
 WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
 
@@ -40,34 +41,34 @@ class Mark:
     cost: float
     low: float
     high: float
-    accuracy: float
+    score: float
     spread: float
     trusted: bool = True
 
     @property
     def point(self) -> tuple[float, float]:
         """Where it is."""
-        return self.cost, self.accuracy
+        return self.cost, self.score
 
     @property
     def bars(self) -> list[Bbox]:
         """Its interval and its standard deviation, as boxes without area."""
-        across = Bbox.from_extents(self.low, self.accuracy, self.high, self.accuracy)
-        return [across, Bbox.from_extents(self.cost, self.accuracy - self.spread, self.cost, self.accuracy + self.spread)]
+        across = Bbox.from_extents(self.low, self.score, self.high, self.score)
+        return [across, Bbox.from_extents(self.cost, self.score - self.spread, self.cost, self.score + self.spread)]
 
 
-def pareto_figure(
-    accuracy: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Accuracy against latency"
-) -> Figure:
-    """Accuracy (mean, standard deviation over seeds) against latency (median, 95 % interval), a panel for each device and
+def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = (), title: str = "") -> Figure:
+    """The score (mean, standard deviation over seeds) against latency (median, 95 % interval), a panel for each device and
     compiler. Operators of which one of the two is unknown have no mark. SpecError if a table lacks a column.
     """
-    trained, timed = complete(accuracy, ACCURACY_COLUMNS, "accuracy"), complete(latency, LATENCY_COLUMNS, "latency")
-    known = trained[["operator", "accuracy", "accuracy_std"]].drop_duplicates("operator")
-    both = timed[timed["status"] == "ok"].merge(known, on="operator").dropna(subset=["latency_ms", "accuracy"])
+    trained, timed = complete(scores, SCORE_COLUMNS, "scores"), complete(latency, LATENCY_COLUMNS, "latency")
+    metric = metric_of(trained)
+    title = title or f"{metric.name.capitalize()} against latency"
+    known = _finite(trained)[["operator", "score", "score_std"]].drop_duplicates("operator")
+    both = timed[timed["status"] == "ok"].merge(known, on="operator").dropna(subset=["latency_ms"])
     both = both[both["latency_ms"] > 0]
     if both.empty:
-        return nothing(title, "No operator has both an accuracy and a latency.", notes)
+        return nothing(title, "No operator has both a score and a latency.", notes)
     targets = list(both.groupby(["device", "compiler"], sort=True))
     columns = min(len(WIDTHS), len(targets))
     rows = ceil(len(targets) / columns)
@@ -83,36 +84,43 @@ def pareto_figure(
         heading = f"{compiler} on {device}" + (f" ({names})" if names else "")
         axes.set_title(fill(heading, int(14 * WIDTHS[columns - 1] / columns)), fontsize=8.5, parse_math=False)
     for axes in panels[: len(targets) : columns]:
-        axes.set_ylabel("accuracy")
-    _completed(figure, panels[: len(targets)], groups, title, notes)
+        axes.set_ylabel(metric.heading)
+    _completed(figure, panels[: len(targets)], groups, metric, title, notes)
     return figure
 
 
-def cost_figure(accuracy: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Accuracy against FLOPs") -> Figure:
-    """Accuracy (mean, standard deviation over seeds) against the share of the original's FLOPs. SpecError if the table lacks
+def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = (), title: str = "") -> Figure:
+    """The score (mean, standard deviation over seeds) against the share of the original's FLOPs. SpecError if the table lacks
     a column.
     """
-    rows = complete(accuracy, ACCURACY_COLUMNS, "accuracy").dropna(subset=["accuracy", "flops_share"])
+    rows = complete(scores, SCORE_COLUMNS, "scores")
+    metric = metric_of(rows)
+    title = title or f"{metric.name.capitalize()} against FLOPs"
     marks = [
-        Mark(str(row["operator"]), row["role"], share, share, share, float(row["accuracy"]), _or(row["accuracy_std"], 0.0))
-        for row in rows.to_dict("records")
+        Mark(str(row["operator"]), row["role"], share, share, share, float(row["score"]), _or(row["score_std"], 0.0))
+        for row in _finite(rows).dropna(subset=["flops_share"]).to_dict("records")
         if (share := float(row["flops_share"])) > 0
     ]
     if not marks:
-        return nothing(title, "No operator has both an accuracy and a share of the original's FLOPs.", notes)
+        return nothing(title, "No operator has both a score and a share of the original's FLOPs.", notes)
     figure = Figure(figsize=(7, 4.8), layout="constrained")
     axes = figure.add_subplot()
     _panel(axes, marks, "share of the original's FLOPs")
-    axes.set_ylabel("accuracy")
-    _completed(figure, [axes], [marks], title, notes)
+    axes.set_ylabel(metric.heading)
+    _completed(figure, [axes], [marks], metric, title, notes)
     return figure
+
+
+def _finite(scores: pandas.DataFrame) -> pandas.DataFrame:
+    """Those that have a score; one whose training broke has an infinite loss."""
+    return scores[pandas.to_numeric(scores["score"]).abs() < inf]
 
 
 def _timed(row: dict[Any, Any]) -> Mark:
     cost = float(row["latency_ms"])
     low, high = min(cost, _or(row["latency_low_ms"], cost)), max(cost, _or(row["latency_high_ms"], cost))
-    spread, trusted = _or(row["accuracy_std"], 0.0), row["suspicious"] is not True
-    return Mark(str(row["operator"]), row["role"], cost, low, high, float(row["accuracy"]), spread, trusted)
+    spread, trusted = _or(row["score_std"], 0.0), row["suspicious"] is not True
+    return Mark(str(row["operator"]), row["role"], cost, low, high, float(row["score"]), spread, trusted)
 
 
 def _or(value: float | None, otherwise: float) -> float:
@@ -148,7 +156,12 @@ def _panel(axes: Axes, marks: Sequence[Mark], label: str) -> None:
 
 
 def _completed(
-    figure: Figure, panels: Sequence[Axes], groups: Sequence[Sequence[Mark]], title: str, notes: Sequence[str]
+    figure: Figure,
+    panels: Sequence[Axes],
+    groups: Sequence[Sequence[Mark]],
+    metric: ScoreMetric,
+    title: str,
+    notes: Sequence[str],
 ) -> None:
     """Legend, fronts and names; the last two depend on the limits of all panels."""
     roles = {mark.role for marks in groups for mark in marks}
@@ -161,32 +174,33 @@ def _completed(
     finish(figure, panels, title, notes, columns=5 if len(panels) > 1 else 4)
     figure.draw_without_rendering()
     for axes, marks in zip(panels, groups, strict=True):
-        steps = _front_line(axes, marks)
+        steps = _front_line(axes, marks, metric)
         bars = [bar for mark in marks for bar in mark.bars]
-        place_labels(axes, _names(axes, marks), [mark.point for mark in marks], [*steps, *bars])
+        place_labels(axes, _names(axes, marks, metric), [mark.point for mark in marks], [*steps, *bars])
 
 
-def _front_line(axes: Axes, marks: Sequence[Mark]) -> list[Bbox]:
-    """Draw the front as steps: what accuracy is to be had for a cost. Returns the steps as boxes without area."""
-    points = [mark.point for mark in marks if mark.trusted]
-    ahead = [points[place] for place in front(points)]
+def _front_line(axes: Axes, marks: Sequence[Mark], metric: ScoreMetric) -> list[Bbox]:
+    """Draw the front as steps: what score is to be had for a cost. Returns the steps as boxes without area."""
+    trusted = [mark for mark in marks if mark.trusted]
+    ahead = [trusted[place].point for place in front([(mark.cost, metric.quality(mark.score)) for mark in trusted])]
     if not ahead:
         return []
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     corners = [*ahead, (right, ahead[-1][1])]
-    costs, qualities = zip(*corners, strict=True)
-    axes.step(costs, qualities, where="post", color=GREY, linewidth=1.2, zorder=2)
-    axes.fill_between(costs, qualities, bottom, step="post", color=GREY, alpha=0.06, linewidth=0, zorder=1)
+    costs, scores = zip(*corners, strict=True)
+    axes.step(costs, scores, where="post", color=GREY, linewidth=1.2, zorder=2)
+    worse = bottom if metric.more_is_better else top
+    axes.fill_between(costs, scores, worse, step="post", color=GREY, alpha=0.06, linewidth=0, zorder=1)
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
     across = [Bbox.from_extents(*here, there[0], here[1]) for here, there in pairwise(corners)]
     return across + [Bbox.from_extents(there[0], here[1], *there) for here, there in pairwise(corners)]
 
 
-def _names(axes: Axes, marks: Sequence[Mark]) -> list[Label]:
+def _names(axes: Axes, marks: Sequence[Mark], metric: ScoreMetric) -> list[Label]:
     """The original, what is on the front, and what is near it."""
     scale = log10 if axes.get_xscale() == "log" else float
-    points = [(scale(mark.cost) if mark.trusted else nan, mark.accuracy) for mark in marks]
+    points = [(scale(mark.cost) if mark.trusted else nan, metric.quality(mark.score)) for mark in marks]
     finite = [point for point in points if isfinite(point[0])] or [(0.0, 0.0)]
     cheaper, better = (NEAR * (max(values) - min(values)) for values in zip(*finite, strict=True))
     originals = [place for place, mark in enumerate(marks) if mark.role == ORIGINAL]

@@ -198,6 +198,8 @@ class Study:
                     result = ended("complete", metrics=measured, reward=reward)
         except TrialPruned as error:
             result = ended("pruned", message=str(error))
+        except SynoError as error:  # says all there is to say
+            result = ended("failed", message=str(error))
         except Exception as error:
             result = ended("failed", message="".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip())
         except BaseException:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, model_validator
 
 from syno.config import Experiment
 from syno.evaluate.record import Record, versions
+
+if TYPE_CHECKING:
+    from syno.evaluate.workload import Workload
 
 FILE = "data.json"
 
 
 class DataRecord(Record):
-    """A data set, and the network on it.
+    """A data set of pictures or of text, and the network on it.
 
     Attributes:
         data: the data set's name.
-        hash: of its pictures and labels.
-        classes, train_images, test_images: how many there are.
-        image_shape: [channels, height, width].
+        hash: of its pictures and labels, or tokens.
+        classes: how many there are; of a text, how many different tokens.
+        train_images, test_images: how many pictures there are, or sequences of tokens.
+        image_shape: [channels, height, width] of a picture as the network gets it; None for a text.
+        length: tokens of a sequence; None for pictures.
         model: the backbone.
         layers: names of the layers that operators replace.
-        flops: multiply-adds of the network, for one picture.
+        flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
         versions, date: where and when.
     """
@@ -35,7 +42,8 @@ class DataRecord(Record):
     classes: int
     train_images: int
     test_images: int
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, int, int] | None = None
+    length: int | None = None
     model: str
     layers: tuple[str, ...]
     flops: float
@@ -43,32 +51,45 @@ class DataRecord(Record):
     versions: dict[str, str]
     date: AwareDatetime
 
+    @model_validator(mode="after")
+    def _is_of_one_kind(self) -> DataRecord:
+        if (self.image_shape is None) == (self.length is None):
+            raise ValueError("a record of pictures has an image_shape, one of a text has a length, and none has both")
+        return self
+
 
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     """Make or load the data, find the layers to replace, and write a record of both.
 
-    Raises SpecError if there is no workload or no layer to replace, UnknownNameError if there is no such network or data set.
+    Raises:
+        SpecError: there is no workload or no layer to replace, or the network is not for such data.
+        UnknownNameError: there is no such network or data set.
+        DataError: the data is missing or damaged.
     """
-    from datetime import UTC, datetime
+    network = experiment.network
+    record = _looked_at(network)
+    record.write(output or experiment.folder / FILE)
+    return record
 
+
+def _looked_at(network: Workload) -> DataRecord:
+    from syno.evaluate.datasets import TokenSet
     from syno.model.substitution import replaceable
 
-    network = experiment.network
-    data, original, batch = network.data, network.original, len(network.example)
-    layers = replaceable(network.model(), network.example, network.settings.layers)
-    record = DataRecord(
-        data=network.settings.data,
+    data, settings = network.data, network.settings
+    layers = replaceable(network.model(), network.example, settings.layers)
+    shape: dict[str, Any] = {"length": data.length} if isinstance(data, TokenSet) else {"image_shape": data.image_shape}
+    return DataRecord(
+        data=settings.data,
         hash=data.hash,
         classes=data.classes,
-        train_images=len(data.train_labels),
-        test_images=len(data.test_labels),
-        image_shape=data.image_shape,
-        model=network.settings.model,
+        train_images=data.train_count,
+        test_images=data.test_count,
+        **shape,
+        model=settings.model,
         layers=tuple(layer.name for layer in layers),
-        flops=original.flops / batch,
-        parameters=int(original.parameters),
+        flops=network.original.flops / len(network.example),
+        parameters=int(network.original.parameters),
         versions=versions(["torch", "numpy"]),
         date=datetime.now(UTC),
     )
-    record.write(output or experiment.folder / FILE)
-    return record

@@ -8,7 +8,7 @@ from syno.config import Experiment
 from syno.errors import SpecError
 from syno.stages import results
 
-OF_THE_SEARCH, OF_TRAININGS, OF_MEASUREMENTS = ("reward",), ("accuracy-flops",), ("accuracy-latency", "speedup")
+OF_THE_SEARCH, OF_TRAININGS, OF_MEASUREMENTS = ("reward",), ("score-flops",), ("score-latency", "speedup")
 FORMATS = ("svg", "png", "pdf")
 
 
@@ -16,7 +16,8 @@ def names(experiment: Experiment) -> tuple[str, ...]:
     """The figures that an experiment has."""
     if experiment.workload is None:
         return OF_THE_SEARCH
-    return (*(OF_MEASUREMENTS if experiment.tune.compilers else ()), *OF_TRAININGS, *OF_THE_SEARCH)
+    measured, searched = experiment.tune.compilers, experiment.searches
+    return (*(OF_MEASUREMENTS if measured else ()), *OF_TRAININGS, *(OF_THE_SEARCH if searched else ()))
 
 
 def draw(experiment: Experiment, name: str) -> list[Path]:

@@ -21,22 +21,31 @@ def read(experiment: Experiment) -> Results:
     """The frozen trials, and the tables if anything was trained. SpecError if they are not there."""
     import pandas
 
-    from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, Results
+    from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, Results
 
-    trials = freeze.read_frozen(experiment)
+    trials = _trials(experiment)
     if experiment.workload is None:
-        accuracy = pandas.DataFrame(columns=[*ACCURACY_COLUMNS, "key"])
+        scores = pandas.DataFrame(columns=[*SCORE_COLUMNS, "key"])
         latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
     else:
-        accuracy, latency = tables.read_tables(experiment)
-    operators, notes = _operators(experiment, trials, accuracy), _notes(experiment, trials, latency)
-    return Results(experiment.name, trials, accuracy, latency, operators, notes)
+        scores, latency = tables.read_tables(experiment)
+    operators, notes = _operators(experiment, trials, scores), _notes(experiment, trials, latency)
+    return Results(experiment.name, trials, scores, latency, operators, notes)
 
 
-def _operators(experiment: Experiment, trials: pandas.DataFrame, accuracy: pandas.DataFrame) -> dict[str, PGraph]:
+def _trials(experiment: Experiment) -> pandas.DataFrame:
+    """The frozen ones; none where there was no search."""
+    import pandas
+
+    from syno.report.results import TRIAL_COLUMNS
+
+    return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
+
+
+def _operators(experiment: Experiment, trials: pandas.DataFrame, scores: pandas.DataFrame) -> dict[str, PGraph]:
     """Those in the tables; where nothing was trained, the best of the search."""
-    if not accuracy.empty:
-        rows = accuracy[accuracy["role"] != "original"]
+    if not scores.empty:
+        rows = scores[scores["role"] != "original"]
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
         return {name: operator for name, operator in found.items() if operator is not None}
     complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
@@ -58,6 +67,8 @@ def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.Dat
         f"policy {experiment.policy.get('name', 'mcts')}, seed {study.seed}",
         f"machine: {', '.join(_machines(experiment)) or 'unknown'}; {versions}",
     ]
+    if not experiment.searches:
+        lines = [f"measured here: experiment {experiment.name}, with operators of {experiment.select.source}"]
     if workload is not None:
         seeds = ", ".join(map(str, experiment.train.seeds))
         lines.insert(

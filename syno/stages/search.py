@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:
     """Search until the study has its trials, with so many processes on this machine; returns the study.
 
-    Other machines may do the same at the same time. Raises SpecError for an empty space, and as `open_study`.
+    Other machines may do the same at the same time. Raises SpecError for an empty space, or where operators come from another
+    experiment; and as `open_study`.
     """
-    if workers > 1 and experiment.storage == "memory:":
+    if experiment.storage == "memory:" and workers > 1:
         raise SpecError("several workers need a storage that they share; study: storage is memory:")
     space, evaluate = Space(experiment.operator_spec), make_evaluation(experiment)
     check_not_empty(space)
@@ -107,7 +108,7 @@ def make_evaluation(experiment: Experiment) -> Evaluate:
     if experiment.evaluation == "training":
         from syno.evaluate.workload import ProxyTraining  # with it comes torch
 
-        return ProxyTraining(experiment.network, experiment.operator_spec)
+        return ProxyTraining(experiment.network, experiment.operator_spec, experiment.folder / "checkpoints")
     spec, original = experiment.operator_spec, experiment.original
     return find_evaluation(experiment.evaluation, spec, None if original is None else original.cost(spec))
 

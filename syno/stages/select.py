@@ -12,14 +12,16 @@ from syno.config import Experiment
 from syno.errors import SpecError
 from syno.files import write_whole
 from syno.ir.text import parse
+from syno.report.metric import ACCURACY, LOSS, METRICS, metric_of_trials
 from syno.report.pareto import front
 from syno.stages.freeze import read_frozen
+from syno.stages.source import taken
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:
     import pandas
 
-FILE = "selected.json"
+FILE, FLOPS = "selected.json", "metric_flops"
 
 
 class Selected(BaseModel):
@@ -42,37 +44,58 @@ class Selected(BaseModel):
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
-    """Choose operators from the frozen table, as `select` in the config says, and write a list of them; best reward first.
+    """Choose operators as `select` in the config says, and write a list of them.
 
-    Raises SpecError if there is no frozen table, or no trial in it can be selected.
+    They are of the frozen table, the best reward first; or of what another experiment selected, the best score first.
+
+    Raises SpecError if there is no frozen table (or the other experiment is not so far), or nothing there can be selected.
     """
+    if (source := experiment.select.source) is not None:
+        return write_selected(taken(experiment, read_selected(source / FILE)), output or experiment.folder / FILE)
     settings, table = experiment.select, read_frozen(experiment)
     table = table[table["outcome"] == "complete"]
-    if "metric_accuracy" in table:
-        table = table[table["metric_accuracy"] >= settings.least_accuracy]
-    elif settings.by == "pareto":
-        raise SpecError(
-            f'select: by is "pareto", but the trials of "{experiment.name}" have no accuracy; give select: {{by: reward}}'
-        )
     if table.empty:
         raise SpecError(
-            f'no trial of "{experiment.name}" can be selected: none is complete'
-            + (f" with an accuracy of {settings.least_accuracy:g}" if settings.least_accuracy else "")
-            + "; the column message of the trials table says why; search longer, or lower select: least_accuracy"
+            f'no trial of "{experiment.name}" can be selected: none is complete; the column message of the trials table says '
+            "why; search longer"
         )
-    ranked = table.sort_values(["reward", "number"], ascending=[False, True], kind="stable")
+    ranked = _good_enough(table, experiment).sort_values(["reward", "number"], ascending=[False, True], kind="stable")
     if settings.by == "pareto":
-        ranked = _front_first(ranked)
+        ranked = _front_first(ranked, experiment)
     chosen = [_selected(experiment, row) for _, row in ranked.head(settings.count).iterrows()]
     chosen.sort(key=lambda one: (-one.reward, one.trial))
-    text = json.dumps([one.model_dump() for one in chosen], indent=1)
-    write_whole(output or experiment.folder / FILE, text + "\n")
-    return chosen
+    return write_selected(chosen, output or experiment.folder / FILE)
 
 
-def _front_first(ranked: pandas.DataFrame) -> pandas.DataFrame:
-    """Those first that no other trial beats in both accuracy and FLOPs; in each part the order stays."""
-    points = list(zip(ranked["metric_flops"], ranked["metric_accuracy"], strict=True))
+def _good_enough(table: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
+    """The trials within the limits. SpecError if there is none, or the trials lack what is limited."""
+    settings = experiment.select
+    limits = (("least_accuracy", ACCURACY, settings.least_accuracy or None), ("most_loss", LOSS, settings.most_loss))
+    for option, metric, limit in limits:
+        if limit is None:
+            continue
+        if metric.column not in table:
+            raise SpecError(
+                f'select: {option} is {limit:g}, but the trials of "{experiment.name}" have no {metric.name}; leave it out'
+            )
+        table = table[table[metric.column].map(metric.quality) >= metric.quality(limit)]
+        if table.empty:
+            raise SpecError(
+                f'no trial of "{experiment.name}" can be selected: none that is complete meets select: {option}: {limit:g}; '
+                "search longer, or change this limit"
+            )
+    return table
+
+
+def _front_first(ranked: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
+    """Those first that no other trial beats in both score and FLOPs; in each part the order stays."""
+    metric = metric_of_trials(ranked.columns)
+    if metric is None or FLOPS not in ranked:
+        raise SpecError(
+            f'select: by is "pareto", but the trials of "{experiment.name}" have no {" or ".join(METRICS)}, or no flops; give '
+            "select: {by: reward}"
+        )
+    points = list(zip(ranked[FLOPS], ranked[metric.column].map(metric.quality), strict=True))
     on_front = set(front(points))
     order = sorted(range(len(points)), key=lambda place: place not in on_front)
     return ranked.iloc[order]
@@ -87,6 +110,12 @@ def _selected(experiment: Experiment, row: pandas.Series) -> Selected:
     }
     key = OperatorStore(experiment.folder).add(operator)
     return Selected(key=key, name=operator.name, trial=int(row["number"]), reward=float(row["reward"]), metrics=metrics)
+
+
+def write_selected(chosen: list[Selected], file: Path) -> list[Selected]:
+    """Write what was chosen; returns it."""
+    write_whole(file, json.dumps([one.model_dump() for one in chosen], indent=1) + "\n")
+    return chosen
 
 
 def read_selected(file: Path) -> list[Selected]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from syno.config.experiment import RESULTS
 from syno.errors import SpecError, UnknownNameError
 from syno.files import write_whole
 from syno.ir.graph import PGraph
@@ -54,6 +55,11 @@ class OperatorStore:
         return iter(sorted(self.path.glob("*.txt")))
 
 
+def all_results(name: str) -> list[Path]:
+    """The folders in `results/` that have this file or folder: of experiments, and of those of a group."""
+    return sorted(found.parent for pattern in ("*", "*/*") for found in RESULTS.glob(f"{pattern}/{name}"))
+
+
 def find_stored(given: str, results: Path | None = None) -> PGraph:
     """An operator by what people write: as `find_operator` has it, or its id's first digits or its name in a store.
 
@@ -63,7 +69,7 @@ def find_stored(given: str, results: Path | None = None) -> PGraph:
 
     Raises UnknownNameError if there is none, or several.
     """
-    folders = [results] if results is not None else sorted(file.parent for file in Path("results").glob(f"*/{FOLDER}"))
+    folders = [results] if results is not None else all_results(FOLDER)
     found = {file.stem: file for folder in folders for file in OperatorStore(folder).files(given)}
     if len(found) > 1:
         raise UnknownNameError(f'"{given}" means several operators: {", ".join(map(str, found.values()))}; give more digits')
@@ -72,7 +78,7 @@ def find_stored(given: str, results: Path | None = None) -> PGraph:
     try:
         return find_operator(given)
     except UnknownNameError as error:
-        searched = ", ".join(str(folder / FOLDER) for folder in folders) or "results/*/operators, where there is none yet"
+        searched = ", ".join(str(folder / FOLDER) for folder in folders) or "results/, where there is none yet"
         raise UnknownNameError(f"{error} No operator in a store has this name or id, either: {searched}") from None
 
 

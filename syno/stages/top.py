@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.config import Experiment
+from syno.config import Experiment, load_experiment
+from syno.config.experiment import RESULTS
+from syno.config.several import parted
 from syno.errors import SpecError
+from syno.report.metric import ScoreMetric
 from syno.report.search_results import outcomes, search_rows
 from syno.report.tables import Row, markdown
 from syno.stages import freeze, places
-from syno.stages.tables import Tables, folder_of, read_tables
+from syno.stages.store import all_results
+from syno.stages.tables import SCORES, Tables, folder_of, read_tables
 
 if TYPE_CHECKING:
     import pandas
-
-RESULTS = Path("results")
 
 
 def top(given: str, count: int) -> str:
@@ -28,7 +30,7 @@ def top(given: str, count: int) -> str:
     Raises SpecError if there is no such experiment, or it has no trial yet.
     """
     experiment = find_experiment(given)
-    if (folder_of(experiment) / "accuracy.parquet").is_file():
+    if (folder_of(experiment) / f"{SCORES}.parquet").is_file():
         return markdown(summary(read_tables(experiment), count))
     frozen = (experiment.folder / freeze.TABLE).is_file()
     trials = freeze.read_frozen(experiment) if frozen else freeze.study_table(experiment)
@@ -37,30 +39,36 @@ def top(given: str, count: int) -> str:
 
 
 def find_experiment(given: str) -> Experiment:
-    """The experiment of a config file, of a folder of results, or of a name in `results/`. SpecError if there is none."""
+    """The experiment of a config file, of a folder of results, or of a name in `results/`. SpecError if there is none.
+
+    Of one among several in a file, they are FILE:NAME, its folder, or GROUP/NAME.
+    """
     path = Path(given)
-    if path.is_file():
-        return Experiment.load(path)
+    if parted(given)[0].is_file():
+        return load_experiment(given)
     for folder in (path, RESULTS / given):
         if (folder / places.CONFIG).is_file():
             return Experiment.load(folder / places.CONFIG).model_copy(update={"output": folder})
-    known = ", ".join(sorted(file.parent.name for file in RESULTS.glob(f"*/{places.CONFIG}"))) or "none yet"
+    known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(places.CONFIG)) or "none yet"
     raise SpecError(
         f'"{given}" is neither a config nor a folder of results with {places.CONFIG}; experiments in {RESULTS}/ are: {known}'
     )
 
 
 def summary(tables: Tables, count: int | None = None) -> list[Row]:
-    """A row for the original, each baseline and each of `count` operators: accuracy, cost, and latency by compiler."""
-    accuracy, latency = tables
+    """A row for the original, each baseline and each of `count` operators: score, cost, and latency by compiler."""
+    from syno.report.results import metric_of  # with it comes pandas
+
+    scores, latency = tables
+    metric = metric_of(scores)
     shown: list[Row] = []
     found = 0
-    for _, row in accuracy.iterrows():
+    for _, row in scores.iterrows():
         found += row["role"] == "found"
         if row["role"] == "found" and count is not None and found > count:
             continue
         measured = latency[latency["key"] == row["key"]]
-        shown.append({"operator": _titled(row), **_cost(row), **_times(measured)})
+        shown.append({"operator": _titled(row), **_quality(row, metric), **_cost(row), **_times(measured)})
     return shown
 
 
@@ -68,11 +76,16 @@ def _titled(row: pandas.Series) -> str:
     return f"{row['operator']} (baseline)" if row["role"] == "baseline" else str(row["operator"])
 
 
-def _cost(row: pandas.Series) -> Row:
-    spread = row["accuracy_std"]
+def _quality(row: pandas.Series, metric: ScoreMetric) -> Row:
     return {
-        "accuracy": f"{row['accuracy']:.4f}" + ("" if spread is None or spread != spread else f" ± {spread:.4f}"),
+        metric.heading: metric.text(row["score"], row["score_std"]),
         "seeds": int(row["seeds"]),
+        "difference": metric.difference_text(row["difference"], row["difference_low"], row["difference_high"]),
+    }
+
+
+def _cost(row: pandas.Series) -> Row:
+    return {
         "FLOPs": f"{row['flops']:,.0f} ({row['flops_share']:.1%})",
         "parameters": f"{row['parameters']:,.0f} ({row['parameters_share']:.1%})",
     }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def train(experiment: Experiment, given: str, seed: int, output: Path | None = None) -> TrainingRecord:
-    """Train the network with an operator, or as it is, and write a record.
+    """Train the network with an operator, or as it is, and write a record. An interrupted training goes on where it was.
 
     Args:
         experiment: says how; `train: training` goes before the workload's.
@@ -31,6 +31,7 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
         settings = network.settings.model_copy(update={"training": experiment.train.training})
         network = Workload(settings, network.data)
     whole = Workload(network.settings.model_copy(update={"milestones": {}}), network.data)
-    record = TrainingRecord.make(whole, operator, seed)
-    record.write(output or training_file(experiment, key_of(experiment, given), seed))
+    file = output or training_file(experiment, key_of(experiment, given), seed)
+    record = TrainingRecord.make(whole, operator, seed, file.with_suffix(".checkpoint"))
+    record.write(file)
     return record

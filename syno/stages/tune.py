@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syno.config import Experiment
 from syno.errors import SpecError
@@ -11,7 +11,10 @@ from syno.stages.data import FILE, DataRecord, prepare
 from syno.stages.places import key_of, operator_of, trials_folder, tuning_file
 
 if TYPE_CHECKING:
+    from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.evaluate.settings import WorkloadSettings
     from syno.evaluate.tuning_record import TuningRecord
+    from syno.ir.graph import PGraph
 
 
 def tune(experiment: Experiment, given: str, compiler: str, device: str, output: Path | None = None) -> TuningRecord:
@@ -27,8 +30,6 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         UnknownNameError: there is no such operator, compiler or network.
         SpecError: there is no such device, or what the compiler makes does not run there.
     """
-    from syno.evaluate.compilers import DENSE
-    from syno.evaluate.network_subject import NetworkSubject
     from syno.evaluate.tuning import tune as tuned
 
     if experiment.workload is None:
@@ -37,18 +38,8 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     remote = settings.device(device, compiler)
     made = experiment.folder / FILE
     data = DataRecord.read(made) if made.exists() else prepare(experiment, made)
-    channels_last = experiment.workload.training.channels_last and compiler not in DENSE
-    subject = NetworkSubject(
-        model=experiment.workload.model,
-        width=experiment.workload.width,
-        layers=experiment.workload.layers,
-        classes=data.classes,
-        image_shape=data.image_shape,
-        operator=None if operator is None else str(operator),
-        memory_format="channels_last" if channels_last else "contiguous",
-    )
     record = tuned(
-        subject,
+        _subject(experiment.workload, data, operator, compiler),
         compiler,
         device,
         settings.latency,
@@ -60,3 +51,22 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     )
     record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
     return record
+
+
+def _subject(
+    workload: WorkloadSettings, data: DataRecord, operator: PGraph | None, compiler: str
+) -> NetworkSubject | LanguageModelSubject:
+    """The network of the workload, for data of that shape."""
+    from syno.evaluate.compilers import DENSE
+    from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
+
+    given: dict[str, Any] = {
+        **{"model": workload.model, "width": workload.width, "layers": workload.layers},
+        "operator": None if operator is None else str(operator),
+    }
+    if data.image_shape is None:
+        given |= {"vocabulary": data.classes, "length": data.length}
+        return LanguageModelSubject(**given)
+    channels_last = workload.training.channels_last and compiler not in DENSE
+    given |= {"classes": data.classes, "image_shape": data.image_shape}
+    return NetworkSubject(**given, memory_format="channels_last" if channels_last else "contiguous")

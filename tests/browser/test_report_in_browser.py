@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from result_tables import NAMES, results, trial_table
 
+from syno.report.metric import METRICS
 from syno.report.page import page
 from syno.report.pictures import FIGURES, pictures
 
@@ -68,6 +69,15 @@ def test_the_address_says_what_is_shown(html: str, tmp_path: Path) -> None:
     assert "3 of 5" in document
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_best_score_is_first(metric: str, tmp_path: Path) -> None:
+    best_first = ["conv2d", "operator_1", "separable_conv2d", "shift_conv1x1", "operator_2"]
+    for address in (f"#sort={metric}", "#sort=FLOPs"):
+        document, complaints = opened(page(results(metric=metric), []), tmp_path, address)
+        assert complaints == []
+        assert (list(cards(document)) == best_first) == (address == f"#sort={metric}")
+
+
 def test_what_failed_is_the_slowest(html: str, tmp_path: Path) -> None:
     document, complaints = opened(html, tmp_path, "#sort=latency%2C+inductor+on+cpu")
     assert complaints == []
@@ -82,7 +92,7 @@ def test_an_address_that_means_nothing_does_no_harm(html: str, tmp_path: Path) -
 
 def test_a_page_with_nothing_on_it_makes_no_error(tmp_path: Path) -> None:
     table = trial_table(0)
-    empty = results(names=(), trials=table, accuracy=table, latency=table)
+    empty = results(names=(), trials=table, scores=table, latency=table)
     assert opened(page(empty, []), tmp_path)[1] == []
 
 

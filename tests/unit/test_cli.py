@@ -72,6 +72,7 @@ def test_help_names_all_commands(run: Run) -> None:
         "freeze",
         "select",
         "train",
+        "baseline",
         "tune",
         "tables",
         "figure",

@@ -51,6 +51,10 @@ def test_configs_meet_it(file: Path, validator: Draft202012Validator) -> None:
         {"spec": {"preset": "resnet19"}},
         {"select": {"by": "luck"}},
         {"warm_start": [{"operators": "conv2d"}]},
+        {"experiments": {"a": {"study": {"n_trails": 2}}}},
+        {"experiments": {"a": {}}, "common": {"reward": {"name": "luck"}}},
+        {"experiments": {"a": {}}, "workload": {}},
+        {"experiments": {"a b": {}}},
     ],
 )
 def test_wrong_keys_and_values_do_not(wrong: dict[str, Any], validator: Draft202012Validator) -> None:
@@ -58,6 +62,7 @@ def test_wrong_keys_and_values_do_not(wrong: dict[str, Any], validator: Draft202
 
 
 def test_every_key_says_what_it_means(validator: Draft202012Validator) -> None:
-    described = validator.schema["properties"]
+    described = validator.schema["$defs"]["Experiment"]["properties"]
     assert described["relative_budget"]["description"] == "needs a workload"
+    assert "its name in this file" in validator.schema["$defs"]["SelectSettings"]["properties"]["source"]["description"]
     assert "all workers" in validator.schema["$defs"]["StudySettings"]["properties"]["n_trials"]["description"]

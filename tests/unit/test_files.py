@@ -13,7 +13,7 @@ import pytest
 
 import syno
 from syno.errors import SpecError
-from syno.files import write_whole
+from syno.files import replaced, write_whole
 
 SMALL_DISK = ["unshare", "--user", "--map-root-user", "--mount"]  # where a file system can be mounted without being root
 FILLS_THE_DISK = """
@@ -53,6 +53,17 @@ def test_a_disk_that_gets_full_leaves_the_old_file(tmp_path: Path, monkeypatch: 
         write_whole(file, "new")
     assert file.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_block_that_ends_early_leaves_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "large.bin"
+    with replaced(file) as temporary:
+        temporary.write_bytes(b"old")
+        assert not file.exists()
+    with pytest.raises(KeyError), replaced(file) as temporary:
+        temporary.write_bytes(b"ne")
+        raise KeyError
+    assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
 
 
 def test_a_real_disk_that_gets_full(tmp_path: Path) -> None:

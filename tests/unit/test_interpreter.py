@@ -174,7 +174,7 @@ def test_coordinates_need_all_loops() -> None:
     graph = OPERATORS["conv2d"]()
     valuation = graph.variables.valuation(N=1, C_in=1, C_out=1, H=3)
     with pytest.raises(GraphError, match="the coordinate of Reduce:C_in is not given"):
-        coordinates(graph.tops, dict.fromkeys(graph.output, np.array(0)), interpreter._Indices(valuation))
+        coordinates(graph.tops, dict.fromkeys(graph.output, np.array(0)), interpreter.Indices(valuation))
 
 
 class TestErrors:

@@ -11,9 +11,14 @@ import yaml
 
 from syno.config import Experiment
 from syno.config.original import OperatorChoice, Original, RelativeBudget
-from syno.evaluate.settings import WorkloadSettings
+from syno.config.several import Several
+from syno.evaluate.data_settings import DATA_SETTINGS, AugmentationSettings
+from syno.evaluate.glyphs import GLYPH_PRESETS, GlyphSettings
+from syno.evaluate.recipes import MILESTONES, RECIPES
+from syno.evaluate.settings import TrainingSettings, WorkloadSettings
 from syno.evaluate.tvm.devices import DeviceSettings
 from syno.report.options import options_table
+from syno.report.tables import markdown
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
 from syno.space import OperatorSpec, paper
@@ -32,14 +37,50 @@ def first_paragraph(thing: object) -> str:
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
+def data_sets() -> str:
+    """A table for each data set, and one for augmentation."""
+    parts = [
+        "## Data sets\n\n`workload: {data: NAME, data_settings: {...}}`; [data.md](data.md) says where they come from.",
+        f"### `glyphs`\n\n{first_paragraph(GlyphSettings)} `preset` is one of {', '.join(GLYPH_PRESETS)}; by default quick. "
+        f"The others differ from it.\n\n{options_table(GlyphSettings)}",
+    ]
+    parts += [f"### `{name}`\n\n{first_paragraph(model)}\n\n{options_table(model)}" for name, model in DATA_SETTINGS.items()]
+    parts.append(f"### Augmentation\n\n{first_paragraph(AugmentationSettings)}\n\n{options_table(AugmentationSettings)}")
+    return "\n\n".join(part.rstrip("\n") for part in parts)
+
+
+def recipes() -> str:
+    """What each recipe of training sets, and the curves of milestones."""
+    names = [name for name in RECIPES if RECIPES[name]]
+    settings = [field for field in TrainingSettings.model_fields if any(field in RECIPES[name] for name in names)]
+    rows = [{"training": f"`{field}`", **{f"`{name}`": RECIPES[name].get(field, "") for name in names}} for field in settings]
+    curves = [
+        {
+            "milestones": f"`{name}`",
+            "least accuracy after epoch": ", ".join(f"{epoch}: {least:g}" for epoch, least in curve.items()),
+        }
+        for name, curve in ((name, MILESTONES[name]) for name in MILESTONES)
+    ]
+    return (
+        "### Recipes of training\n\n`training: {recipe: NAME}`; what is not in a column is as in the table above: "
+        f"`quick`. [training.md](training.md) says more.\n\n{markdown(rows, left=1 + len(names))}\n`workload: "
+        f"{{milestones: NAME}}` takes a curve of the paper's for CIFAR-100.\n\n{markdown(curves, left=2)}"
+    )
+
+
 def page() -> str:
     """The whole page."""
     parts = [
         "## An experiment\n\n`snakemake --configfile FILE`, `syno search FILE` and the other stages; "
         "[config/quickstart.yaml](../config/quickstart.yaml) is one. `spec` is a preset's name "
         f"({', '.join(PRESETS)}), a spec file, or a mapping.\n\n" + options_table(Experiment),
+        "## Several experiments\n\nA file with the key `experiments` has only these. `snakemake --configfile FILE` runs all of "
+        "them, `snakemake NAME --configfile FILE` one and what it takes operators from; commands take `FILE:NAME`.\n\n"
+        + options_table(Several),
         "## A workload\n\n`workload` of an experiment: the spec's layers, the budget's rest and the original's cost follow "
         "from it, and `evaluate` is `training`.\n\n" + options_table(WorkloadSettings),
+        recipes(),
+        data_sets(),
         "## A relative budget\n\n`relative_budget` of an experiment.\n\n" + options_table(RelativeBudget),
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
         "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"

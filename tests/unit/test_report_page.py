@@ -8,19 +8,22 @@ import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from math import inf, nan
 
 import pandas
 import pytest
-from result_tables import FAILURE, NAMES, NOTES, accuracy_table, results, trial_table
+from result_tables import FAILURE, NAMES, NOTES, results, score_table, trial_table
 
 from syno.errors import SpecError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name
+from syno.report import pictures as drawings
 from syno.report.figures import drawn
 from syno.report.inline_svg import inline_svg
+from syno.report.metric import LOSS, METRICS
 from syno.report.page import page
-from syno.report.page_tables import summary
+from syno.report.page_tables import number, summary, trial_lines
 from syno.report.result_figures import reward_figure
 from syno.report.results import Picture, Results
 from syno.report.trade_off import cost_figure
@@ -70,7 +73,7 @@ class Document(HTMLParser):
 
 
 def pictures() -> list[Picture]:
-    figures = {"Cost": cost_figure(accuracy_table(), NOTES), "Rewards": reward_figure(trial_table(), NOTES)}
+    figures = {"Cost": cost_figure(score_table(), NOTES), "Rewards": reward_figure(trial_table(), NOTES)}
     return [Picture(title, drawn(figure, "svg").decode(), f"Caption of {title}.") for title, figure in figures.items()]
 
 
@@ -100,14 +103,15 @@ def test_a_card_has_the_numbers_to_sort_by(html: str) -> None:
     assert order["operator_1"]["accuracy"] == 0.9467
     assert order["shift_conv1x1"]["latency, inductor on cpu"] is None  # it failed
     assert order["shift_conv1x1"]["latency, eager on cpu"] > 0
-    assert set(order["conv2d"]) <= set(re.findall(r"<option>(.*?)</option>", html))
+    assert set(order["conv2d"]) <= set(re.findall(r"<option[^>]*>(.*?)</option>", html))
 
 
 def test_tables_pictures_and_notes_are_there(html: str) -> None:
     text = Document(html).text
     expected = (
-        "0.9467 ± 0.0040", "1.28 M (41 %)", "failed", "Caption of Cost.", "30 trials: ", *NOTES, "for i0 in range(N):",
-        "operator operator_1", "y[i0, i1, i2, i3] = sum(", "not to be trusted", "was not compared with a reference",
+        "0.9467 ± 0.0040", "-1.3 points (95 %: -2.1 to -0.4)", "1.28 M (41 %)", "failed", "Caption of Cost.", "30 trials: ",
+        *NOTES, "for i0 in range(N):", "operator operator_1", "y[i0, i1, i2, i3] = sum(",
+        "not to be trusted", "was not compared with a reference",
     )  # fmt: skip
     assert [part for part in expected if part not in text] == []
     assert FAILURE in text
@@ -151,15 +155,15 @@ def test_the_styles_of_a_picture_reach_no_other() -> None:
 
 def test_what_is_given_is_shown_as_text() -> None:
     given = results(names=("conv2d",))
-    accuracy, latency, trials = given.accuracy, given.latency, given.trials
-    for table in (accuracy, latency):
+    scores, latency, trials = given.scores, given.latency, given.trials
+    for table in (scores, latency):
         table.loc[table["operator"] == "conv2d", "operator"] = EVIL
         table["role"] = table["role"].replace("baseline", EVIL)
     latency["device"] = latency["device_name"] = latency["compiler"] = EVIL
     latency.loc[0, ["status", "reason"]] = EVIL
     trials["name"] = trials["message"] = trials["outcome"] = EVIL
     operators = {EVIL: given.operators["conv2d"]}
-    evil = Results(EVIL, trials, accuracy, latency, operators, (EVIL,))
+    evil = Results(EVIL, trials, scores, latency, operators, (EVIL,))
     html = page(evil, [Picture(EVIL, "<svg/>", EVIL)])
     assert "<script>alert" not in html
     document = Document(html)
@@ -185,13 +189,13 @@ class TestWithLess:
             assert part in text
 
     def test_operators_alone(self) -> None:
-        assert len(Document(page(results(trials=EMPTY, accuracy=EMPTY, latency=EMPTY), [])).cards()) == len(NAMES)
+        assert len(Document(page(results(trials=EMPTY, scores=EMPTY, latency=EMPTY), [])).cards()) == len(NAMES)
 
     def test_an_operator_that_was_only_measured_is_in_the_summary(self) -> None:
-        lines = summary(results(accuracy=EMPTY)).rows
+        lines = summary(results(scores=EMPTY)).rows
         assert [line[0].text for line in lines] == ["original", *NAMES]
-        assert [cell.text for cell in lines[4][1:5]] == ["found", "–", "–", "–"]
-        assert lines[4][5].value == pytest.approx(20 * 0.487)
+        assert [cell.text for cell in lines[4][1:6]] == ["found", "–", "–", "–", "–"]
+        assert lines[4][6].value == pytest.approx(20 * 0.487)
 
     def test_an_operator_that_has_no_code_says_so(self) -> None:
         operator = taken("self")
@@ -199,8 +203,62 @@ class TestWithLess:
         assert "There is no code for this operator: generated code uses the name self for itself" in text
 
     def test_a_missing_column_is_named(self) -> None:
-        with pytest.raises(SpecError, match='the accuracy table has no column "accuracy".*Did you mean "acuracy"'):
-            results(accuracy=accuracy_table().rename(columns={"accuracy": "acuracy"}))
+        with pytest.raises(SpecError, match='the scores table has no column "score".*Did you mean "scor"'):
+            results(scores=score_table().rename(columns={"score": "scor"}))
+
+
+class TestMetric:
+    """The page of networks whose score is a loss."""
+
+    def test_headings_units_and_differences(self) -> None:
+        given = results(metric="loss")
+        html = page(given, drawings.pictures(given, ["score-latency", "score-flops"]))
+        text = Document(html).text
+        expected = (
+            "loss (nats per token)", "Loss (nats per token): mean ± standard deviation", "1.9030 ± 0.0040",
+            "+0.092 nats (95 %: +0.083 to +0.101)", "Loss against FLOPs.",
+        )  # fmt: skip
+        assert [part for part in expected if part not in text] == []
+        assert "accuracy" not in html.lower()
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_the_best_score_is_first(self, metric: str) -> None:
+        document = Document(page(results(metric=metric), []))
+        best_first = ["conv2d", "operator_1", "separable_conv2d", "shift_conv1x1", "operator_2"]
+        assert [card["data-name"] for card in document.cards()] == best_first
+        options = [attributes for tag, attributes in document.elements if tag == "option"]
+        assert [option.get("data-first") for option in options[:2]] == ["most" if metric == "accuracy" else None, None]
+        assert f">{metric}</option>" in page(results(metric=metric), [])
+
+    def test_the_metric_of_trials_counts_where_nothing_was_trained_again(self) -> None:
+        given = results(metric="loss", scores=EMPTY, latency=EMPTY)
+        assert given.metric is LOSS
+        table = trial_lines(given)
+        column = table.columns.index("loss (nats per token)")
+        assert [row[column].value for row in table.rows] == [number(value) for value in given.trials["metric_loss"]]
+        assert not {"loss", "accuracy"} & set(table.columns)  # no column twice
+
+    def test_an_infinite_loss_is_shown_and_the_last(self) -> None:
+        scores = score_table(metric="loss")
+        scores.loc[scores["operator"] == "conv2d", ["score", "difference"]] = inf
+        scores.loc[scores["operator"] == "conv2d", ["score_std", "difference_low", "difference_high"]] = nan
+        document = Document(page(results(metric="loss", scores=scores), []))
+        card = document.cards()[-1]
+        assert card["data-name"] == "conv2d"
+        order = json.loads(card["data-order"] or "", parse_constant=pytest.fail)  # a browser reads no Infinity
+        assert order["loss"] is None
+        (line,) = [row for row in summary(results(metric="loss", scores=scores)).rows if row[0].text == "conv2d"]
+        assert [cell.text for cell in line[2:4]] == ["inf", "–"]
+        assert "inf" not in document.having("data-value")
+
+    def test_without_an_interval_no_difference_is_told(self) -> None:
+        scores = score_table().assign(difference_low=nan, difference_high=nan)
+        assert {row[3].text for row in summary(results(scores=scores)).rows} == {"–"}
+        assert "points" not in Document(page(results(scores=scores), [])).text
+
+    def test_scores_of_several_metrics_are_refused(self) -> None:
+        with pytest.raises(SpecError, match="is accuracy, loss; it must be one of"):
+            results(scores=pandas.concat([score_table(), score_table(metric="loss")]))
 
 
 class TestInlineSvg:

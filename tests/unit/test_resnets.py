@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 import torch
 from torch import nn
+from torchvision_state import batch_norm
 
 import syno
 from syno.errors import SpecError, UnknownNameError
@@ -32,11 +33,6 @@ def resnet(name: str = "resnet18", classes: int = 1000) -> nn.Module:
 def pictures(count: int) -> torch.Tensor:
     """As many pictures, with shapes and nothing else."""
     return torch.zeros(count, 3, 224, 224, device="meta")
-
-
-def batch_norm(name: str, features: int) -> dict[str, tuple[int, ...]]:
-    shapes = dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (features,))
-    return {f"{name}.{key}": shape for key, shape in {**shapes, "num_batches_tracked": ()}.items()}
 
 
 def torchvision_state(name: str, classes: int) -> dict[str, tuple[int, ...]]:

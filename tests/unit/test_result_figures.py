@@ -9,24 +9,27 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
-from result_tables import NAMES, NOTES, accuracy_table, latency_table, results, trial_table
+from result_tables import NAMES, NOTES, latency_table, results, score_table, trial_table
 
 from syno.errors import SpecError, UnknownNameError
 from syno.report.figures import drawn, save
+from syno.report.metric import ACCURACY, METRICS
 from syno.report.pictures import FIGURES, pictures
 from syno.report.result_figures import reward_figure, speedup_figure
-from syno.report.results import ACCURACY_COLUMNS, LATENCY_COLUMNS, TRIAL_COLUMNS
+from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, TRIAL_COLUMNS
 from syno.report.trade_off import cost_figure, pareto_figure
 
 EMPTY = pandas.DataFrame()
 MADE: dict[str, Callable[[pandas.DataFrame, pandas.DataFrame, pandas.DataFrame], Figure]] = {
-    "pareto": lambda accuracy, latency, trials: pareto_figure(accuracy, latency, NOTES),
-    "cost": lambda accuracy, latency, trials: cost_figure(accuracy, NOTES),
-    "speedup": lambda accuracy, latency, trials: speedup_figure(latency, NOTES),
-    "reward": lambda accuracy, latency, trials: reward_figure(trials, NOTES),
+    "pareto": lambda scores, latency, trials: pareto_figure(scores, latency, NOTES),
+    "cost": lambda scores, latency, trials: cost_figure(scores, NOTES),
+    "speedup": lambda scores, latency, trials: speedup_figure(latency, NOTES),
+    "reward": lambda scores, latency, trials: reward_figure(trials, NOTES),
 }
 every_figure = pytest.mark.parametrize("draw", MADE.values(), ids=MADE)
 
@@ -41,7 +44,7 @@ def words(figure: Figure) -> list[str]:
 
 @every_figure
 def test_it_names_where_its_numbers_come_from(draw: Callable[..., Figure]) -> None:
-    figure = draw(accuracy_table(), latency_table(), trial_table())
+    figure = draw(score_table(), latency_table(), trial_table())
     assert set(NOTES) <= set(figure.get_supxlabel().split("\n"))
     assert b"<svg" in drawn(figure, "svg")
 
@@ -49,7 +52,7 @@ def test_it_names_where_its_numbers_come_from(draw: Callable[..., Figure]) -> No
 @every_figure
 @pytest.mark.parametrize("columns", [False, True], ids=["no columns", "columns only"])
 def test_without_rows_it_says_so(draw: Callable[..., Figure], columns: bool) -> None:
-    headers = (ACCURACY_COLUMNS, LATENCY_COLUMNS, TRIAL_COLUMNS)
+    headers = (SCORE_COLUMNS, LATENCY_COLUMNS, TRIAL_COLUMNS)
     figure = draw(*(pandas.DataFrame(columns=list(names)) if columns else EMPTY for names in headers))
     assert any(text.startswith("No ") for text in words(figure))
     assert len(drawn(figure, "png")) > 1000
@@ -58,58 +61,58 @@ def test_without_rows_it_says_so(draw: Callable[..., Figure], columns: bool) -> 
 @every_figure
 @pytest.mark.parametrize("row", [0, 1])
 def test_a_single_row_is_drawn(draw: Callable[..., Figure], row: int) -> None:
-    figure = draw(*(table.iloc[[row]] for table in (accuracy_table(), latency_table(), trial_table())))
+    figure = draw(*(table.iloc[[row]] for table in (score_table(), latency_table(), trial_table())))
     assert len(drawn(figure, "png")) > 1000
 
 
 @every_figure
 def test_unknown_numbers_do_no_harm(draw: Callable[..., Figure]) -> None:
-    accuracy, latency, trials = accuracy_table(), latency_table(), trial_table()
-    accuracy["accuracy_std"] = None
-    accuracy["flops_share"] = np.nan
+    scores, latency, trials = score_table(), latency_table(), trial_table()
+    scores["score_std"] = None
+    scores["flops_share"] = np.nan
     for name in ("latency_low_ms", "latency_high_ms", "batch", "threads", "device_name", "checked", "suspicious", "speedup"):
         latency[name] = None
     trials["reward"] = None
-    assert len(drawn(draw(accuracy, latency, trials), "png")) > 1000
+    assert len(drawn(draw(scores, latency, trials), "png")) > 1000
 
 
 @every_figure
 def test_no_name_is_taken_for_a_formula(draw: Callable[..., Figure]) -> None:
-    accuracy, latency, trials = accuracy_table(), latency_table(), trial_table()
-    for table in (accuracy, latency):
+    scores, latency, trials = score_table(), latency_table(), trial_table()
+    for table in (scores, latency):
         table["operator"] = table["operator"] + r"$\no$ & <b>"
     latency["device_name"] = r"$\no$"
-    assert len(drawn(draw(accuracy, latency, trials), "svg")) > 1000
+    assert len(drawn(draw(scores, latency, trials), "svg")) > 1000
 
 
 @every_figure
 def test_a_missing_column_is_named(draw: Callable[..., Figure]) -> None:
-    tables = [accuracy_table(), latency_table(), trial_table()]
-    renamed = [table.rename(columns={"accuracy": "acuracy", "status": "state", "outcome": "outcomes"}) for table in tables]
-    with pytest.raises(SpecError, match='has no column "(accuracy|status|outcome)"'):
+    tables = [score_table(), latency_table(), trial_table()]
+    renamed = [table.rename(columns={"score": "scor", "status": "state", "outcome": "outcomes"}) for table in tables]
+    with pytest.raises(SpecError, match='has no column "(score|status|outcome)"'):
         draw(*renamed)
 
 
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
 def test_the_same_numbers_give_the_same_file(tmp_path: Path, kind: str) -> None:
-    one, two = (save(cost_figure(accuracy_table(), NOTES), tmp_path / str(n), (kind,))[0] for n in range(2))
+    one, two = (save(cost_figure(score_table(), NOTES), tmp_path / str(n), (kind,))[0] for n in range(2))
     assert one.read_bytes() == two.read_bytes()
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match='given: "bmp"'):
-        save(cost_figure(accuracy_table()), tmp_path / "figure", ("bmp",))
+        save(cost_figure(score_table()), tmp_path / "figure", ("bmp",))
 
 
 class TestPareto:
     def test_there_is_a_panel_for_each_device_and_compiler(self) -> None:
-        figure = pareto_figure(accuracy_table(), latency_table(devices=("cpu", "cuda")))
+        figure = pareto_figure(score_table(), latency_table(devices=("cpu", "cuda")))
         titles = [axes.get_title().split(" (")[0] for axes in figure.axes]
         assert titles == ["eager on cpu", "inductor on cpu", "eager on cuda", "inductor on cuda"]
         assert "batch of 8, 1 thread" in figure.axes[0].get_xlabel()
 
     def test_what_is_faster_than_the_device_can_be_is_not_on_the_front(self) -> None:
-        eager, inductor = pareto_figure(accuracy_table(), latency_table()).axes
+        eager, inductor = pareto_figure(score_table(), latency_table()).axes
         names = [{text.get_text() for text in axes.texts} for axes in (eager, inductor)]
         assert "operator_2" in names[0] - names[1]
         assert {"original", "operator_1"} <= names[0] & names[1]
@@ -117,10 +120,10 @@ class TestPareto:
     def test_what_failed_has_no_mark(self) -> None:
         latency = latency_table()
         latency["status"] = "failed"
-        assert any(text.startswith("No operator") for text in words(pareto_figure(accuracy_table(), latency)))
+        assert any(text.startswith("No operator") for text in words(pareto_figure(score_table(), latency)))
 
     def test_labels_cover_neither_each_other_nor_marks(self) -> None:
-        figure = cost_figure(accuracy_table())
+        figure = cost_figure(score_table())
         FigureCanvasAgg(figure)
         figure.draw_without_rendering()
         axes = figure.axes[0]
@@ -129,6 +132,56 @@ class TestPareto:
         assert len(boxes) >= 4
         for number, box in enumerate(boxes):
             assert not any(box.overlaps(other) for other in boxes[number + 1 :]), texts[number].get_text()
+
+
+class TestDirection:
+    """Less loss is better, more accuracy is."""
+
+    @staticmethod
+    def axes(metric: str) -> Axes:
+        return cost_figure(score_table(metric=metric)).axes[0]
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_the_front_is_what_no_other_betters_in_both(self, metric: str) -> None:
+        (front,) = [line for line in self.axes(metric).lines if line.get_drawstyle() == "steps-post"]
+        table = score_table(metric=metric).set_index("operator")
+        expected = table.loc[["operator_2", "shift_conv1x1", "separable_conv2d", "operator_1", "original"]]
+        assert list(front.get_xdata())[:-1] == list(expected["flops_share"])  # the last leads to the edge
+        assert list(front.get_ydata())[:-1] == list(expected["score"])
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_the_worse_side_of_it_is_shaded(self, metric: str) -> None:
+        axes = self.axes(metric)
+        (shade,) = [one for one in axes.collections if isinstance(one, PolyCollection)]
+        heights, limits = np.asarray(shade.get_paths()[0].vertices)[:, 1], axes.get_ylim()
+        edges = limits[0] if metric == "accuracy" else limits[1]
+        assert edges in (heights.min(), heights.max())
+        assert not {limits[0], limits[1]} - {edges} & set(heights)
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_axes_name_metric_and_unit(self, metric: str) -> None:
+        figures = (cost_figure(score_table(metric=metric)), pareto_figure(score_table(metric=metric), latency_table()))
+        assert [figure.axes[0].get_ylabel() for figure in figures] == [METRICS[metric].heading] * 2
+
+    def test_titles_and_captions_go_by_the_metric(self) -> None:
+        names = ("score-latency", "score-flops")
+        drawn = pictures(results(metric="loss"), names)
+        assert [picture.title for picture in drawn] == ["Loss against latency", "Loss against FLOPs"]
+        for picture, higher in zip(drawn, pictures(results(), names), strict=True):
+            assert "The lower and the further to the left" in picture.caption
+            assert "The higher and the further to the left" in higher.caption
+
+    def test_an_infinite_loss_has_no_mark(self) -> None:
+        table = score_table(metric="loss")
+        table.loc[table["operator"] == "operator_2", ["score", "score_std", "difference"]] = np.inf
+        for figure in (cost_figure(table), pareto_figure(table, latency_table())):
+            assert "operator_2" not in words(figure) and "operator_1" in words(figure)
+            assert len(drawn(figure, "png")) > 1000
+
+    @pytest.mark.parametrize("metrics", [["perplexity"] * 6, ["accuracy", *["loss"] * 5]])
+    def test_a_table_of_other_metrics_is_named(self, metrics: list[str]) -> None:
+        with pytest.raises(SpecError, match="the metric in the scores table is .*; it must be one of: accuracy, loss"):
+            cost_figure(score_table().assign(metric=metrics))
 
 
 class TestSpeedup:
@@ -188,13 +241,13 @@ class TestReward:
 class TestPictures:
     def test_all_are_drawn_with_title_and_caption(self) -> None:
         drawn = pictures(results(), FIGURES)
-        assert [(picture.title, picture.caption) for picture in drawn] == [(row.title, row.caption) for row in FIGURES.values()]
+        assert [(picture.title, picture.caption) for picture in drawn] == [row.words(ACCURACY) for row in FIGURES.values()]
         assert all(picture.svg.lstrip().startswith("<?xml") for picture in drawn)
 
-    @pytest.mark.parametrize("absent", ["trials", "accuracy", "latency"])
+    @pytest.mark.parametrize("absent", ["trials", "scores", "latency"])
     def test_a_table_without_rows_is_no_error(self, absent: str) -> None:
         assert len(pictures(results(**{absent: EMPTY}), FIGURES)) == len(FIGURES)
 
     def test_a_name_that_is_none(self) -> None:
-        with pytest.raises(UnknownNameError, match="accuracy-latency"):
-            pictures(results(), ["accuracy-latencies"])
+        with pytest.raises(UnknownNameError, match="score-latency"):
+            pictures(results(), ["score-latencies"])

@@ -21,6 +21,7 @@ from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.model.backbones import BACKBONES
 from syno.report import page_tables
+from syno.report.results import SCORE_COLUMNS
 from syno.stages import figures
 from syno.stages.data import DataRecord, prepare
 from syno.stages.freeze import freeze, read_frozen
@@ -106,13 +107,17 @@ def test_selected_are_on_the_front_of_accuracy_and_flops(done: Experiment) -> No
 
 
 def test_the_tables_compare_with_the_original(done: Experiment) -> None:
-    accuracy, latency = read_tables(done)
-    assert set(accuracy["role"]) == {"original", "baseline", "found"}
-    assert list(accuracy["seeds"]) == [2, 2, 2]
-    original = accuracy[accuracy["role"] == "original"].iloc[0]
+    scores, latency = read_tables(done)
+    assert list(scores.columns) == [*SCORE_COLUMNS[:2], "key", *SCORE_COLUMNS[2:]]
+    assert set(scores["role"]) == {"original", "baseline", "found"}
+    assert list(scores["seeds"]) == [2, 2, 2]
+    assert set(scores["metric"]) == {"accuracy"}
+    assert scores["score"].is_monotonic_decreasing
+    original = scores[scores["role"] == "original"].iloc[0]
     assert (original["flops_share"], original["parameters_share"]) == (1, 1)
-    separable = accuracy[accuracy["role"] == "baseline"].iloc[0]
+    separable = scores[scores["role"] == "baseline"].iloc[0]
     assert separable["operator_id"] == OPERATORS["separable_conv2d"]().id
+    assert separable["difference"] == pytest.approx(separable["score"] - original["score"])
     assert separable["flops_share"] == separable["flops"] / original["flops"] < 1
     assert list(latency["status"]) == ["ok", "ok"]
     assert latency["speedup"][0] == 1
@@ -209,14 +214,14 @@ def test_every_figure_is_drawn_in_all_formats(done: Experiment) -> None:
         files = figures.draw(done, name)
         assert [file.suffix for file in files] == [".svg", ".png", ".pdf"]
         assert "measured here on" in files[0].read_text(encoding="utf-8")
-    assert figures.names(done) == ("accuracy-latency", "speedup", "accuracy-flops", "reward")
-    with pytest.raises(SpecError, match="it has: accuracy-latency, speedup, accuracy-flops, reward"):
+    assert figures.names(done) == ("score-latency", "speedup", "score-flops", "reward")
+    with pytest.raises(SpecError, match="it has: score-latency, speedup, score-flops, reward"):
         figures.draw(done, "rewards")
 
 
 def test_the_page_shows_every_operator_of_the_tables(done: Experiment) -> None:
     text = write_report(done).read_text(encoding="utf-8")
-    for name in read_tables(done).accuracy["operator"]:
+    for name in read_tables(done).scores["operator"]:
         assert name in text
 
 

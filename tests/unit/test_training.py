@@ -59,14 +59,14 @@ class Poisoned(nn.Module):
 class TestLearning:
     def test_what_is_easy_is_learnt(self, easy: DataSet) -> None:
         result = run(easy, TrainingSettings(epochs=4, batch=16))
-        assert result.accuracy > 0.9 and result.losses[-1] < result.losses[0]
-        assert (len(result.accuracies), len(result.losses), result.steps, result.stopped) == (4, 4, 32, None)
-        assert result.accuracy == result.accuracies[-1] and result.seconds > 0 and result.cpu_seconds > 0
+        assert result.score > 0.9 and result.losses[-1] < result.losses[0]
+        assert (len(result.scores), len(result.losses), result.steps, result.stopped) == (4, 4, 32, None)
+        assert result.score == result.scores[-1] and result.seconds > 0 and result.cpu_seconds > 0
 
     def test_glyphs_are_learnt_by_a_small_network(self) -> None:
         learnt = DATASETS["glyphs"](preset="micro", classes=4, test=256)
         model = BACKBONES["resnet8"](classes=4, width=0.5)
-        assert train(model, learnt, TrainingSettings(batch=32)).accuracy > 0.7  # chance is 0.25; measured: 0.96
+        assert train(model, learnt, TrainingSettings(batch=32)).score > 0.7  # chance is 0.25; measured: 0.96
 
     def test_the_last_incomplete_batch_is_left_out(self, data: DataSet) -> None:
         assert run(data, TrainingSettings(epochs=1, batch=50)).steps == 3
@@ -76,7 +76,7 @@ class TestLearning:
         before = model.head.weight.detach().clone()
         result = train(model, data, SHORT)
         assert not torch.equal(model.head.weight, before)
-        assert measure_accuracy(model, data.test_images, data.test_labels) == result.accuracy
+        assert measure_accuracy(model, data.test_batches(64)) == result.score
 
     def test_the_memory_format_changes_little(self, data: DataSet) -> None:
         other = run(data, SHORT.model_copy(update={"channels_last": False}))
@@ -120,17 +120,17 @@ class TestStopping:
     def test_the_report_sees_every_epoch(self, data: DataSet) -> None:
         seen: list[tuple[int, float]] = []
         result = run(data, report=lambda *epoch: seen.append(epoch))
-        assert seen == list(enumerate(result.accuracies, 1))
+        assert seen == list(enumerate(result.scores, 1))
 
     def test_false_stops(self, data: DataSet) -> None:
         result = run(data, report=lambda epoch, accuracy: False)
-        assert len(result.accuracies) == 1 and result.steps == 5
+        assert len(result.scores) == 1 and result.steps == 5
         assert result.stopped == "stopped by the report after epoch 1"
-        assert result.accuracy == run(data).accuracies[0]
+        assert result.score == run(data).scores[0]
 
     def test_a_missed_milestone_stops(self, data: DataSet) -> None:
         result = run(data, report=Milestones({1: 1.0}))
-        assert len(result.accuracies) == 1 and result.stopped is not None
+        assert len(result.scores) == 1 and result.stopped is not None
         assert result.stopped.endswith("after epoch 1 is below 1")
 
     def test_other_exceptions_go_through(self, data: DataSet) -> None:
@@ -160,17 +160,17 @@ class TestStopping:
 class TestBreaking:
     def test_a_loss_that_is_not_finite_is_a_result(self, data: DataSet) -> None:
         result = train(Poisoned(after=7), data, SHORT)  # 5 steps and a test make 6 calls
-        assert (result.accuracy, result.steps, len(result.accuracies)) == (0.0, 7, 1)
+        assert (result.score, result.steps, len(result.scores)) == (0.0, 7, 1)
         assert result.stopped == "the loss is nan at step 7, in epoch 2"
 
     def test_a_loss_that_grows_without_bound_is_a_result(self, data: DataSet) -> None:
         result = run(data, TrainingSettings(epochs=1, batch=8, learning_rate=1e30))
-        assert result.accuracy == 0.0 and result.stopped is not None
+        assert result.score == 0.0 and result.stopped is not None
         assert "the loss is" in result.stopped
 
     def test_logits_that_are_not_finite_are_no_accuracy(self, data: DataSet) -> None:
         result = train(Poisoned(after=0, only_testing=True), data, SHORT)
-        assert (result.accuracy, result.accuracies) == (0.0, ())
+        assert (result.score, result.scores) == (0.0, ())
         assert result.stopped == "the network's output is not finite after epoch 1"
 
     def test_a_batch_larger_than_the_data_is_an_error(self, data: DataSet) -> None:

@@ -38,8 +38,8 @@ def test_a_record_says_what_was_trained(original: TrainingRecord, separable: Tra
     assert separable.operator_id == OPERATORS["separable_conv2d"]().id
     assert separable.flops < original.flops
     assert separable.parameters < original.parameters
-    assert len(original.accuracies) == 1
-    assert original.accuracy == original.accuracies[-1]
+    assert len(original.scores) == 1
+    assert original.score == original.scores[-1]
 
 
 def test_a_record_is_read_as_it_was_written(original: TrainingRecord, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_the_same_result_leaves_the_file_as_it_is(original: TrainingRecord, tmp_
 
 def test_another_result_replaces_it(original: TrainingRecord, tmp_path: Path) -> None:
     original.write(tmp_path / "record.json")
-    other = original.model_copy(update={"accuracy": 0.5})
+    other = original.model_copy(update={"score": 0.5})
     other.write(tmp_path / "record.json")
     assert TrainingRecord.read(tmp_path / "record.json") == other
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from sequence_operators import window
+from torch import nn
 
 pytest.importorskip("tvm", reason="TVM is not installed")
 
@@ -18,6 +20,8 @@ from syno.evaluate.tvm.network import import_network
 from syno.evaluate.tvm.targets import target
 from syno.ir.library import OPERATORS
 from syno.model import build
+from syno.model.backbones import SEQUENCE_BACKBONES
+from syno.model.substitution import substitute
 
 MACHINES = {b"\xb7\x00": "AArch64", b"\x3e\x00": "x86-64"}  # e_machine of an ELF file
 GPUS = {"a100": "sm_80", "jetson-orin-nano-gpu": "sm_87", "h100": "sm_90"}
@@ -25,9 +29,13 @@ GPUS = {"a100": "sm_80", "jetson-orin-nano-gpu": "sm_87", "h100": "sm_90"}
 
 def executable(name: str) -> Any:
     """Operator 1, in two stages, for a target."""
+    return compiled(build(OPERATORS["operator_1"](), {"C_in": 64, "C_out": 64, "H": 8}, seed=0), torch.rand(1, 64, 8, 8), name)
+
+
+def compiled(module: nn.Module, example: torch.Tensor, name: str) -> Any:
+    """A network for a target."""
     to = target(name)
-    operator = build(OPERATORS["operator_1"](), {"C_in": 64, "C_out": 64, "H": 8}, seed=0)
-    return built(scheduled(fused(import_network(operator, torch.rand(1, 64, 8, 8)), to), to), to)
+    return built(scheduled(fused(import_network(module, example), to), to), to)
 
 
 def machines(archive: Path) -> set[str]:
@@ -60,21 +68,29 @@ def _parts(module: Any) -> list[Any]:
     return [module, *(inner for part in module.imports for inner in _parts(part))]
 
 
-@pytest.mark.parametrize(("name", "architecture"), GPUS.items())
-def test_kernels_of_a_gpu(name: str, architecture: str) -> None:
-    made = executable(name)
-    source = cuda_source(made.mod)
+@pytest.mark.parametrize("name", GPUS)
+def test_kernels_of_a_gpu(name: str) -> None:
+    source = cuda_source(executable(name).mod)
     for stage in ("operator_1_stage_1", "operator_1_stage_2"):
         assert re.search(rf"__global__ void[^;]*{stage}\w*_kernel\(", source)
     assert "threadIdx.x" in source and "blockIdx.x" in source
-    if shutil.which("nvcc"):
-        with target(name):
-            assert is_compiled(source, architecture)
+    check_compiled(source, name)
 
 
-def is_compiled(source: str, architecture: str) -> bool:
-    """Whether NVIDIA's compiler makes a binary for the architecture of it: TVM without a driver does not try."""
+def test_kernels_of_a_language_model() -> None:
+    tokens = torch.zeros(1, 8, dtype=torch.long)
+    model = SEQUENCE_BACKBONES["gpt_tiny"](vocabulary=16, context=8, width=1 / 4)
+    source = cuda_source(compiled(substitute(model, window(2), tokens, rule="paper").eval(), tokens, "a100").mod)
+    for kernel in ("take", "layer_norm", "window_2_stage_1", "matmul", "softmax", "gelu_tanh"):
+        assert re.search(rf"__global__ void[^;]*{kernel}\w*_kernel\w*\(", source), kernel
+    check_compiled(source, "a100")
+
+
+def check_compiled(source: str, name: str) -> None:
+    """NVIDIA's compiler, where it is, makes a binary of it for the target: TVM without a driver does not try."""
     from tvm.support.nvcc import compile_cuda
 
-    binary = bytes(compile_cuda(source, target_format="cubin", arch=architecture, compiler="nvcc"))
-    return binary.startswith(b"\x7fELF")
+    if shutil.which("nvcc"):
+        with target(name):
+            binary = bytes(compile_cuda(source, target_format="cubin", arch=GPUS[name], compiler="nvcc"))
+        assert binary.startswith(b"\x7fELF")

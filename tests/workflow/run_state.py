@@ -62,8 +62,8 @@ def _wrong_files(experiment: Experiment) -> Iterator[str]:
         TuningRecord.read(tuning_file(experiment, key, "eager", "cpu"))
     tables = read_tables(experiment)
     seeds = len(experiment.train.seeds)
-    if set(tables.accuracy["key"]) != set(keys) or set(tables.accuracy["seeds"]) != {seeds}:
-        yield f"the table of accuracies has other rows than {keys} with {seeds} seeds each"
+    if set(tables.scores["key"]) != set(keys) or set(tables.scores["seeds"]) != {seeds}:
+        yield f"the table of scores has other rows than {keys} with {seeds} seeds each"
     pictures = [experiment.folder / "figures" / f"{name}.{ending}" for name in names(experiment) for ending in FORMATS]
     yield from (f"{file} is not there" for file in pictures if not file.is_file() or not file.stat().st_size)
     if "</html>" not in (experiment.folder / "report.html").read_text(encoding="utf-8")[-20:]:

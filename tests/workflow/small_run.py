@@ -79,9 +79,11 @@ def snakemake(folder: Path, config: Path, *more: str) -> subprocess.CompletedPro
     )
 
 
-def planned(folder: Path, config: Path) -> dict[str, int]:
-    """How many jobs of each rule a dry run lists; `all`, which does nothing, and `total` are left out."""
-    done = snakemake(folder, config, "--dry-run")
+def planned(folder: Path, config: Path, *targets: str) -> dict[str, int]:
+    """How many jobs of each rule a dry run lists; targets, which do nothing, and `total` are left out."""
+    done = snakemake(folder, config, "--dry-run", *targets)
     assert done.returncode == 0, done.stdout
     table = done.stdout.partition("Job stats:")[2].partition("\ntotal")[0]
-    return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE) if rule != "all"}
+    return {
+        rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE) if rule not in ("all", *targets)
+    }

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from small_run import ROOT, environment, planned
+
+from syno.config import load_experiments
+from syno.stages import figures
 
 RULES = {
     match[1]: match[0]
@@ -18,10 +22,42 @@ RULES = {
 }
 
 
+def all_jobs(config: Path, *names: str) -> dict[str, int]:
+    """How many jobs of each rule the experiments of these names take, or all of them, if as many are selected as may be."""
+    jobs: Counter[str] = Counter()
+    for name, experiment in load_experiments(config).items():
+        if names and name not in names:
+            continue
+        jobs.update(["report", "select"], figure=len(figures.names(experiment)))
+        if experiment.searches:
+            jobs.update(worker=experiment.study.workers, freeze=1)
+        if experiment.workload is not None:
+            found, baselines = 1 + experiment.select.count, len(experiment.baselines)
+            measured = found + (baselines if experiment.tune.baselines else 0)
+            jobs.update(["data", "tables"], train=(found + baselines) * len(experiment.train.seeds))
+            jobs.update(tune=measured * len(experiment.tune.pairs))
+    return {rule: count for rule, count in jobs.items() if count}
+
+
 @pytest.mark.parametrize("config", sorted((ROOT / "config").glob("*.yaml")), ids=lambda config: config.stem)
 def test_every_config_can_be_planned_in_an_empty_folder(config: Path, tmp_path: Path) -> None:
-    assert planned(tmp_path, config)["worker"] == 1
+    assert planned(tmp_path, config) == all_jobs(config)
     assert [file.name for file in tmp_path.iterdir()] == [".snakemake"]
+
+
+def test_the_page_says_how_many_jobs_the_paper_takes() -> None:
+    jobs = all_jobs(ROOT / "config" / "paper.yaml")
+    counts = f"{sum(jobs.values()):,} jobs, {jobs['train']} of them trainings and {jobs['tune']} measurements"
+    assert counts in (ROOT / "docs" / "workflow.md").read_text(encoding="utf-8")
+
+
+def test_one_of_several_takes_with_it_only_what_it_needs(tmp_path: Path) -> None:
+    paper = ROOT / "config" / "paper.yaml"
+    needed = all_jobs(paper, "imagenet-resnet18", "resnet18")
+    shown = all_jobs(paper, "resnet18")  # of the source, its tables are needed, but no figures
+    assert planned(tmp_path, paper, "imagenet-resnet18") == {
+        **needed, "figure": needed["figure"] - shown["figure"], "report": 1
+    }  # fmt: skip
 
 
 def test_snakemake_finds_nothing_to_improve(tmp_path: Path) -> None:

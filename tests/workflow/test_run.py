@@ -18,7 +18,7 @@ from small_run import RESULTS, planned, snakemake, write_config
 from syno.config import Experiment
 from syno.stages.select import read_selected
 
-FIGURES = ("accuracy-flops", "accuracy-latency", "reward", "speedup")
+FIGURES = ("reward", "score-flops", "score-latency", "speedup")
 DRAWN = {"tables": 1, "figure": len(FIGURES), "report": 1}
 CONFIG, PRINTED = "small.yaml", "printed"
 KEPT = ("trials.db", "trials.parquet", "selected.json", "data.json", "search", "train", "tune", "operators")
@@ -75,7 +75,7 @@ class TestResults:
             "search/worker1.json",
             "trials.parquet",
             *(f"figures/{name}.{ending}" for name in FIGURES for ending in ("svg", "png", "pdf")),
-            *(f"tables/{name}.{ending}" for name in ("accuracy", "latency") for ending in ("parquet", "csv")),
+            *(f"tables/{name}.{ending}" for name in ("scores", "latency") for ending in ("parquet", "csv")),
             *(f"train/{key}/seed1.json" for key in ("original", selected.key)),
             *(f"tune/{key}/eager-cpu.json" for key in ("original", selected.key)),
         ]

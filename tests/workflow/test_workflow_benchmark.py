@@ -19,6 +19,6 @@ def test_the_report_has_a_row_for_each_run(tmp_path: Path) -> None:
     assert done.stdout == file.read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if line.startswith("|")]
     assert [row[:2] for row in rows[2:4]] == [["1", "0"], ["2", "0"]]
-    assert rows[2][3] == rows[3][3]  # one worker and one seed: the same operators and accuracies
+    assert rows[2][3] == rows[3][3]  # one worker and one seed: the same operators and scores
     assert "2 of 2 ended well; they found 1 set(s)" in done.stdout
     assert "| original" in done.stdout

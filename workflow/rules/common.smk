@@ -1,16 +1,21 @@
-# The experiment, and what several rules need of it.
+# The experiments, and what several rules need of them. An experiment is known by its folder of results.
 import os
+import re
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 from snakemake.exceptions import WorkflowError
 
-from syno.config import Experiment
+from syno.config import load_experiments
 from syno.errors import SynoError
 from syno.evaluate.settings import ORIGINAL
+from syno.evaluate.tvm.devices import is_here
 from syno.stages import figures as drawing
+from syno.stages import select as selection
 from syno.stages.places import device_named, keep_config, training_file, tuning_file
-from syno.stages.select import read_selected
+from syno.stages.source import SCORES
 from syno.stages.workflow import check_place, use_this_environment
 
 
@@ -23,19 +28,18 @@ def in_words():
         raise WorkflowError(f"error: {error}") from None
 
 
-def the_experiment():
-    """The experiment, read from the config."""
+def the_experiments():
+    """All experiments of the config, by folder."""
     name = os.path.splitext(os.path.basename(workflow.configfiles[0]))[0]
     with in_words():
-        experiment = Experiment(**{"name": name, **config})
-        check_place(experiment.folder)
-    return experiment
+        found = load_experiments(config, name).values()
+        for experiment in found:
+            check_place(experiment.folder)
+    return {str(experiment.folder): experiment for experiment in found}
 
 
-EXPERIMENT = the_experiment()
-RESULTS = str(EXPERIMENT.folder)
-CONFIG = f"{RESULTS}/experiment.yaml"  # written when the workflow starts
-TRAINS = EXPERIMENT.workload is not None
+EXPERIMENTS = the_experiments()
+CONFIG = "{folder}/experiment.yaml"  # written when the workflow starts
 ALL_CORES = workflow.resource_settings.cores or 1
 ENVIRONMENT = "../../envs/syno.yaml"
 
@@ -43,6 +47,7 @@ use_this_environment()
 
 
 wildcard_constraints:
+    folder="|".join(map(re.escape, EXPERIMENTS)),
     key=r"[\w.-]+",
     seed=r"\d+",
     compiler=r"[a-z-]+",
@@ -54,25 +59,109 @@ def more_memory(wildcards, attempt):
     return 4000 * 2 ** (attempt - 1)
 
 
-def selected_keys(wildcards):
-    """The original, the baselines, and the operators that were selected, once they are."""
-    selection = Path(checkpoints.select.get().output[0])
-    with in_words():
-        return [ORIGINAL, *EXPERIMENT.baselines, *(one.key for one in read_selected(selection))]
+def training_threads(wildcards):
+    """Of a training."""
+    workload = EXPERIMENTS[wildcards.folder].workload
+    return 1 if workload is None else workload.training.threads
 
 
-def trainings_of(keys):
+def training_gpus(wildcards):
+    """Of a training: `--resources gpu=1` lets no two run at once that need one."""
+    workload = EXPERIMENTS[wildcards.folder].workload
+    return int(workload is not None and workload.training.device.startswith("cuda"))
+
+
+def tuning_gpus(wildcards):
+    """Of a measurement; one on a remote device needs none here."""
+    return int(is_here(tuned_device(wildcards)) and tuned_device(wildcards) != "cpu")
+
+
+def settings_of(stage):
+    """A parameter: what a stage depends on in its experiment."""
+    return lambda wildcards: settings_text(wildcards.folder, stage)
+
+
+@cache
+def settings_text(folder, stage):
+    """The same, for one folder."""
+    return EXPERIMENTS[folder].stage(stage)
+
+
+def network_record(wildcards):
+    """The record of the data and the network; nothing where none is trained."""
+    return [] if EXPERIMENTS[wildcards.folder].workload is None else f"{wildcards.folder}/data.json"
+
+
+def worker_records(wildcards):
+    """Those of all workers of a study."""
+    numbers = range(1, EXPERIMENTS[wildcards.folder].study.workers + 1)
+    return [f"{wildcards.folder}/search/worker{number}.json" for number in numbers]
+
+
+def selectable(wildcards):
+    """What is selected from: the frozen trials, or what another experiment has come to."""
+    source = EXPERIMENTS[wildcards.folder].select.source
+    return f"{wildcards.folder}/trials.parquet" if source is None else [f"{source / selection.FILE}", f"{source / SCORES}"]
+
+
+def drawable(wildcards):
+    """What figures are drawn of: the frozen trials if there was a search, the tables if there were trainings."""
+    experiment = EXPERIMENTS[wildcards.folder]
+    trials = [f"{wildcards.folder}/trials.parquet"] if experiment.searches else []
+    tables = [] if experiment.workload is None else [f"{wildcards.folder}/{SCORES}", f"{wildcards.folder}/tables/latency.parquet"]
+    return [*trials, *tables]
+
+
+def tuned_device(wildcards):
+    """The device that a name of a file means."""
+    return device_named(EXPERIMENTS[wildcards.folder], wildcards.device)
+
+
+def figures_of(folder):
+    """All figures of an experiment."""
+    return [f"{folder}/figures/{name}.svg" for name in drawing.names(EXPERIMENTS[folder])]
+
+
+def selected_keys(folder):
+    """The original, the baselines, and the operators that were selected, once they are.
+
+    A dry run that comes before lists as many as there may be: with `selected1` and so on in place of their keys.
+    """
+    experiment = EXPERIMENTS[folder]
+    if workflow.dryrun and not Path(folder, selection.FILE).exists():
+        found = [f"selected{number}" for number in range(1, experiment.select.count + 1)]
+    else:
+        file = Path(checkpoints.select.get(folder=folder).output[0])
+        with in_words():
+            found = [one.key for one in selection.read_selected(file)]
+    return [ORIGINAL, *experiment.baselines, *found]
+
+
+def trainings_of(folder, keys):
     """The records of the trainings of these."""
-    return [str(training_file(EXPERIMENT, key, seed)) for key in keys for seed in EXPERIMENT.train.seeds]
+    experiment = EXPERIMENTS[folder]
+    return [str(training_file(experiment, key, seed)) for key in keys for seed in experiment.train.seeds]
 
 
 def trainings(wildcards):
-    """The records of all trainings."""
-    return trainings_of(selected_keys(wildcards))
+    """The records of all trainings of an experiment."""
+    return trainings_of(wildcards.folder, selected_keys(wildcards.folder))
 
 
 def measurements(wildcards):
-    """The records of all measurements."""
-    tuning = EXPERIMENT.tune
-    keys = [key for key in selected_keys(wildcards) if tuning.baselines or key not in EXPERIMENT.baselines]
-    return [str(tuning_file(EXPERIMENT, key, *pair)) for pair in tuning.pairs for key in keys]
+    """The records of all measurements of an experiment."""
+    experiment, keys = EXPERIMENTS[wildcards.folder], selected_keys(wildcards.folder)
+    measured = [key for key in keys if experiment.tune.baselines or key not in experiment.baselines]
+    return [str(tuning_file(experiment, key, *pair)) for pair in experiment.tune.pairs for key in measured]
+
+
+def results_of(folder):
+    """All that there is to be of an experiment, as the input of a rule without wildcards."""
+    experiment = EXPERIMENTS[folder]
+    shown = [f"{folder}/report.html", *figures_of(folder)]
+    if experiment.workload is None:
+        return shown
+    early = trainings_of(folder, [ORIGINAL, *experiment.baselines])  # they need not wait for the search
+    of_folder = SimpleNamespace(folder=folder)  # as wildcards have it
+    # Without these two, one that was taken away would not be missed.
+    return [*shown, *early, lambda wildcards: trainings(of_folder), lambda wildcards: measurements(of_folder)]

@@ -1,13 +1,13 @@
 rule data:
     output:
-        f"{RESULTS}/data.json",
+        "{folder}/data.json",
     params:
         config=CONFIG,
-        settings=EXPERIMENT.stage("data"),
+        settings=settings_of("data"),
     log:
-        f"{RESULTS}/log/data.log",
+        "{folder}/log/data.log",
     benchmark:
-        f"{RESULTS}/benchmark/data.tsv"
+        "{folder}/benchmark/data.tsv"
     conda:
         ENVIRONMENT
     resources:

@@ -1,14 +1,15 @@
 rule tables:
     input:
-        selected=f"{RESULTS}/selected.json",
-        trainings=trainings,
-        measurements=measurements,
+        rules.select.output,
+        trainings,
+        measurements,
     output:
-        expand(f"{RESULTS}/tables/{{table}}.{{format}}", table=["accuracy", "latency"], format=["parquet", "csv"]),
+        multiext("{folder}/tables/scores", ".parquet", ".csv"),
+        multiext("{folder}/tables/latency", ".parquet", ".csv"),
     params:
         config=CONFIG,
     log:
-        f"{RESULTS}/log/tables.log",
+        "{folder}/log/tables.log",
     conda:
         ENVIRONMENT
     shell:
@@ -17,15 +18,14 @@ rule tables:
 
 rule figure:
     input:
-        rules.freeze.output,
-        rules.tables.output if TRAINS else [],
+        drawable,
     output:
-        report(f"{RESULTS}/figures/{{name}}.svg", caption="../report/figure.rst", category="Figures"),
-        multiext(f"{RESULTS}/figures/{{name}}", ".png", ".pdf"),
+        report("{folder}/figures/{name}.svg", caption="../report/figure.rst", category="Figures", subcategory="{folder}"),
+        multiext("{folder}/figures/{name}", ".png", ".pdf"),
     params:
         config=CONFIG,
     log:
-        f"{RESULTS}/log/figures/{{name}}.log",
+        "{folder}/log/figures/{name}.log",
     conda:
         ENVIRONMENT
     shell:
@@ -34,4 +34,4 @@ rule figure:
 
 rule figures:
     input:
-        expand(f"{RESULTS}/figures/{{name}}.svg", name=drawing.names(EXPERIMENT)),
+        [figures_of(folder) for folder in EXPERIMENTS],

@@ -1,15 +1,14 @@
 rule report:
     input:
-        rules.freeze.output,
         rules.select.output,
-        rules.figures.input,
-        rules.tables.output if TRAINS else [],
+        drawable,
+        lambda wildcards: figures_of(wildcards.folder),
     output:
-        report(f"{RESULTS}/report.html", caption="../report/page.rst", category="Report"),
+        report("{folder}/report.html", caption="../report/page.rst", category="Report", subcategory="{folder}"),
     params:
         config=CONFIG,
     log:
-        f"{RESULTS}/log/report.log",
+        "{folder}/log/report.log",
     conda:
         ENVIRONMENT
     shell:

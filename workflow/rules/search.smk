@@ -1,39 +1,40 @@
 # The study itself (its storage) is no output: Snakemake would delete it when a worker fails. Workers share it; what they leave
-# are records, and the table that is frozen when all of them have ended.
+# are records, and the table that is frozen when all of them have ended. An experiment with a source has no study.
 rule worker:
     input:
-        rules.data.output if TRAINS else [],
+        network_record,
     output:
-        f"{RESULTS}/search/worker{{number}}.json",
+        "{folder}/search/worker{number}.json",
     params:
         config=CONFIG,
-        settings=EXPERIMENT.stage("search"),
+        settings=settings_of("search"),
     log:
-        f"{RESULTS}/log/worker{{number}}.log",
+        "{folder}/log/worker{number}.log",
     benchmark:
-        f"{RESULTS}/benchmark/worker{{number}}.tsv"
+        "{folder}/benchmark/worker{number}.tsv"
     conda:
         ENVIRONMENT
-    threads: EXPERIMENT.workload.training.threads if TRAINS else 1
+    threads: training_threads
     priority: 10
     retries: 1
     resources:
         mem_mb=more_memory,
+        gpu=training_gpus,
     shell:
         "OMP_NUM_THREADS={threads} syno worker {params.config} --number {wildcards.number} --output {output} 2>&1 | tee -i {log}"
 
 
 rule freeze:
     input:
-        expand(rules.worker.output, number=range(1, EXPERIMENT.study.workers + 1)),
+        worker_records,
     output:
-        f"{RESULTS}/trials.parquet",
+        "{folder}/trials.parquet",
     params:
         config=CONFIG,
     log:
-        f"{RESULTS}/log/freeze.log",
+        "{folder}/log/freeze.log",
     benchmark:
-        f"{RESULTS}/benchmark/freeze.tsv"
+        "{folder}/benchmark/freeze.tsv"
     conda:
         ENVIRONMENT
     shell:
@@ -42,14 +43,14 @@ rule freeze:
 
 checkpoint select:
     input:
-        rules.freeze.output,
+        selectable,
     output:
-        f"{RESULTS}/selected.json",
+        "{folder}/selected.json",
     params:
         config=CONFIG,
-        settings=EXPERIMENT.stage("select"),
+        settings=settings_of("select"),
     log:
-        f"{RESULTS}/log/select.log",
+        "{folder}/log/select.log",
     conda:
         ENVIRONMENT
     shell:

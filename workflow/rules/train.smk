@@ -3,20 +3,21 @@ rule train:
     input:
         rules.data.output,
     output:
-        f"{RESULTS}/train/{{key}}/seed{{seed}}.json",
+        "{folder}/train/{key}/seed{seed}.json",
     params:
         config=CONFIG,
-        settings=EXPERIMENT.stage("train"),
+        settings=settings_of("train"),
     log:
-        f"{RESULTS}/log/train/{{key}}/seed{{seed}}.log",
+        "{folder}/log/train/{key}/seed{seed}.log",
     benchmark:
-        f"{RESULTS}/benchmark/train/{{key}}/seed{{seed}}.tsv"
+        "{folder}/benchmark/train/{key}/seed{seed}.tsv"
     conda:
         ENVIRONMENT
-    threads: EXPERIMENT.workload.training.threads if TRAINS else 1
+    threads: training_threads
     retries: 1
     resources:
         mem_mb=more_memory,
+        gpu=training_gpus,
     shell:
         "OMP_NUM_THREADS={threads} syno train {params.config} {wildcards.key} --seed {wildcards.seed} --output {output}"
         " 2>&1 | tee -i {log}"

@@ -3,16 +3,16 @@ rule tune:
     input:
         rules.data.output,
     output:
-        f"{RESULTS}/tune/{{key}}/{{compiler}}-{{device}}.json",
+        "{folder}/tune/{key}/{compiler}-{device}.json",
     params:
         config=CONFIG,
-        settings=EXPERIMENT.stage("tune"),
-        remote=lambda wildcards: EXPERIMENT.tune.made_for(device_named(EXPERIMENT, wildcards.device)),
-        device=lambda wildcards: device_named(EXPERIMENT, wildcards.device),
+        settings=settings_of("tune"),
+        remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
+        device=tuned_device,
     log:
-        f"{RESULTS}/log/tune/{{key}}/{{compiler}}-{{device}}.log",
+        "{folder}/log/tune/{key}/{compiler}-{device}.log",
     benchmark:
-        f"{RESULTS}/benchmark/tune/{{key}}/{{compiler}}-{{device}}.tsv"
+        "{folder}/benchmark/tune/{key}/{compiler}-{device}.tsv"
     conda:
         ENVIRONMENT
     threads: ALL_CORES
@@ -20,6 +20,7 @@ rule tune:
     retries: 1
     resources:
         mem_mb=more_memory,
+        gpu=tuning_gpus,
     shell:
         # A network that cannot be compiled or measured is a record with the reason, and exit code 1.
         "(syno tune model {params.config} {wildcards.key} --compiler {wildcards.compiler} --device {params.device}"

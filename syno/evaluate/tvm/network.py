@@ -17,6 +17,7 @@ import torch
 from torch import fx, nn
 
 from syno.errors import LoweringError
+from syno.evaluate.tvm.decomposition import decomposed
 from syno.evaluate.tvm.preparation import CALL, prepared, valuation_for
 from syno.lower.choose import plan
 from syno.lower.plan import Plan
@@ -52,9 +53,10 @@ def import_network(module: nn.Module, *examples: torch.Tensor) -> Any:
             raise LoweringError(f"{_name(module)} cannot be exported by PyTorch: {_first_line(error)}") from error
         try:
             return from_exported_program(
-                program,
+                decomposed(program),
+                run_ep_decomposition=False,
                 unwrap_unit_return_tuple=True,
-                custom_convert_map={f"{CALL}.default": _Converter(operators)},
+                custom_convert_map={f"{CALL}.default": _Converter(operators), "embedding.default": _embedding},
             )
         except LoweringError:
             raise
@@ -76,6 +78,14 @@ class _Converter:
         operator, x = self.operators[number], importer.env[argument]
         values = valuation_for(operator, [int(length) for length in x.ty.shape.values])
         return emit_operator(importer.block_builder, operator, plan(operator.graph, values, inference=True), dict(values), x)
+
+
+def _embedding(node: fx.Node, importer: Any) -> Any:
+    """Rows of a table. Numbers of no row get the first or last: schedules are tried on random bits."""
+    from tvm import relax
+
+    table, rows = (importer.env[argument] for argument in node.args[:2])
+    return importer.block_builder.emit(relax.op.take(table, rows, axis=0, mode="clip"))
 
 
 def emit_operator(builder: Any, operator: OperatorModule, chosen: Plan, values: dict[str, int], x: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -24,9 +24,7 @@ class BasicBlock(nn.Module):  # type: ignore[misc]  # mypy does not look into to
         self.bn1 = nn.BatchNorm2d(after)
         self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(after)
-        self.downsample: nn.Module | None = None
-        if stride != 1 or before != after:
-            self.downsample = nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after))
+        self.downsample = way_around(before, after, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """See the class."""
@@ -34,21 +32,43 @@ class BasicBlock(nn.Module):  # type: ignore[misc]  # mypy does not look into to
         return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
+def way_around(before: int, after: int, stride: int) -> nn.Module | None:
+    """A 1x1 convolution [N, before, H, H] -> [N, after, H/stride, H/stride]; None where the shape stays."""
+    if stride == 1 and before == after:
+        return None
+    return nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after))
+
+
 class ResNet(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
     """A 7x7 stem and four stages of blocks, for pictures of 224x224. [N, channels, H, H] -> [N, classes]; H >= 2.
 
     Positions are divided by 2 in the stem, by 2 in the pooling after it, and by 2 at the begin of each later stage.
+
+    Args:
+        blocks: how many each stage has.
+        classes, channels: of the output and of the input.
+        stem: features of the stem.
+        features: of the stages.
+        block: makes one of features before it, features after it, and its stride.
     """
 
-    def __init__(self, blocks: Sequence[int], classes: int, channels: int, features: Sequence[int]) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[int],
+        classes: int,
+        channels: int,
+        stem: int,
+        features: Sequence[int],
+        block: Callable[[int, int, int], nn.Module] = BasicBlock,
+    ) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, features[0], 7, stride=2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(features[0])
+        self.conv1 = nn.Conv2d(channels, stem, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(stem)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
-        before = features[0]
+        before = stem
         for number, (count, after) in enumerate(zip(blocks, features, strict=True), 1):
-            stage = [BasicBlock(before, after, 1 if number == 1 else 2)]
-            stage += [BasicBlock(after, after, 1) for _ in range(count - 1)]
+            stage = [block(before, after, 1 if number == 1 else 2)]
+            stage += [block(after, after, 1) for _ in range(count - 1)]
             self.add_module(f"layer{number}", nn.Sequential(*stage))
             before = after
         self.avgpool = nn.AdaptiveAvgPool2d(1)
@@ -90,4 +110,4 @@ def _resnet(blocks: Sequence[int], classes: int, channels: int, width: float, se
     features = widened(FEATURES, width)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return ResNet(blocks, classes, channels, features)
+        return ResNet(blocks, classes, channels, features[0], features)

@@ -1,4 +1,4 @@
-"""The table that the modules beside this one fill, and what they have in common."""
+"""The tables that the modules beside this one fill, and what they have in common."""
 
 from __future__ import annotations
 
@@ -12,14 +12,30 @@ from syno.registry import Registry
 
 
 class Backbone(Protocol):
-    """Makes a network. Equal arguments give equal weights; the global random state is left as it was."""
+    """Makes a network. Equal arguments give equal weights; the global random state is left as it was.
+
+    A network's `layer_rules`, if it has any, say what the name of a rule means in it: `paper`, for the layers that the paper
+    replaced; see `syno.model.layers`.
+    """
 
     def __call__(self, *, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
         """The network [N, channels, H, H] -> [N, classes]; `width` multiplies the number of features."""
         ...
 
 
+class SequenceBackbone(Protocol):
+    """Makes a language model, as `Backbone` makes a network. Its `causal` is true: it predicts each token from those before."""
+
+    def __call__(self, *, vocabulary: int, context: int, width: float = 1.0, seed: int = 0) -> nn.Module:
+        """The model [N, L] of tokens below `vocabulary` -> [N, L, vocabulary], for every L up to `context`.
+
+        `width` multiplies the number of features.
+        """
+        ...
+
+
 BACKBONES: Registry[Backbone] = Registry("backbone")
+SEQUENCE_BACKBONES: Registry[SequenceBackbone] = Registry("backbone of sequences")
 
 
 def widened(features: Sequence[int], width: float) -> tuple[int, ...]:

@@ -24,7 +24,7 @@
 
   function applySort() {
     const name = sort.value;
-    const direction = name === "accuracy" ? -1 : 1; // the best first
+    const direction = sort.selectedOptions[0].dataset.first === "most" ? -1 : 1; // the best first
     const value = (card) => JSON.parse(card.dataset.order)[name] ?? null;
     gallery.append(...[...cards].sort((one, other) => compare(value(one), value(other), direction)));
   }

@@ -1,0 +1,83 @@
+"""Commands on the data that the paper's authors published, and on measurements in general."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syno.cli.app import RESULTS, app
+from syno.cli.arguments import Config, experiment_of
+
+if TYPE_CHECKING:
+    from syno.stages.artifact import ImportRecord
+
+artifact = typer.Typer(
+    help="The data that the paper's authors published, as measurements and operators, and the paper's figures of it.",
+    no_args_is_help=True,
+)
+app.add_typer(artifact, name="artifact", rich_help_panel=RESULTS)
+
+FOLDER = Path("results/artifact")
+Artifact = Annotated[Path, typer.Argument(metavar="DIR", help="A checkout of the paper's artifact, or its data folder.")]
+Output = Annotated[Path, typer.Option("--output", metavar="FOLDER", help="Folder of the results.")]
+
+
+@artifact.command("import")
+def import_(given: Artifact, output: Output = FOLDER) -> None:
+    """Read what the authors measured into our records, and their operators into an operator store."""
+    from syno.stages.artifact import import_artifact
+
+    _tell(import_artifact(given, output), output)
+
+
+@artifact.command()
+def figures(
+    given: Annotated[Path, typer.Argument(metavar="DIR", help="As for import; or a folder that it has written.")],
+    output: Annotated[Path | None, typer.Option("--output", metavar="FOLDER", help=f"Of the results: {FOLDER}.")] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="FIGURE", help="Such as figure-5; all if not given.")] = None,
+) -> None:
+    """Import it, draw the paper's figures, and print the headline numbers beside those of the paper."""
+    from syno.report.tables import markdown
+    from syno.stages.artifact import RECORD, import_artifact
+    from syno.stages.paper_figures import draw_paper, headline_texts, write_headlines
+
+    if (given / RECORD).is_file():
+        if output is not None:
+            raise typer.BadParameter(
+                f"{given} was written by an import already; figures are drawn there", param_hint="--output"
+            )
+        folder = given
+    else:
+        folder = output or FOLDER
+        _tell(import_artifact(given, folder), folder)
+    for file in draw_paper(folder, only or ()):
+        if file.suffix == ".pdf":
+            typer.echo(f"{file} (also as SVG and PNG)")
+    table, notes = headline_texts(write_headlines(folder))
+    typer.echo(f"\n{markdown(table, left=2)}")
+    for note in notes:
+        typer.echo(note)
+
+
+@app.command(rich_help_panel=RESULTS)
+def measurements(config: Config) -> None:
+    """Collect all measurements of an experiment, of whatever kind, into one tidy table."""
+    from syno.stages.measurements import FOLDER, NAME, collect
+
+    experiment = experiment_of(config)
+    table = collect(experiment)
+    typer.echo(f"{len(table)} measurements in {experiment.folder / FOLDER / NAME}.parquet and .csv")
+
+
+def _tell(record: ImportRecord, output: Path) -> None:
+    known = sum(operator.key is not None for operator in record.operators)
+    typer.echo(
+        f"{record.measurements} measurements and {len(record.operators)} operators, {known} of them with their graph, "
+        f"in {output}"
+    )
+    if record.problems:
+        first = record.problems[0]
+        more = f", and {len(record.problems) - 1} more" if len(record.problems) > 1 else ""
+        typer.echo(f"warning: not whole: {first}{more}; {output / 'artifact.json'} lists them", err=True)

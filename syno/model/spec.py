@@ -1,0 +1,97 @@
+"""The spec of a search for operators that replace layers of a network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from syno.errors import SpecError
+from syno.model.counting import model_cost
+from syno.model.extraction import replaceable
+from syno.model.layers import Layer, Where
+from syno.space.complete import Cost
+from syno.space.spec import OperatorSpec
+
+# For small networks on small pictures: what a spec leaves out. Windows of 3 must fit where H is 4.
+DEFAULTS: Mapping[str, Any] = {
+    "input": "N, C_in: unordered, H, H",
+    "output": "N, C_out: unordered, H, H",
+    "variables": "N:0, C_in:2, C_out:4, H:0; k_1=3:2, s=2:2, g=4:3",
+    "bound_axes": [(0, 0)],
+    "depth": 10,
+    "occurrences": {"tensors": 3, "merges": 1, "splits": 3, "shifts": 2, "strides": 0},
+    "windows": {"least_ratio": 1.0},
+    "repeats": {"largest": 1, "tile": False},
+    "contractions": {"least_elements": 16},
+}
+# For projections to queries, keys and values in small language models. The paper's search had k_2=5 and g=32, too.
+SEQUENCE_DEFAULTS: Mapping[str, Any] = {
+    "input": "N, seq_len, H_in: unordered",
+    "output": "N, seq_len, t*H_in",
+    "variables": "N:0, seq_len:0, H_in:4; k_1=2:3, t=3:3, g=4:3",
+    "bound_axes": [(0, 0)],
+    "depth": 7,
+    "occurrences": {"tensors": 3, "merges": 2, "splits": 2, "shifts": 2, "strides": 0, "chain_length": 5},
+    "windows": {"least_ratio": 1.0, "odd": False},  # those of 2 positions reach back only
+    "repeats": {"largest": 3, "tile": True},
+    "contractions": {"least_elements": 16},
+}
+
+
+def spec_for(
+    model: nn.Module,
+    example: torch.Tensor,
+    *,
+    options: Mapping[str, Any] | None = None,
+    rule: Where = "spatial",
+    keep_stem: bool = True,
+) -> OperatorSpec:
+    """The spec of operators for the replaceable layers of `model`.
+
+    Layers of equal sizes make one row. The budget's rest is what the model has beside them, so that `cost(operator, spec)`
+    is the cost of the whole substituted model (in one order of work for all layers, where the modules take the best for each);
+    `model_cost(model, example)` is that of the original.
+
+    Args:
+        model: the network.
+        example: a batch of inputs; its length is N.
+        options: fields of OperatorSpec that differ from DEFAULTS (SEQUENCE_DEFAULTS for projections). Those of `budget` are
+            added to the rest found here.
+        rule, keep_stem: which layers; see `replaceable`.
+
+    Raises SpecError if there is no layer to replace, or layers of both kinds, or the options mean nothing.
+    """
+    layers = replaceable(model, example, rule, keep_stem=keep_stem)
+    if len(kinds := {layer.is_projection: layer.name for layer in layers}) > 1:
+        raise SpecError(
+            f"{type(model).__name__}: {kinds[False]} is a convolution and {kinds[True]} a projection, and no operator is for "
+            "both; give a rule that takes one kind"
+        )
+    original = model_cost(model, example)
+    replaced = [_layer_cost(layer) for layer in layers]
+    rest = {
+        "rest_flops": original.flops - sum(cost.flops for cost in replaced),
+        "rest_parameters": original.parameters - sum(cost.parameters for cost in replaced),
+    }
+    given = dict(options or {})
+    if taken := [name for name in ("layers", *rest) if name in given or name in given.get("budget", {})]:
+        raise SpecError(f"options give {taken[0]}, which is found from the model; leave it out")
+    rows = Counter(tuple(layer.values.items()) for layer in layers)
+    defaults = SEQUENCE_DEFAULTS if layers[0].is_projection else DEFAULTS
+    fields = {"name": type(model).__name__.lower(), **defaults, **given}
+    return OperatorSpec(
+        **{
+            **fields,
+            "layers": [{"values": dict(values), "count": count} for values, count in rows.items()],
+            "budget": {**rest, **given.get("budget", {})},
+        }
+    )
+
+
+def _layer_cost(layer: Layer) -> Cost:
+    weight = layer.module.weight
+    return model_cost(layer.module, torch.empty(layer.own_input, device=weight.device, dtype=weight.dtype))

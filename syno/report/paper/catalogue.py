@@ -1,0 +1,132 @@
+"""The paper's figures by name: what each takes from the measurements, how it is drawn, and what is said beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+import pandas
+from matplotlib.figure import Figure
+
+from syno.evaluate.artifact.reading import WRONG_GUARD
+from syno.registry import Registry
+from syno.report.paper import case_study, end_to_end, imagenet, language, layerwise
+from syno.report.paper.drawing import case_study_figure, end_to_end_figure, layerwise_figure
+from syno.report.paper.drawing_points import imagenet_figure, language_figure
+
+Tables: TypeAlias = Mapping[str, pandas.DataFrame]
+GUARD = (
+    "The TVM kernels that the authors published check the bounds of Unfold against the window's size instead of the axis': "
+    "they read mostly zeros, skip that work, and compute something else. TVM latencies of their operators are of such kernels."
+)
+ORIGINS = {"artifact": "the authors' published data", "paper": "the paper", "measured": "measurements made here"}
+
+
+class Numbers(NamedTuple):
+    """What figures are made of: all measurements, and the log of GPT-2's training as a table (step, minutes, loss)."""
+
+    rows: pandas.DataFrame
+    losses: pandas.DataFrame
+
+
+class PaperFigure(NamedTuple):
+    """A figure of the paper.
+
+    Attributes:
+        title: what it shows.
+        caption: how it was made, and how to read it.
+        metrics: of which its numbers are, for saying where they come from.
+        tables: the numbers in it, by the tables' names.
+        draw: of the numbers, the tables, and the notes at its bottom.
+    """
+
+    title: str
+    caption: str
+    metrics: tuple[str, ...]
+    tables: Callable[[Numbers], Tables]
+    draw: Callable[[Numbers, Tables, tuple[str, ...]], Figure]
+
+    def notes(self, numbers: Numbers) -> tuple[str, ...]:
+        """The caption, where the numbers come from, and what is wrong with them."""
+        used = numbers.rows[numbers.rows["metric"].isin(self.metrics)]
+        sources = [_source(metric, used[used["metric"] == metric]) for metric in self.metrics]
+        is_wrong = "latency" in self.metrics and (used["note"] == WRONG_GUARD).any()
+        told = "; ".join(filter(None, sources))
+        return (self.caption, *([f"Sources: {told}."] if told else []), *([GUARD] if is_wrong else []))
+
+
+PAPER_FIGURES: Registry[PaperFigure] = Registry("figure of the paper")
+
+
+def _source(metric: str, used: pandas.DataFrame) -> str:
+    places = " and ".join(ORIGINS[origin] for origin in ORIGINS if (used["origin"] == origin).any())
+    return f"{metric}: {places}" if places else ""
+
+
+def _of_networks(numbers: Numbers) -> Tables:
+    best = end_to_end.fastest(numbers.rows)
+    return {"figure-5": best, "figure-5-means": end_to_end.means(best)}
+
+
+def _of_layers(numbers: Numbers) -> Tables:
+    found = layerwise.layers(numbers.rows)
+    return {"figure-9": found, "figure-9-means": layerwise.best_over_best(found)}
+
+
+FIVE, SIX, EIGHT, NINE, TEN = (
+    "Figure 5: speedups of networks",
+    "Figure 6: accuracy on ImageNet against latency",
+    "Figure 8: case study, ResNet-18 with TVM",
+    "Figure 9: layers of ResNet-34 beside NAS-PTE",
+    "Figure 10: loss of GPT-2",
+)
+PAPER_FIGURES.register("figure-5")(
+    PaperFigure(
+        FIVE,
+        "For each network, device and compiler the fastest operator whose accuracy on CIFAR-100 is above the network's less "
+        "0.01, over the network as it is. ResNet-34 has ResNet-18's operators, with their accuracies in ResNet-18. One picture "
+        "at a time.",
+        ("latency", "accuracy"),
+        _of_networks,
+        lambda numbers, tables, notes: end_to_end_figure(tables["figure-5"], tables["figure-5-means"], FIVE, notes),
+    )
+)
+PAPER_FIGURES.register("figure-6")(
+    PaperFigure(
+        SIX,
+        "Large hollow marks are the networks as they are; along the lines is what no other operator of that network betters in "
+        "both. Operators whose accuracy on ImageNet is unknown are left out. One picture at a time.",
+        ("latency", "accuracy"),
+        lambda numbers: {"figure-6": imagenet.trade_offs(numbers.rows)},
+        lambda numbers, tables, notes: imagenet_figure(tables["figure-6"], SIX, notes),
+    )
+)
+PAPER_FIGURES.register("figure-8")(
+    PaperFigure(
+        EIGHT,
+        "Latency of one picture, speedup over the network as it is, and accuracy on ImageNet.",
+        ("latency", "accuracy"),
+        lambda numbers: {"figure-8": case_study.case_study(numbers.rows)},
+        lambda numbers, tables, notes: case_study_figure(tables["figure-8"], EIGHT, notes),
+    )
+)
+PAPER_FIGURES.register("figure-9")(
+    PaperFigure(
+        NINE,
+        "Speedups over the convolution; of NAS-PTE's three sequences the fastest in each layer. In the titles: how much faster "
+        "our fastest is than theirs, as the geometric mean over the layers. L9, L18 and L31 are 1x1 convolutions, which both "
+        "replace by operators with windows of 3.",
+        ("latency",),
+        _of_layers,
+        lambda numbers, tables, notes: layerwise_figure(tables["figure-9"], tables["figure-9-means"], NINE, notes),
+    )
+)
+PAPER_FIGURES.register("figure-10")(
+    PaperFigure(
+        TEN,
+        "Means of 100 steps; the log of the training with the operator was not published.",
+        ("loss",),
+        lambda numbers: {"figure-10": numbers.losses},
+        lambda numbers, tables, notes: language_figure(numbers.losses, language.scores(numbers.rows), TEN, notes),
+    )
+)

@@ -1,0 +1,40 @@
+"""Figure 5: the fastest operator for each network, device and compiler, of those that are accurate enough on CIFAR-100."""
+
+from __future__ import annotations
+
+import pandas
+
+from syno.evaluate.artifact.places import BASELINES, COMPILERS, DEVICES, MODELS
+from syno.evaluate.settings import ORIGINAL
+from syno.report.paper.speedups import accuracies, geometric_mean, ordered, timed, with_accuracy
+
+MOST_LOST = 0.01  # of accuracy
+SEARCHED_AS = {"resnet34": "resnet18"}  # ResNet-34 was not searched: it has ResNet-18's operators, with their accuracies there
+
+
+def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.DataFrame:
+    """The fastest operator whose accuracy is above that of the network less `most_lost`.
+
+    Columns: as in `timed`, and accuracy, original_accuracy. A row for each model, device and compiler for which there is such
+    an operator; models in the paper's order.
+    """
+    scores = accuracies(rows, "cifar100")
+    borrowed = [
+        scores[(scores["model"] == source) & (scores["operator"] != ORIGINAL)].assign(model=model)
+        for model, source in SEARCHED_AS.items()
+        if not ((scores["model"] == model) & (scores["operator"] != ORIGINAL)).any()
+    ]
+    candidates = with_accuracy(timed(rows), pandas.concat([scores, *borrowed], ignore_index=True)).dropna(subset=["speedup"])
+    candidates = candidates[~candidates["operator"].isin([ORIGINAL, *BASELINES])]
+    passing = candidates[candidates["accuracy"] > candidates["original_accuracy"] - most_lost]
+    best = passing.sort_values(["latency_ms", "operator"]).drop_duplicates(["model", "device", "compiler"])
+    return ordered(best, compiler=COMPILERS, device=DEVICES, model=MODELS)
+
+
+def means(best: pandas.DataFrame) -> pandas.DataFrame:
+    """Geometric means over the models. Columns: device, compiler, speedup, models (how many)."""
+    groups = [
+        (device, compiler, geometric_mean(list(group["speedup"])), len(group))
+        for (device, compiler), group in best.groupby(["device", "compiler"], sort=False)
+    ]
+    return pandas.DataFrame(groups, columns=["device", "compiler", "speedup", "models"])

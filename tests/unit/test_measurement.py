@@ -1,0 +1,148 @@
+"""The one schema of measurements: its file, its table, and what records of trainings and tunings give."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
+
+from syno.cli import app
+from syno.errors import SpecError
+from syno.evaluate.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements, of_training, of_tuning
+from syno.evaluate.network_subject import NetworkSubject
+from syno.evaluate.settings import WorkloadSettings
+from syno.evaluate.subjects import OperatorSubject
+from syno.evaluate.training_record import TrainingRecord
+from syno.evaluate.tuning_record import Device, TuningRecord
+from syno.ir.library import OPERATORS
+from syno.lower.timing import LatencySettings
+from syno.report.measurement_table import COLUMNS, measurement_table
+
+WHEN = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def measured(**changes: Any) -> Measurement:
+    fields = {"operator": "original", "model": "resnet8", "origin": "measured", "source": "a file", "when": WHEN}
+    return Measurement.of("latency", 2.5, **{**fields, **changes})
+
+
+def tuned(**changes: Any) -> TuningRecord:
+    subject = NetworkSubject(model="resnet8", classes=5, image_shape=(3, 16, 16))
+    fields: dict[str, Any] = {
+        "name": "original", "operator_id": None, "subject": subject, "compiler": "inductor",
+        "device": Device(kind="cpu", name="a processor", threads=1), "settings": LatencySettings(batch=4), "status": "ok",
+        "latency_ms": 2.0, "repeats": 20, "flops": 4000, "parameters": 10, "versions": {"torch": "9.9"}, "date": WHEN,
+    }  # fmt: skip
+    return TuningRecord(**{**fields, **changes})
+
+
+def trained(**changes: Any) -> TrainingRecord:
+    fields: dict[str, Any] = {
+        "name": "conv1x1", "operator": str(OPERATORS["conv1x1"]()), "operator_id": OPERATORS["conv1x1"]().id,
+        "workload": WorkloadSettings(), "data_hash": "ab", "seed": 3, "metric": "accuracy", "score": 0.75,
+        "scores": (0.5, 0.75), "losses": (1.0, 0.5), "stopped": None, "flops": 1000.0, "parameters": 10, "cpu_seconds": 1.0,
+        "threads": 1, "device": "cpu", "versions": {"torch": "9.9"}, "date": WHEN,
+    }  # fmt: skip
+    return TrainingRecord(**{**fields, **changes})
+
+
+def test_a_file_of_measurements_is_read_as_it_was_written(tmp_path: Path) -> None:
+    many = Measurements(measurements=(measured(), measured(layer="conv1", repeats=3, seed=0, versions={"torch": "9.9"})))
+    many.write(tmp_path / "many.json")
+    assert Measurements.read(tmp_path / "many.json") == many
+    measured().write(tmp_path / "one.json")
+    assert Measurement.read(tmp_path / "one.json") == measured()
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "many.json").write_text('{"measurements": [{"operator": "x"}]}', encoding="utf-8")
+    with pytest.raises(SpecError, match=r"many.json holds no file of measurements: measurements.0.metric"):
+        Measurements.read(tmp_path / "many.json")
+
+
+def test_every_metric_has_its_unit() -> None:
+    assert set(UNITS) == set(QUANTITIES)
+    assert measured().unit == "ms"
+    with pytest.raises(ValidationError, match=r'latency is measured in "ms"; given: "s"'):
+        Measurement.model_validate({**measured().model_dump(), "unit": "s"})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_failed_is_no_measurement(value: float) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        Measurement.of("loss", value, operator="original", origin="measured", source="a file")
+
+
+def test_the_table_has_a_column_for_each_field(tmp_path: Path) -> None:
+    table = measurement_table([measured(versions={"b": "2", "a": "1"}), measured(when=None, seed=7)])
+    table.to_parquet(tmp_path / "table.parquet")
+    again = pandas.read_parquet(tmp_path / "table.parquet")
+    assert tuple(again.columns) == COLUMNS == tuple(Measurement.model_fields)
+    assert again["versions"].tolist() == ['{"a": "1", "b": "2"}', "{}"]
+    assert again["when"].isna().tolist() == [False, True] and again["when"][0] == WHEN
+    assert again["seed"].isna().tolist() == [True, False] and again["seed"][1] == 7
+    assert again["layer"].isna().all()
+
+
+def test_a_table_of_nothing_has_its_columns() -> None:
+    assert tuple(measurement_table([]).columns) == COLUMNS
+
+
+def test_a_training_gives_its_score_and_the_costs() -> None:
+    accuracy, flops, parameters = of_training(trained(), "train/x/seed3.json")
+    assert (accuracy.metric, accuracy.value, accuracy.unit) == ("accuracy", 0.75, "fraction")
+    assert (accuracy.operator, accuracy.operator_id, accuracy.seed) == ("conv1x1", OPERATORS["conv1x1"]().id, 3)
+    assert (accuracy.model, accuracy.data, accuracy.device) == ("resnet8", "glyphs", "cpu")
+    assert (accuracy.origin, accuracy.source, accuracy.when) == ("measured", "train/x/seed3.json", WHEN)
+    assert (flops.metric, flops.value, parameters.metric, parameters.value) == ("flops", 1000.0, "parameters", 10)
+
+
+def test_a_training_that_broke_has_no_loss() -> None:
+    metrics = [one.metric for one in of_training(trained(metric="loss", score=math.inf), "a file")]
+    assert metrics == ["flops", "parameters"]
+
+
+def test_a_tuning_gives_latency_and_costs_of_one_sample() -> None:
+    latency, flops, parameters = of_tuning(tuned(), "tune/original/inductor-cpu.json")
+    assert (latency.metric, latency.value, latency.unit, latency.repeats) == ("latency", 2.0, "ms", 20)
+    assert (latency.model, latency.layer, latency.device, latency.compiler) == ("resnet8", None, "a processor", "inductor")
+    assert (flops.value, flops.repeats, parameters.value) == (1000.0, None, 10)
+    assert latency.note == ""
+
+
+def test_one_layer_and_an_operator_by_itself() -> None:
+    layer = tuned(subject=NetworkSubject(model="resnet8", classes=5, image_shape=(3, 16, 16), layer="conv1"))
+    operator = tuned(subject=OperatorSubject.of(OPERATORS["conv1x1"](), {"C_in": 4, "C_out": 8, "H": 4}))
+    assert [(one.model, one.layer) for one in of_tuning(layer, "f")[:1]] == [("resnet8", "conv1")]
+    assert [(one.model, one.layer) for one in of_tuning(operator, "f")[:1]] == [(None, "C_in=4, C_out=8, H=4")]
+
+
+@pytest.mark.parametrize("status", ["failed", "partial"])
+def test_nothing_comes_of_what_is_not_to_be_compared(status: str) -> None:
+    assert of_tuning(tuned(status=status, reason="why", latency_ms=2.0 if status == "partial" else None), "a file") == []
+
+
+def test_a_time_that_cannot_be_is_marked() -> None:
+    assert [one.note for one in of_tuning(tuned(suspicious=True), "a file")] == [SUSPICIOUS, "", ""]
+
+
+def test_the_measurements_of_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(
+        "name: small\nspec: {preset: resnet18}\noriginal: {flops: 1.0e+9, parameters: 1000}\n", encoding="utf-8"
+    )
+    empty = CliRunner().invoke(app, ["measurements", "small.yaml"])
+    assert empty.exit_code == 2 and "has no record of a training or a measurement yet" in empty.stderr
+    trained().write(Path("results/small/train/abc/seed3.json"))
+    tuned().write(Path("results/small/tune/original/inductor-cpu.json"))
+    done = CliRunner().invoke(app, ["measurements", "small.yaml"])
+    assert done.exit_code == 0 and done.stdout.startswith("6 measurements in results/small/tables/measurements.parquet"), done
+    table = pandas.read_csv("results/small/tables/measurements.csv")
+    assert table["metric"].tolist() == ["accuracy", "flops", "parameters", "latency", "flops", "parameters"]
+    assert set(table["source"]) == {"train/abc/seed3.json", "tune/original/inductor-cpu.json"}

@@ -1,0 +1,289 @@
+"""The paper's figures: their numbers of a small artifact made here, and the paper's own of the authors' data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas
+import pytest
+from matplotlib.figure import Figure
+from small_artifact import write_artifact
+from typer.testing import CliRunner
+
+from syno.cli import app
+from syno.errors import SpecError, UnknownNameError
+from syno.evaluate.artifact.places import A100, DEVICES, LAYERS, MODELS
+from syno.report.figures import drawn
+from syno.report.measurement_table import measurement_table
+from syno.report.paper.case_study import case_study
+from syno.report.paper.catalogue import GUARD, PAPER_FIGURES, Numbers
+from syno.report.paper.end_to_end import fastest, means
+from syno.report.paper.headlines import UNKNOWN, Headline, headlines
+from syno.report.paper.imagenet import largest, trade_offs
+from syno.report.paper.language import scores
+from syno.report.paper.layerwise import best_over_best, layers
+from syno.report.paper.speedups import geometric_mean
+from syno.stages.artifact import import_artifact
+from syno.stages.paper_figures import FORMATS, draw_paper, headline_texts, write_headlines
+
+NAMES = ("figure-5", "figure-6", "figure-8", "figure-9", "figure-10")
+every_figure = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an import writes."""
+    folder = tmp_path_factory.mktemp("small")
+    import_artifact(write_artifact(folder / "data"), folder / "out")
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def rows(small: Path) -> pandas.DataFrame:
+    return pandas.read_parquet(small / "tables" / "measurements.parquet")
+
+
+@pytest.fixture(scope="module")
+def numbers(small: Path, rows: pandas.DataFrame) -> Numbers:
+    return Numbers(rows, pandas.read_parquet(small / "tables" / "losses.parquet"))
+
+
+@pytest.fixture
+def empty() -> Numbers:
+    return Numbers(measurement_table([]), pandas.DataFrame(columns=["step", "minutes", "loss"]))
+
+
+def words(figure: Figure) -> str:
+    """All texts of a figure."""
+    texts = [text for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_yticklabels())]
+    for legend in (*figure.legends, *(axes.get_legend() for axes in figure.axes)):
+        texts += [] if legend is None else [*legend.get_texts(), legend.get_title()]
+    return "\n".join([*(text.get_text() for text in texts), figure.get_suptitle(), figure.get_supxlabel()])
+
+
+# ---- the numbers ------------------------------------------------------------------------------------------------
+
+
+def test_a_mean_of_ratios() -> None:
+    assert geometric_mean([4.0, 1.0]) == pytest.approx(2.0)
+    with pytest.raises(ValueError, match="of no value"):
+        geometric_mean([])
+
+
+def test_the_fastest_of_those_that_are_accurate_enough(rows: pandas.DataFrame) -> None:
+    best = fastest(rows)
+    assert len(best) == 5 * 6
+    here = best[(best["device"] == A100) & (best["compiler"] == "tvm")].set_index("model")
+    assert list(here.index) == list(MODELS)
+    assert here.loc["resnet18", "operator"] == "published_07801"  # "poor" is faster, and too bad
+    assert here.loc["resnet34", "operator"] == "operator_1"  # whose network is better, so the one above is too bad for it
+    assert here["speedup"].tolist() == pytest.approx([3, 2, 3, 3, 3])
+    assert here.loc["resnet34", "accuracy"] == 0.799  # in ResNet-18
+    assert means(best)["device"].tolist() == [*DEVICES, *DEVICES]
+    assert means(best)["speedup"].tolist() == pytest.approx([(3 * 2 * 3 * 3 * 3) ** 0.2] * 6)
+
+
+def test_accuracy_that_is_just_lost_does_not_pass(rows: pandas.DataFrame) -> None:
+    least = 0.78836 - 0.785
+    assert "published_07801" in set(fastest(rows, least + 1e-9)["operator"])
+    assert "published_07801" not in set(fastest(rows, least - 1e-9)["operator"])
+
+
+def test_points_on_imagenet(rows: pandas.DataFrame) -> None:
+    points = trade_offs(rows)
+    assert len(points) == (3 + 3 + 2 + 2 + 2) * 6  # the poor one was not trained there
+    here = points[(points["device"] == A100) & (points["compiler"] == "tvm")]
+    assert here["on_front"].all()
+    best = largest(points, "tvm", 0.02)
+    assert best is not None and best["speedup"] == pytest.approx(3)
+    assert largest(points, "tvm", -0.1) is None
+
+
+def test_a_point_that_others_better_is_not_on_the_front(rows: pandas.DataFrame) -> None:
+    is_worse = (rows["operator"] == "operator_1") & (rows["metric"] == "accuracy") & (rows["data"] == "imagenet")
+    points = trade_offs(rows.assign(value=rows["value"].where(~is_worse, 0.5)))
+    assert set(points[~points["on_front"]]["operator"]) == {"operator_1"}
+
+
+def test_the_case_study(rows: pandas.DataFrame) -> None:
+    found = case_study(rows)
+    here = found[found["device"] == A100]
+    assert here["candidate"].tolist() == ["original", "INT8", "stacked convolution", "Operator 1"]
+    assert here["speedup"].tolist() == pytest.approx([1, 4 / 3, 3 / 2, 2])
+    assert here["accuracy"].tolist() == [0.70679, 0.70290, 0.69242, 0.70451]
+
+
+def test_layers_beside_those_of_nas_pte(rows: pandas.DataFrame) -> None:
+    found = layers(rows)
+    assert len(found) == 10 * 5 * 6
+    assert list(dict.fromkeys(found["label"])) == list(LAYERS.values())
+    best = found[found["is_best"]]
+    assert set(best["operator"]) == {"original", "nas_pte_sequence_1", "operator_1"}
+    over = best_over_best(found)
+    assert over["speedup"].tolist() == pytest.approx([8.0] * 6)  # theirs takes twice the convolution's time, ours a quarter
+    assert over["speedup_with_original"].tolist() == pytest.approx([4.0] * 6)
+    assert over["layers"].tolist() == [10] * 6
+
+
+def test_headlines_say_where_the_paper_has_another_number(rows: pandas.DataFrame) -> None:
+    found = headlines(rows)
+    assert len(found) == 23
+    by_text = {headline.what: headline for headline in found}
+    mobile = by_text["Operator 1, TVM, mobile CPU: speedup of ResNet-18"]
+    assert (mobile.computed, mobile.paper, mobile.same) == (pytest.approx(2.0), 2.68, False)
+    assert mobile.note == "60.0000 ms over 30.0000 ms is 2.0000"
+    nas = by_text["TVM, A100: our best over NAS-PTE's best, mean over layers"]
+    assert nas.note == "it is 4.00 if the convolution itself counts among NAS-PTE's candidates"
+    unknown = by_text["Operator 2, TVM, A100: speedup of ResNet-18"]
+    assert (unknown.computed, unknown.same, unknown.note) == (None, False, UNKNOWN)
+    equal = by_text["GPT-2 with the operator: loss after 30 minutes"]
+    assert (equal.computed, equal.same) == (5.67, False)
+
+
+def test_a_mean_of_fewer_networks_is_said_to_be_one(rows: pandas.DataFrame) -> None:
+    found = headlines(
+        rows[(rows["model"] != "densenet121") & ~((rows["layer"] == "conv_io64") & (rows["operator"] == "operator_1"))]
+    )
+    assert found[0].note == "of 4 of 5 networks only"
+    assert [one.note.rpartition("; ")[2] for one in found if one.figure == "9"] == ["of 9 of 10 layers only"] * 6
+
+
+def test_without_data_no_number_is_computed(empty: Numbers) -> None:
+    assert all((one.computed, one.same, one.note) == (None, False, UNKNOWN) for one in headlines(empty.rows))
+
+
+# ---- the pictures -----------------------------------------------------------------------------------------------
+
+
+@every_figure
+def test_a_figure_says_where_its_numbers_come_from(name: str, numbers: Numbers) -> None:
+    figure = PAPER_FIGURES[name]
+    text = words(figure.draw(numbers, figure.tables(numbers), figure.notes(numbers))).replace("\n", " ")
+    assert "the authors' published data" in text
+    assert (GUARD in text) == (name != "figure-10")
+
+
+@every_figure
+def test_without_data_a_figure_says_so(name: str, empty: Numbers) -> None:
+    figure = PAPER_FIGURES[name]
+    drawing = figure.draw(empty, figure.tables(empty), figure.notes(empty))
+    assert any(words(drawing).startswith(start) for start in ("No ", "The log of GPT-2's training is not in the data"))
+    assert len(drawn(drawing, "png")) > 1000
+
+
+@every_figure
+def test_what_one_machine_lacks_is_left_out(name: str, numbers: Numbers) -> None:
+    figure, rest = PAPER_FIGURES[name], numbers._replace(rows=numbers.rows[numbers.rows["device"] != A100])
+    text = words(figure.draw(rest, figure.tables(rest), figure.notes(rest)))
+    assert "A100" not in text and (name == "figure-10" or "mobile CPU" in text)
+
+
+def test_a_case_without_its_network_has_no_speedup(numbers: Numbers) -> None:
+    is_original = (numbers.rows["operator"] == "original") & (numbers.rows["metric"] == "latency")
+    figure, rest = PAPER_FIGURES["figure-8"], numbers._replace(rows=numbers.rows[~is_original])
+    text = words(figure.draw(rest, figure.tables(rest), figure.notes(rest)))
+    assert "30 ms" in text and "x)" not in text and "nan" not in text
+
+
+def test_labels_and_legends(numbers: Numbers) -> None:
+    texts = {}
+    for name in NAMES:
+        figure = PAPER_FIGURES[name]
+        texts[name] = words(figure.draw(numbers, figure.tables(numbers), figure.notes(numbers)))
+    assert texts["figure-5"].count("TorchInductor") == 1  # one legend for all panels
+    assert {device for device in DEVICES.values() if device in texts["figure-5"]} == set(DEVICES.values())
+    assert "TVM, A100: 8.00 over NAS-PTE" in texts["figure-9"]
+    assert "60 ms (1.00x)" in texts["figure-8"] and "INT8\naccuracy 0.7029" in texts["figure-8"]
+    assert all(name in texts["figure-6"] for name in MODELS.values())
+    assert (
+        "as the paper tells it: 5.8516" in texts["figure-10"]
+        and "with the operator, after 30 minutes: 5.6700" in texts["figure-10"]
+    )
+
+
+def test_drawing_writes_pictures_and_tables(small: Path) -> None:
+    files = draw_paper(small)
+    assert {file.name for file in files if file.parent.name == "figures"} == {
+        f"{name}.{kind}" for name in NAMES for kind in FORMATS
+    }
+    assert all(file.stat().st_size for file in files)
+    tables = {file.stem for file in files if file.parent.name == "tables"}
+    assert tables == {*NAMES, "figure-5-means", "figure-9-means"}
+    before = {file: file.read_bytes() for file in files}
+    assert {file: file.read_bytes() for file in draw_paper(small)} == before
+
+
+def test_drawing_needs_an_import(tmp_path: Path, small: Path) -> None:
+    with pytest.raises(SpecError, match=r"measurements.parquet is not there; `syno artifact import` makes it"):
+        draw_paper(tmp_path)
+    with pytest.raises(UnknownNameError, match=r'unknown figure of the paper "figure-7"; there are: figure-5'):
+        draw_paper(small, ["figure-7"])
+
+
+def test_headlines_as_text(small: Path) -> None:
+    table, notes = headline_texts(write_headlines(small))
+    assert table[0] == {
+        "figure": "5",
+        "number": "TVM, mobile CPU: mean speedup of networks",
+        "computed": "2.77",
+        "paper": "2.06",
+        "to 0.01": "differs",
+    }
+    assert [row["computed"] for row in table if "Operator 2" in str(row["number"])] == ["–"] * 3
+    assert {row["to 0.01"] for row in table if row["computed"] == "–"} == {"unknown"}
+    assert notes[-1] == f"- {GUARD}"
+    assert (small / "tables" / "headlines.csv").exists()
+
+
+def test_one_command_from_the_data_to_the_figures(tmp_path: Path) -> None:
+    data = write_artifact(tmp_path / "data")
+    output = ["--output", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["artifact", "figures", str(data), *output, "--only", "figure-8"])
+    assert result.exit_code == 0, result.output
+    assert sorted(file.name for file in (tmp_path / "out" / "figures").iterdir()) == [
+        f"figure-8.{kind}" for kind in sorted(FORMATS)
+    ]
+    assert "| 8      | Operator 1, TVM, mobile CPU: speedup of ResNet-18" in result.stdout
+    assert GUARD in result.stdout
+    again = CliRunner().invoke(app, ["artifact", "figures", str(tmp_path / "out"), "--only", "figure-5"])
+    assert again.exit_code == 0 and "measurements and" not in again.stdout  # nothing was imported again
+    assert (tmp_path / "out" / "figures" / "figure-5.pdf").exists()
+    assert CliRunner().invoke(app, ["artifact", "figures", str(tmp_path / "out"), *output]).exit_code == 2
+    wrong = CliRunner().invoke(app, ["artifact", "figures", str(data), *output, "--only", "figure-7"])
+    assert wrong.exit_code == 2 and 'Did you mean "figure-' in wrong.stderr.splitlines()[-1]
+
+
+# ---- the paper's numbers, of the authors' data ------------------------------------------------------------------
+
+
+DIFFERENT = {  # and what the data says instead
+    "TorchInductor: largest speedup that loses at most 0.02 on ImageNet": (2.50, "1.94 is the speedup of"),
+    "Operator 1, TVM, mobile GPU: speedup of ResNet-18": (2.03, "is 2.0347"),
+    "TorchInductor, mobile GPU: our best over NAS-PTE's best, mean over layers": (1.37, "it is 0.84 if the convolution itself"),
+}
+
+
+@pytest.fixture(scope="module")
+def authors(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Headline]:
+    folder = tmp_path_factory.mktemp("authors")
+    import_artifact(artifact, folder)
+    return headlines(pandas.read_parquet(folder / "tables" / "measurements.parquet"))
+
+
+def test_the_papers_numbers_come_of_the_authors_data(authors: list[Headline]) -> None:
+    for headline in authors:
+        if headline.what in DIFFERENT:
+            value, note = DIFFERENT[headline.what]
+            assert headline.computed == pytest.approx(value, abs=0.005) and note in headline.note, headline
+        elif "from its log" not in headline.what or headline.computed is not None:  # the log is absent in some checkouts
+            assert headline.same, headline
+    assert {one.what for one in authors} >= set(DIFFERENT)
+
+
+def test_losses_of_gpt2(authors: list[Headline]) -> None:
+    by_text = {headline.what: headline.computed for headline in authors}
+    assert by_text["GPT-2 with the operator: loss after 30 minutes"] == pytest.approx(5.6756, abs=1e-4)
+
+
+def test_scores_tell_what_is_known(rows: pandas.DataFrame) -> None:
+    assert scores(rows) == (pytest.approx(5.1895), 5.8516, 5.67)

@@ -1,0 +1,97 @@
+"""Operators in models that are none of ours: which layers are meant, and what is wrong with those that are not there."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+import torch
+from torch import nn
+
+import syno
+from syno.errors import SpecError, UnknownNameError
+from syno.model import user_models
+from syno.model.layers import Convolutions, Layer
+
+PICTURES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+SEPARABLE = syno.OPERATORS["separable_conv2d"]()
+
+
+class Mine(nn.Module):
+    """Convolutions of several kinds, and a part that does not run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.body = nn.ModuleDict({"first": nn.Conv2d(8, 8, 3, padding=1, bias=False), "second": nn.Conv2d(8, 12, 1)})
+        self.norm = nn.BatchNorm2d(12)
+        self.head = nn.Linear(12, 5)
+        self.unused = nn.Conv2d(12, 12, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.body["second"](self.body["first"](self.stem(x))))
+        return self.head(x.mean((2, 3)))
+
+
+def replaced(model: nn.Module) -> list[str]:
+    """Names of the modules that are operators."""
+    return [name for name, module in model.named_modules() if hasattr(module, "graph")]
+
+
+def test_the_names_of_layers() -> None:
+    model = Mine()
+    changed = syno.substitute(model, SEPARABLE, PICTURES, where=["stem", "body.second"])
+    assert replaced(changed) == ["stem.1", "body.second"]  # the stem's stride is a pooling ahead of the operator
+    assert isinstance(changed.stem[0], nn.AvgPool2d) and not replaced(model)
+    assert changed(PICTURES).shape == model(PICTURES).shape == (2, 5)
+
+
+def test_the_name_of_a_rule() -> None:
+    assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES)) == ["body.first"]
+    assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where="paper")) == ["body.first"]
+    with pytest.raises(UnknownNameError, match='unknown rule for layers "body"; there are: spatial'):
+        syno.substitute(Mine(), SEPARABLE, PICTURES, where="body")
+
+
+def test_a_rule() -> None:
+    def pointwise(layer: Layer) -> str | None:
+        return None if layer.module.kernel_size == (1, 1) else "not 1x1"
+
+    assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where=pointwise)) == ["body.second"]
+    with pytest.raises(SpecError, match=r"stem: it is the first convolution; body\.first: its kernel is 3x3; body\.second:"):
+        syno.substitute(Mine(), SEPARABLE, PICTURES, where=Convolutions(kernels=(5,)))
+
+
+def test_a_model_s_own_rules_go_first() -> None:
+    class Ours(Mine):
+        layer_rules = {"paper": Convolutions(kernels=(1, 3), least_size=9)}  # noqa: RUF012
+
+    with pytest.raises(SpecError, match=r"body\.first: its C_in is 8, below 9"):
+        syno.substitute(Ours(), SEPARABLE, PICTURES, where="paper")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("body.frist", r'Mine has no layer "body\.frist"\. Did you mean "body\.first"\?'),
+        ("norm", 'layer "norm" is a BatchNorm2d, not a Conv2d or Linear; name layers that run'),
+        ("unused", 'layer "unused" is a Conv2d, which does not run; name layers that run'),
+        ("head", r'layer "head" cannot be replaced: its input is \[2, 12\], not \[N, seq_len, H_in\]; leave it out'),
+    ],
+)
+def test_names_that_mean_no_layer(name: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        syno.substitute(Mine(), SEPARABLE, PICTURES, where=["body.first", name])
+
+
+def test_seeds_and_modes() -> None:
+    first, again, literal = (
+        syno.substitute(Mine(), SEPARABLE, PICTURES, seed=seed, mode=mode).body["first"]
+        for seed, mode in ((1, "fused"), (1, "fused"), (2, "literal"))
+    )
+    assert torch.equal(first.w1, again.w1) and not torch.equal(first.w1, literal.w1)
+    assert (first.mode, literal.mode) == ("fused", "literal")
+
+
+def test_the_example_in_the_module_runs() -> None:
+    assert doctest.testmod(user_models).failed == 0

@@ -1,0 +1,64 @@
+"""Several experiments in one workflow, of which one takes the operators of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from small_run import FIELDS, merged, planned, snakemake
+
+from syno.config import Experiment
+from syno.stages.select import read_selected
+
+QUICK = merged(FIELDS, {"tune": {"compilers": []}})
+COMMON = {key: value for key, value in QUICK.items() if key not in ("name", "output")}
+GROUP: Mapping[str, Any] = {
+    "common": COMMON,
+    "experiments": {
+        "searched": {"select": {"count": 2}},
+        "taking": {"workload": {"training": {"epochs": 2}}, "select": {"source": "searched"}, "train": {"seeds": [4]}},
+    },
+}
+
+
+def write(folder: Path, content: Mapping[str, Any]) -> Path:
+    file = folder / "group.yaml"
+    file.write_text(yaml.safe_dump(dict(content)), encoding="utf-8")
+    return file
+
+
+@pytest.mark.slow
+def test_one_takes_the_operators_of_another(tmp_path: Path) -> None:
+    config = write(tmp_path, GROUP)
+    results = tmp_path / "results" / "group"
+    done = snakemake(tmp_path, config, "taking")
+    assert done.returncode == 0, done.stdout
+    assert (results / "taking" / "report.html").is_file() and not (results / "searched" / "report.html").exists()
+    assert not (results / "taking" / "trials.db").exists() and not (results / "taking" / "trials.parquet").exists()
+    assert Experiment.load(results / "taking" / "experiment.yaml").select.source == Path("results/group/searched")
+    (best,) = read_selected(results / "taking" / "selected.json")  # one of two
+    assert best.key in {one.key for one in read_selected(results / "searched" / "selected.json")}
+    assert (results / "taking" / "train" / best.key / "seed4.json").is_file()
+
+    assert planned(tmp_path, config) == {"figure": 2, "report": 1}  # of the other; nothing is trained again
+    worse = merged(GROUP, {"experiments": {"taking": {"select": {"within": 1.0}}}})
+    assert planned(tmp_path, write(tmp_path, worse), "taking") == {"select": 1, "tables": 1, "figure": 1, "report": 1}
+    longer = merged(GROUP, {"experiments": {"taking": {"workload": {"training": {"epochs": 3}}}}})
+    jobs = planned(tmp_path, write(tmp_path, longer), "taking")
+    assert jobs == {"data": 1, "train": 2, "tables": 1, "figure": 1, "report": 1}
+
+
+def test_experiments_that_wait_for_each_other_are_one_message(tmp_path: Path) -> None:
+    circle = merged(GROUP, {"experiments": {"searched": {"select": {"source": "taking"}}}})
+    done = snakemake(tmp_path, write(tmp_path, circle), "--dry-run")
+    assert done.returncode != 0 and "Traceback" not in done.stdout
+    assert 'error: experiment "searched": select: source leads back to itself: ' in done.stdout
+
+
+def test_a_source_outside_the_file_has_to_be_there(tmp_path: Path) -> None:
+    elsewhere = merged(GROUP, {"experiments": {"taking": {"select": {"source": "results/nowhere"}}}})
+    done = snakemake(tmp_path, write(tmp_path, elsewhere), "--dry-run", "taking")
+    assert done.returncode != 0 and "results/nowhere/selected.json" in done.stdout
