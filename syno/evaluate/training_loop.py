@@ -59,8 +59,7 @@ class Training:
             while True:
                 for number, score in enumerate(self.progress.scores[asked:], asked + 1):
                     asked = number
-                    if report is not None and report(number, score) is False:
-                        raise Pruned(f"stopped by the report after {self._place(number)}")
+                    self._ask(report, number, score)
                 if (stopped := self._limit()) or self.progress.steps >= self.total:
                     break
                 self._run_round()
@@ -69,9 +68,17 @@ class Training:
             stopped = str(pruned)
         except Broken as error:
             stopped, broken = str(error), True
-        if self.checkpoint is not None:
-            self.checkpoint.remove()
+        self._forget()
         return self._result(stopped, broken)
+
+    def _ask(self, report: EpochReport | None, number: int, score: float) -> None:
+        """Raises Pruned, or what the report raises, if training goes no further."""
+        try:
+            if report is not None and report(number, score) is False:
+                raise Pruned(f"stopped by the report after {self._place(number)}")
+        except Exception:  # a decision: nobody will go on with this
+            self._forget()
+            raise
 
     def _run_round(self) -> None:
         """Train up to the end of the round, and test."""
@@ -216,6 +223,10 @@ class Training:
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state(self.device)
         self.checkpoint.write(state)
+
+    def _forget(self) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.remove()
 
     def _parts(self) -> dict[str, Any]:
         """What has a state."""

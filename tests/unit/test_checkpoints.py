@@ -120,6 +120,22 @@ def test_a_checkpoint_of_another_training_is_not_gone_on_with(data: DataSet, tmp
     assert train(pictures_network(), data, settings, seed=1, checkpoint=file) == expected
 
 
+@pytest.mark.parametrize(("raised", "kept"), [(RuntimeError, False), (KeyboardInterrupt, True)])
+def test_a_report_that_ends_it_leaves_no_checkpoint(
+    data: DataSet, tmp_path: Path, raised: type[BaseException], kept: bool
+) -> None:
+    def report(number: int, score: float) -> None:
+        if number == 2:
+            raise raised
+
+    file = tmp_path / "c"
+    with pytest.raises(raised):
+        train(
+            pictures_network(), data, TrainingSettings(epochs=3, batch=32), report=report, checkpoint=file, checkpoint_seconds=0
+        )
+    assert file.exists() == kept  # one that was interrupted is gone on with
+
+
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "other"])
 def test_a_damaged_checkpoint_is_one_clear_error(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "seed0.checkpoint"
