@@ -105,14 +105,20 @@ def explain(
 @app.command(rich_help_panel=RESULTS)
 def get(
     given: Operator,
-    output: Annotated[Path | None, typer.Option(metavar="FILE.py", help="By default NAME.py in this folder.")] = None,
-    values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes to make it fast for.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="By default one in this folder, named after it.")] = None,
+    to: Annotated[str, typer.Option(metavar="module|export|onnx|tvm|te", help="The format.")] = "module",
+    values: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes: to be fast for, or, with weights, all there are.")
+    ] = None,
     rename: Rename = None,
 ) -> None:
-    """Take an operator home: a PyTorch module that needs nothing of Syno, compared with the operator's meaning before."""
-    from syno.report.take_home import take_home
+    """Take an operator home, compared with its meaning before: a PyTorch module that needs nothing of Syno, or another format.
 
-    operator = operator_of(given, rename)
-    file = output or Path(f"{operator.name}.py")
-    checked = take_home(operator, file, sizes(values) or None)
-    typer.echo(f"{file}: {checked}")
+    The source of a module, and of TVM tensor expressions (te), holds for all sizes. A program of torch.export, an ONNX file and a
+    TVM library are for the sizes of --set, and have new weights.
+    """
+    from syno.report.take_home import FORMATS
+
+    operator, form = operator_of(given, rename), FORMATS[to]
+    file = output or Path(f"{operator.name}{form.ending}")
+    typer.echo(f"{file}: {form.write(operator, file, sizes(values) or None)}")

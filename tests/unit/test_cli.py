@@ -19,8 +19,8 @@ from syno.errors import SpecError
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.lower.tvm import to_te_source
-from syno.report import take_home
 from syno.report.operator_folder import primitives
+from syno.report.take_home import module as home
 from syno.search.evaluation import CountedCost
 from syno.space import Sampler, Space
 from syno.space.rules import RULES
@@ -198,10 +198,10 @@ class TestGet:
     def test_a_module_that_computes_something_else_is_not_written(
         self, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        original = take_home.to_source
-        monkeypatch.setattr(take_home, "to_source", lambda *given: original(*given).replace("padding=", "dilation=1, padding="))
+        original = home.to_source
+        monkeypatch.setattr(home, "to_source", lambda *given: original(*given).replace("padding=", "dilation=1, padding="))
         run("get", "conv2d")
-        monkeypatch.setattr(take_home, "to_source", lambda *given: original(*given).replace("return x", "return 2 * x"))
+        monkeypatch.setattr(home, "to_source", lambda *given: original(*given).replace("return x", "return 2 * x"))
         line = one_line_at_end(run("get", "conv2d", "--output", "wrong.py", code=2))
         assert "differs from its meaning" in line
         assert not (folder / "wrong.py").exists()

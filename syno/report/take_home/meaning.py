@@ -1,0 +1,52 @@
+"""Whether generated source that holds for all sizes computes what the interpreter does, at small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syno.algebra import Valuation
+from syno.errors import WrongOutputError
+from syno.ir.graph import PGraph
+from syno.ir.primitives import UNFOLD
+from syno.lower.interpreter import interpret, shapes
+from syno.space.agreement import tiny_valuations
+
+Array: TypeAlias = NDArray[Any]
+TOLERANCE = 1e-9  # in double precision, as a share of the largest value
+
+
+def equal_to_meaning(operator: PGraph, what: str, compute: Callable[[Valuation, list[Array]], Array]) -> str:
+    """How it was checked that `compute` is the operator.
+
+    Args:
+        operator: the operator.
+        what: was made of it, for the message.
+        compute: the output for these sizes, of input and weights in double precision.
+
+    Raises WrongOutputError if it computes something else.
+    """
+    unfolds = [operation for operation in operator.operations if operation.primitive is UNFOLD]
+    windows = [(unfold.bottoms[0].size, unfold.bottoms[1].size) for unfold in unfolds]
+    rows = tiny_valuations(operator.sizes, windows)
+    error = max(_error(operator, compute, row, seed) for seed, row in enumerate(rows))
+    if not error <= TOLERANCE:
+        raise WrongOutputError(
+            f"{what} of {operator.name} differs from its meaning by {error:.2g} of the largest value, where {TOLERANCE:g} "
+            "is allowed; this is a mistake in Syno: please report the operator's text"
+        )
+    return f"equal to the interpreter at {len(rows)} sets of sizes in double precision: largest relative difference {error:.1g}"
+
+
+def _error(operator: PGraph, compute: Callable[[Valuation, list[Array]], Array], values: Valuation, seed: int) -> float:
+    """How far what is computed is from the interpreter, as a share of the largest value; infinite for another shape."""
+    random = np.random.default_rng(seed)
+    input_shape, weight_shapes, _ = shapes(operator, values)
+    tensors = [random.normal(size=shape) for shape in (input_shape, *weight_shapes)]
+    wanted, found = interpret(operator, values, *tensors), compute(values, tensors)
+    if found.shape != wanted.shape or not np.isfinite(found).all():
+        return float("inf")
+    return float(np.abs(found - wanted).max() / max(np.abs(wanted).max(), np.finfo(np.float64).tiny))
