@@ -39,9 +39,8 @@ def figures(
     only: Annotated[list[str] | None, typer.Option(metavar="FIGURE", help="Such as figure-5; all if not given.")] = None,
 ) -> None:
     """Import it, draw the paper's figures, and print the headline numbers beside those of the paper."""
-    from syno.report.tables import markdown
     from syno.stages.artifact import RECORD, import_artifact
-    from syno.stages.paper_figures import draw_paper, headline_texts, write_headlines
+    from syno.stages.paper_figures import draw_paper
 
     if (given / RECORD).is_file():
         if output is not None:
@@ -55,8 +54,20 @@ def figures(
     for file in draw_paper(folder, only or ()):
         if file.suffix == ".pdf":
             typer.echo(f"{file} (also as SVG and PNG)")
+    typer.echo()
+    headlines(folder)
+
+
+@artifact.command()
+def headlines(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="That an import has written.")] = FOLDER,
+) -> None:
+    """Print the headline numbers beside those of the paper, and write them as a table."""
+    from syno.report.tables import markdown
+    from syno.stages.paper_figures import headline_texts, write_headlines
+
     table, notes = headline_texts(write_headlines(folder))
-    typer.echo(f"\n{markdown(table, left=2)}")
+    typer.echo(markdown(table, left=2))
     for note in notes:
         typer.echo(note)
 

@@ -70,7 +70,8 @@ def select(config: Config, output: OutputFile = None) -> None:
     experiment = experiment_of(config)
     for one in stage.select(experiment, output):
         scores = [f", {name} {metric.text(one.metrics[name])}" for name, metric in METRICS.items() if name in one.metrics]
-        typer.echo(f"{one.name} ({one.key}): reward {one.reward:.4f}{''.join(scores)} in the search")
+        reward = "published" if one.reward is None else f"reward {one.reward:.4f}"
+        typer.echo(f"{one.name} ({one.key}): {reward}{''.join(scores)} in the search")
 
 
 @app.command(rich_help_panel=RESULTS)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
 Stage = Literal["data", "search", "select", "train", "tune"]
+OF_PUBLISHED = ("name", "artifact", "output")  # what an experiment of published data may have
+NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact")
 
 
 def folder_name(given: str) -> str:
@@ -46,6 +48,7 @@ class Experiment(Section):
     name: str  # of the study, and of the folder of results
     spec: str | Settings = {}  # a preset, a spec file, or options; with `preset`: those that differ from it
     workload: WorkloadSettings | None = None  # a network and a data set; the spec is then of its layers
+    artifact: Path | None = None  # alone: what the paper's authors published, to take operators from and to draw its figures
     relative_budget: RelativeBudget | None = None  # needs a workload
     evaluate: str = ""  # `cost` (counts only), `training` (of the workload), or your own as `package.module:function`
     original: Original | None = None  # what the model costs as it is, for rewards that compare with it
@@ -88,6 +91,9 @@ class Experiment(Section):
         return self
 
     def _check(self) -> None:
+        if self.artifact is not None:
+            self._check_published()
+            return
         self.policy_settings  # noqa: B018  (each raises what is wrong with it)
         needs = self.make_reward().needs
         if self.study.pruner is not None:
@@ -119,6 +125,16 @@ class Experiment(Section):
                 "original: {flops: 2.3e+11, parameters: 1.1e+7}"
             )
 
+    def _check_published(self) -> None:
+        """Nothing is searched or trained where others did."""
+        fields = type(self).model_fields
+        given = [name for name in fields if name not in OF_PUBLISHED and getattr(self, name) != fields[name].default]
+        if given:
+            raise SpecError(
+                f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment in the "
+                f"same file, which takes the operators: select: {{source: {self.name}}}"
+            )
+
     # ---- what follows from it -------------------------------------------------------------------------------------
 
     @property
@@ -128,12 +144,14 @@ class Experiment(Section):
 
     @property
     def searches(self) -> bool:
-        """Whether it has a study; others take the operators that another experiment selected."""
-        return self.select.source is None
+        """Whether it has a study; others take the operators that another experiment selected, or that were published."""
+        return self.select.source is None and self.artifact is None
 
     @property
     def storage(self) -> str:
         """Where trials are kept. SpecError if there are none: operators come from another experiment."""
+        if self.artifact is not None:
+            raise SpecError(f'experiment "{self.name}" is of published data (artifact), so it has no search and no trials')
         if not self.searches:
             raise SpecError(
                 f'experiment "{self.name}" takes the operators that {self.select.source} selected (select: source), so it has '
@@ -157,7 +175,7 @@ class Experiment(Section):
         of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
         parts: dict[Stage, dict[str, Any]] = {
             "data": {"workload": whole["workload"]},
-            "search": {key: whole[key] for key in whole if key not in ("select", "train", "tune", "output", "study")}
+            "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH}
             | {"study": of_study},
             "select": whole["select"],
             "train": {"workload": whole["workload"], "training": whole["train"]["training"]},

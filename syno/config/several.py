@@ -30,7 +30,7 @@ class Several(Section):
     """Several experiments in one file. The results of each go to results/GROUP/NAME if it has no `output`."""
 
     name: str = ""  # GROUP; the file's name without its ending if not given
-    common: Settings = {}  # what an experiment may have, for all of them; groups are merged, level by level
+    common: Settings = {}  # what an experiment may have, for all but published data; groups are merged, level by level
     experiments: Mapping[str, Settings]  # by NAME, what each has of its own; it goes before what is common
 
     @field_validator("name")
@@ -95,7 +95,7 @@ def _several(content: Mapping[str, Any]) -> list[Experiment]:
         group = Several(**content)
     except ValidationError as error:
         raise SpecError(f'experiments of "{content["name"]}": {explained(error, Several)}') from None
-    plans = {name: _merged(group.common, own) for name, own in group.experiments.items()}
+    plans = {name: own if "artifact" in own else _merged(group.common, own) for name, own in group.experiments.items()}
     folders = {name: _folder(group.name, name, plan) for name, plan in plans.items()}
     return [_one(name, plan, folders) for name, plan in plans.items()]
 

@@ -38,7 +38,7 @@ class SelectSettings(Section):
     count: Annotated[int, Field(ge=1)] = 3  # at most so many
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0  # in the search, of any that is selected
     most_loss: Annotated[float, Field(gt=0)] | None = None  # the same, of networks for text: nats per token
-    source: Path | None = None  # no search: what another experiment selected, by its name in this file or its folder of results
+    source: Path | None = None  # no search: operators of another experiment, by its name in this file or its folder of results
     within: Annotated[float, Field(ge=0)] | None = None  # of a source: how much worse than the original they may be there
 
     @model_validator(mode="after")

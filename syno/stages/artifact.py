@@ -15,6 +15,7 @@ from syno.evaluate.record import Record, versions
 from syno.stages.measurements import write_measurements, write_table
 from syno.stages.store import OperatorStore
 
+MADE_BY = "syno artifact import"
 RECORD, MEASUREMENTS, LOSSES = "artifact.json", "measurements.json", "losses"
 STEPS_IN_A_ROW = 100  # of the log of losses
 
@@ -50,7 +51,7 @@ class ImportRecord(Record):
     """
 
     kind_of_record = "record of an import"
-    again = "run `syno artifact import`"
+    again = f"run `{MADE_BY}`"
     passing = frozenset({"artifact"})
 
     artifact: str

@@ -7,7 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.stages.artifact import LOSSES
+from syno.stages.artifact import LOSSES, MADE_BY
 from syno.stages.freeze import read_parquet
 from syno.stages.measurements import FOLDER, read_measurements, write_table
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("pdf", "svg", "png")
 HEADLINES = "headlines"
-MADE_BY = "syno artifact import"
 
 
 def draw_paper(folder: Path, names: Iterable[str] = ()) -> list[Path]:

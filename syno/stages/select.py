@@ -15,6 +15,7 @@ from syno.ir.text import parse
 from syno.report.metric import ACCURACY, LOSS, METRICS, metric_of_trials
 from syno.report.pareto import front
 from syno.stages.freeze import read_frozen
+from syno.stages.published import best_published, is_published
 from syno.stages.source import taken
 from syno.stages.store import OperatorStore
 
@@ -30,27 +31,30 @@ class Selected(BaseModel):
     Attributes:
         key: by which the operator store has it.
         name: for people.
-        trial: of the study.
-        reward: in the search.
+        trial: of the study; None for one that was published.
+        reward: in the search; None for one that was published.
         metrics: measured in the search.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     key: str
     name: str
-    trial: int
-    reward: float
+    trial: int | None = None
+    reward: float | None = None
     metrics: dict[str, float]
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
     """Choose operators as `select` in the config says, and write a list of them.
 
-    They are of the frozen table, the best reward first; or of what another experiment selected, the best score first.
+    They are of the frozen table, the best reward first; or of what another experiment selected or imported, the best score first.
 
     Raises SpecError if there is no frozen table (or the other experiment is not so far), or nothing there can be selected.
     """
     if (source := experiment.select.source) is not None:
+        if is_published(source):
+            chosen = [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]
+            return write_selected(chosen, output or experiment.folder / FILE)
         return write_selected(taken(experiment, read_selected(source / FILE)), output or experiment.folder / FILE)
     settings, table = experiment.select, read_frozen(experiment)
     table = table[table["outcome"] == "complete"]
@@ -62,8 +66,8 @@ def select(experiment: Experiment, output: Path | None = None) -> list[Selected]
     ranked = _good_enough(table, experiment).sort_values(["reward", "number"], ascending=[False, True], kind="stable")
     if settings.by == "pareto":
         ranked = _front_first(ranked, experiment)
-    chosen = [_selected(experiment, row) for _, row in ranked.head(settings.count).iterrows()]
-    chosen.sort(key=lambda one: (-one.reward, one.trial))
+    ranked = ranked.head(settings.count).sort_values(["reward", "number"], ascending=[False, True], kind="stable")
+    chosen = [_selected(experiment, row) for _, row in ranked.iterrows()]
     return write_selected(chosen, output or experiment.folder / FILE)
 
 

@@ -28,6 +28,9 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
     for name, experiment in load_experiments(config).items():
         if names and name not in names:
             continue
+        if experiment.artifact is not None:
+            jobs.update(["artifact", "headlines"], figure=len(figures.names(experiment)))
+            continue
         jobs.update(["report", "select"], figure=len(figures.names(experiment)))
         if experiment.searches:
             jobs.update(worker=experiment.study.workers, freeze=1)
@@ -71,7 +74,7 @@ def test_the_snakefile_is_short() -> None:
 
 
 def test_the_rules_are_those_that_are_known() -> None:
-    assert set(RULES) == {"data", "figure", "freeze", "report", "select", "tables", "train", "tune", "worker"}
+    assert set(RULES) == {"artifact", "data", "figure", "freeze", "headlines", "report", "select", "tables", "train", "tune", "worker"}
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

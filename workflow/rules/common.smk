@@ -15,6 +15,7 @@ from syno.evaluate.tvm.devices import is_here
 from syno.stages import figures as drawing
 from syno.stages import select as selection
 from syno.stages.places import device_named, keep_config, training_file, tuning_file
+from syno.stages.published import is_published
 from syno.stages.source import SCORES
 from syno.stages.workflow import check_place, use_this_environment
 
@@ -39,6 +40,7 @@ def the_experiments():
 
 
 EXPERIMENTS = the_experiments()
+PUBLISHED = [folder for folder, experiment in EXPERIMENTS.items() if experiment.artifact is not None]
 CONFIG = "{folder}/experiment.yaml"  # written when the workflow starts
 ALL_CORES = workflow.resource_settings.cores or 1
 ENVIRONMENT = "../../envs/syno.yaml"
@@ -99,14 +101,25 @@ def worker_records(wildcards):
 
 
 def selectable(wildcards):
-    """What is selected from: the frozen trials, or what another experiment has come to."""
+    """What is selected from: the frozen trials, or what another experiment has come to, or what was imported."""
     source = EXPERIMENTS[wildcards.folder].select.source
-    return f"{wildcards.folder}/trials.parquet" if source is None else [f"{source / selection.FILE}", f"{source / SCORES}"]
+    if source is None:
+        return f"{wildcards.folder}/trials.parquet"
+    if str(source) in PUBLISHED or (str(source) not in EXPERIMENTS and is_published(source)):
+        return imported(source)
+    return [f"{source / selection.FILE}", f"{source / SCORES}"]
+
+
+def imported(folder):
+    """What an import writes that others read."""
+    return [f"{folder}/artifact.json", f"{folder}/tables/measurements.parquet", f"{folder}/tables/losses.parquet"]
 
 
 def drawable(wildcards):
-    """What figures are drawn of: the frozen trials if there was a search, the tables if there were trainings."""
+    """What figures are drawn of: an import; or the frozen trials if there was a search, the tables if there were trainings."""
     experiment = EXPERIMENTS[wildcards.folder]
+    if wildcards.folder in PUBLISHED:
+        return imported(wildcards.folder)
     trials = [f"{wildcards.folder}/trials.parquet"] if experiment.searches else []
     tables = [] if experiment.workload is None else [f"{wildcards.folder}/{SCORES}", f"{wildcards.folder}/tables/latency.parquet"]
     return [*trials, *tables]
@@ -120,6 +133,21 @@ def tuned_device(wildcards):
 def figures_of(folder):
     """All figures of an experiment."""
     return [f"{folder}/figures/{name}.svg" for name in drawing.names(EXPERIMENTS[folder])]
+
+
+def made_on_the_way(folder):
+    """The files between the data and the figures, which would else not be missed when one of them was taken away."""
+    experiment = EXPERIMENTS[folder]
+    formats = [f"{folder}/figures/{name}.{ending}" for name in drawing.names(experiment) for ending in drawing.FORMATS]
+    if folder in PUBLISHED:
+        tables = [f"{folder}/tables/{name}.{ending}" for name in ("measurements", "losses") for ending in ("parquet", "csv")]
+        return [*formats, *imported(folder), f"{folder}/measurements.json", *tables]
+    of_folder = SimpleNamespace(folder=folder)  # as wildcards have it
+    searched = [f"{folder}/trials.parquet", *worker_records(of_folder)] if experiment.searches else []
+    if experiment.workload is None:
+        return [*formats, *searched]
+    tables = [f"{folder}/tables/{name}.{ending}" for name in ("scores", "latency") for ending in ("parquet", "csv")]
+    return [*formats, *searched, f"{folder}/data.json", *tables]
 
 
 def selected_keys(folder):
@@ -158,7 +186,9 @@ def measurements(wildcards):
 def results_of(folder):
     """All that there is to be of an experiment, as the input of a rule without wildcards."""
     experiment = EXPERIMENTS[folder]
-    shown = [f"{folder}/report.html", *figures_of(folder)]
+    if folder in PUBLISHED:
+        return [f"{folder}/tables/headlines.{ending}" for ending in ("parquet", "csv")] + made_on_the_way(folder)
+    shown = [f"{folder}/report.html", *made_on_the_way(folder)]
     if experiment.workload is None:
         return shown
     early = trainings_of(folder, [ORIGINAL, *experiment.baselines])  # they need not wait for the search

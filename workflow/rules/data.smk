@@ -14,3 +14,41 @@ rule data:
         mem_mb=more_memory,
     shell:
         "syno data {params.config} --output {output} 2>&1 | tee -i {log}"
+
+
+# What others published is read, and nothing is searched or trained for it. Its folder is no input: published data doesn't change,
+# and the results stay good where it is no longer at hand. For a checkout that has become whole, take artifact.json away.
+OF_PUBLISHED = "|".join(map(re.escape, PUBLISHED)) or "(?!)"  # no folder
+
+
+rule artifact:
+    output:
+        "{folder}/artifact.json",
+        "{folder}/measurements.json",
+        multiext("{folder}/tables/measurements", ".parquet", ".csv"),
+        multiext("{folder}/tables/losses", ".parquet", ".csv"),
+    wildcard_constraints:
+        folder=OF_PUBLISHED,
+    params:
+        artifact=lambda wildcards: str(EXPERIMENTS[wildcards.folder].artifact),
+    log:
+        "{folder}/log/artifact.log",
+    conda:
+        ENVIRONMENT
+    shell:
+        "syno artifact import {params.artifact:q} --output {wildcards.folder} 2>&1 | tee -i {log}"
+
+
+rule headlines:
+    input:
+        "{folder}/tables/measurements.parquet",
+    output:
+        multiext("{folder}/tables/headlines", ".parquet", ".csv"),
+    wildcard_constraints:
+        folder=OF_PUBLISHED,
+    log:
+        "{folder}/log/headlines.log",
+    conda:
+        ENVIRONMENT
+    shell:
+        "syno artifact headlines {wildcards.folder} > {log} 2>&1"

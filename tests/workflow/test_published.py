@@ -1,0 +1,110 @@
+"""Published data as the start of a workflow: an import, the paper's figures of it, and its operators trained again here."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from small_artifact import write_artifact
+from small_run import FIELDS, merged, planned, snakemake
+
+from syno.config import Experiment
+from syno.evaluate.training_record import TrainingRecord
+from syno.ir.library import OPERATORS
+from syno.report.paper.catalogue import PAPER_FIGURES
+from syno.stages.select import read_selected
+
+QUICK = merged(FIELDS, {"tune": {"compilers": []}})
+GROUP: Mapping[str, Any] = {
+    "name": "group",
+    "common": {key: value for key, value in QUICK.items() if key not in ("name", "output")},
+    "experiments": {
+        "published": {"artifact": "data"},
+        "again": {"workload": {"model": "resnet18", "width": 0.125}, "select": {"source": "published", "within": 0.01}},
+    },
+}
+TABLES = [f"tables/{name}.{ending}" for name in ("measurements", "losses", "headlines") for ending in ("parquet", "csv")]
+FIGURES = len(PAPER_FIGURES)
+
+
+def write(folder: Path, content: Mapping[str, Any] = GROUP) -> Path:
+    file = folder / "group.yaml"
+    file.write_text(yaml.safe_dump(dict(content)), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the published data was imported and drawn, without that data. Not to be changed."""
+    folder = tmp_path_factory.mktemp("imported")
+    write_artifact(folder / "data")
+    done = snakemake(folder, write(folder), "published")
+    assert done.returncode == 0, done.stdout
+    shutil.rmtree(folder / "data")
+    return folder
+
+
+@pytest.fixture
+def run(imported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(imported, tmp_path / "run"))  # with the times of files, by which Snakemake goes
+
+
+def test_figures_and_numbers_are_there_and_nothing_was_searched_or_trained(imported: Path) -> None:
+    results = imported / "results" / "group" / "published"
+    figures = [f"figures/{name}.{ending}" for name in PAPER_FIGURES for ending in ("svg", "png", "pdf")]
+    expected = ["artifact.json", "measurements.json", "experiment.yaml", *TABLES, *figures]
+    assert [name for name in expected if not (results / name).is_file()] == []
+    assert {file.name for file in (imported / "results" / "group").iterdir()} == {"published", "again"}
+    assert [file.name for file in (imported / "results" / "group" / "again").iterdir()] == ["experiment.yaml"]
+    assert Experiment.load(results / "experiment.yaml").artifact == Path("data")
+
+
+def test_nothing_is_done_twice_and_the_data_need_not_stay(run: Path) -> None:
+    assert "Nothing to be done" in snakemake(run, write(run), "--dry-run", "published").stdout
+
+
+@pytest.mark.parametrize(
+    ("gone", "jobs"),
+    [
+        ("figures/figure-5.svg", {"figure": 1}),
+        ("figures/figure-9.pdf", {"figure": 1}),
+        ("tables/headlines.csv", {"headlines": 1}),
+        ("tables/losses.parquet", {"artifact": 1, "headlines": 1, "figure": FIGURES}),
+        ("artifact.json", {"artifact": 1, "headlines": 1, "figure": FIGURES}),
+    ],
+)
+def test_what_depends_on_a_file_that_is_gone(gone: str, jobs: dict[str, int], run: Path) -> None:
+    (run / "results" / "group" / "published" / gone).unlink()
+    assert planned(run, write(run), "published") == jobs
+
+
+def test_taking_operators_is_planned_without_a_search(run: Path) -> None:
+    """At most one is taken, so there are two trainings, of it and of the network as it is."""
+    jobs = planned(run, write(run), "again")
+    assert jobs == {"data": 1, "select": 1, "train": 2, "tables": 1, "figure": 1, "report": 1}
+
+
+@pytest.mark.slow
+def test_a_published_operator_is_trained_again(run: Path) -> None:
+    done = snakemake(run, write(run), "again")
+    assert done.returncode == 0, done.stdout
+    results = run / "results" / "group" / "again"
+    (taken,) = read_selected(results / "selected.json")
+    assert (taken.name, taken.metrics, taken.trial, taken.reward) == ("operator_1", {"accuracy": 0.799}, None, None)
+    record = TrainingRecord.read(results / "train" / taken.key / "seed1.json")
+    assert record.operator_id == OPERATORS["operator_1"]().id
+    assert not (results / "trials.db").exists()
+    assert "Nothing to be done" in snakemake(run, write(run), "--dry-run", "published", "again").stdout
+    (run / "results" / "group" / "published" / "artifact.json").unlink()
+    assert "train" not in planned(run, write(run), "published", "again")
+
+
+def test_a_wrong_folder_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    done = snakemake(tmp_path, write(tmp_path), "published")
+    assert done.returncode != 0 and "Traceback" not in done.stdout
+    assert done.stdout.count("error: data") == 1
