@@ -72,6 +72,16 @@ def headlines(
         typer.echo(note)
 
 
+@artifact.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="That an import has written.")] = FOLDER,
+) -> None:
+    """Write a page of it that opens without a server: the figures, what deviates from the paper, the operators."""
+    from syno.stages.paper_figures import write_page
+
+    typer.echo(f"{write_page(folder)}")
+
+
 @app.command(rich_help_panel=RESULTS)
 def measurements(config: Config) -> None:
     """Collect all measurements of an experiment, of whatever kind, into one tidy table."""

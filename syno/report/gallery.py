@@ -19,7 +19,6 @@ from syno.ir.graph import PGraph
 from syno.ir.loops import expression, loop_nest
 from syno.lower.pytorch.source import to_source
 from syno.report.inline_svg import inline_svg
-from syno.report.metric import ScoreMetric
 from syno.report.page_tables import (
     Cell,
     Row,
@@ -34,7 +33,7 @@ from syno.report.page_tables import (
     setting,
     word,
 )
-from syno.report.results import SCORE_COLUMNS, Results
+from syno.report.results import SCORE_COLUMNS, TRIAL_COLUMNS, Results, complete
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,7 @@ class Card:
         number: of the card, from 1; its ids on the page begin with it.
         facts: score and cost, with their headings.
         order: the numbers to sort by, as JSON.
+        provenance: the trial that found it; empty where none did.
     """
 
     number: int
@@ -77,19 +77,20 @@ class Card:
     timings: tuple[Timing, ...]
     codes: tuple[Code, ...]
     order: str
+    provenance: str
 
 
 def cards(results: Results) -> list[Card]:
     """A card for each operator, the best score first."""
     known = {str(row["operator"]): row for row in score_rows(results)}
-    measured = latencies(results)
+    measured, origins = latencies(results), _origins(results)
 
     def rank(name: str) -> float:
         value = number(known.get(name, {}).get("score"))
         return inf if value is None else -results.metric.quality(value)
 
     return [
-        _card(place, name, results.operators[name], known.get(name, {}), measured.get(name, {}), results.metric)
+        _card(place, name, results, known.get(name, {}), measured.get(name, {}), origins.get(name, ""))
         for place, name in enumerate(sorted(results.operators, key=rank), 1)
     ]
 
@@ -99,7 +100,20 @@ def order_name(target: Target) -> str:
     return f"latency, {target[1]} on {target[0]}"
 
 
-def _card(place: int, name: str, graph: PGraph, row: Row, times: dict[Target, Row], metric: ScoreMetric) -> Card:
+def _origins(results: Results) -> dict[str, str]:
+    """By name: the trial that found an operator, its reward, and when that was, as far as the table knows."""
+    found = {}
+    trials = complete(results.trials, TRIAL_COLUMNS, "trials")
+    for row in trials[trials["outcome"] == "complete"].to_dict("records"):
+        reward, ended = number(row["reward"]), row.get("ended")
+        parts = [f"found in trial {row['number']}", "" if reward is None else f"reward {reward:.4g}"]
+        parts.append("" if ended is None or ended != ended else f"on {ended:%Y-%m-%d}")
+        found[str(row.get("name", ""))] = ", ".join(filter(None, parts))
+    return found
+
+
+def _card(place: int, name: str, results: Results, row: Row, times: dict[Target, Row], provenance: str) -> Card:
+    graph, metric = results.operators[name], results.metric
     row = {**dict.fromkeys(SCORE_COLUMNS), **row}
     trained = score(row, metric)
     order = {metric.name: trained.value, "FLOPs": number(row["flops"])}
@@ -113,7 +127,7 @@ def _card(place: int, name: str, graph: PGraph, row: Row, times: dict[Target, Ro
     )
     return Card(
         place, name, graph.id, word(row.get("role")).text, Markup(inline_svg(to_svg(graph), f"drawing-{place}")),
-        _coloured(expression(graph)), facts, tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order),
+        _coloured(expression(graph)), facts, tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order), provenance,
     )  # fmt: skip
 
 

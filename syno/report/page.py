@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from syno.report.document import document
 from syno.report.gallery import cards, order_name
 from syno.report.inline_svg import inline_svg
 from syno.report.page_tables import latencies, summary, targets, trial_lines
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete
+from syno.report.search_tree import search_tree
 
 
 def page(results: Results, pictures: Sequence[Picture]) -> str:
@@ -22,30 +21,26 @@ def page(results: Results, pictures: Sequence[Picture]) -> str:
 
     Raises SpecError if a table lacks a column, or a picture is no SVG that stands alone.
     """
-    environment = Environment(
-        loader=PackageLoader("syno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    script = _part(environment, "page.js")
-    metric, timed = results.metric, map(order_name, targets(latencies(results).values()))
-    return environment.get_template("page.html").render(
+    tree = search_tree(results.trials)
+    return document(
+        "page.html",
         results=results,
-        metric=metric,
+        metric=results.metric,
         summary=summary(results),
         trials=trial_lines(results),
         outcomes=_outcomes(results),
         pictures=[(picture, Markup(inline_svg(picture.svg, f"figure-{n}"))) for n, picture in enumerate(pictures, 1)],
+        tree=tree,
+        tree_svg=None if tree is None else Markup(inline_svg(tree.svg, "search-tree")),
         cards=cards(results),
-        orders=[(metric.name, metric.more_is_better), ("FLOPs", False), *((name, False) for name in timed)],
-        styles=_part(environment, "page.css"),
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        orders=orders(results),
     )
 
 
-def _part(environment: Environment, name: str) -> Markup:
-    loader = environment.loader
-    assert loader is not None
-    return Markup(loader.get_source(environment, name)[0].rstrip("\n"))
+def orders(results: Results) -> list[tuple[str, bool]]:
+    """What cards can be sorted by, and whether most is best."""
+    timed = map(order_name, targets(latencies(results).values()))
+    return [(results.metric.name, results.metric.more_is_better), ("FLOPs", False), *((name, False) for name in timed)]
 
 
 def _outcomes(results: Results) -> str:

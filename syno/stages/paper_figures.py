@@ -7,9 +7,11 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.stages.artifact import LOSSES, MADE_BY
+from syno.files import write_whole
+from syno.stages.artifact import LOSSES, MADE_BY, RECORD, ImportRecord
 from syno.stages.freeze import read_parquet
 from syno.stages.measurements import FOLDER, read_measurements, write_table
+from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:
     import pandas
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from syno.report.paper.catalogue import Numbers
 
 FORMATS = ("pdf", "svg", "png")
-HEADLINES = "headlines"
+HEADLINES, PAGE = "headlines", "report.html"
 
 
 def draw_paper(folder: Path, names: Iterable[str] = ()) -> list[Path]:
@@ -50,6 +52,19 @@ def write_headlines(folder: Path) -> pandas.DataFrame:
     table = headline_table(headlines(read_measurements(folder, MADE_BY)))
     write_table(table, folder, HEADLINES)
     return table
+
+
+def write_page(folder: Path, output: Path | None = None) -> Path:
+    """Write the page of an import: figures, headline numbers, operators; returns its file. SpecError if nothing was imported."""
+    from syno.report.paper.headlines import headline_table, headlines
+    from syno.report.paper.page import paper_page
+
+    numbers, record, store = _numbers(folder), ImportRecord.read(folder / RECORD), OperatorStore(folder)
+    operators = {one.name: store.get(one.key) for one in record.operators if one.key is not None}
+    notes = [f"read from {record.artifact}", *(f"missing or damaged: {problem}" for problem in record.problems)]
+    file = output or folder / PAGE
+    write_whole(file, paper_page(numbers, headline_table(headlines(numbers.rows)), operators, notes))
+    return file
 
 
 def headline_texts(table: pandas.DataFrame) -> tuple[list[dict[str, object]], list[str]]:

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 from result_tables import NAMES, results, trial_table
+from small_artifact import write_artifact
 
 from syno.report.metric import METRICS
 from syno.report.page import page
 from syno.report.pictures import FIGURES, pictures
+from syno.stages.artifact import import_artifact
+from syno.stages.paper_figures import write_page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 pytestmark = pytest.mark.slow
@@ -88,6 +91,21 @@ def test_an_address_that_means_nothing_does_no_harm(html: str, tmp_path: Path) -
     document, complaints = opened(html, tmp_path, "#card=%3Cnone%3E&sort=none&other=1")
     assert complaints == []
     assert (hidden(document), unfolded(document)) == (set(), set())
+
+
+def test_the_page_of_published_data(tmp_path: Path) -> None:
+    import_artifact(write_artifact(tmp_path / "data"), tmp_path / "out")
+    document, complaints = opened(write_page(tmp_path / "out").read_text(encoding="utf-8"), tmp_path, "#card=operator_1")
+    assert complaints == []
+    assert unfolded(document) == {"operator_1"}
+    assert len(re.findall(r"<figure class=\"plot\"", document)) == 5
+
+
+def test_the_search_tree(tmp_path: Path) -> None:
+    trials = trial_table().assign(path="Reduce Share", steps=[f"a {number}" for number in range(30)])
+    document, complaints = opened(page(results(trials=trials), []), tmp_path)
+    assert complaints == []
+    assert document.count("<circle") == 32  # the root, one step of all trials, and the second of each
 
 
 def test_a_page_with_nothing_on_it_makes_no_error(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def run(imported: Path, tmp_path: Path) -> Path:
 def test_figures_and_numbers_are_there_and_nothing_was_searched_or_trained(imported: Path) -> None:
     results = imported / "results" / "group" / "published"
     figures = [f"figures/{name}.{ending}" for name in PAPER_FIGURES for ending in ("svg", "png", "pdf")]
-    expected = ["artifact.json", "measurements.json", "experiment.yaml", *TABLES, *figures]
+    expected = ["artifact.json", "measurements.json", "experiment.yaml", "report.html", *TABLES, *figures]
     assert [name for name in expected if not (results / name).is_file()] == []
     assert {file.name for file in (imported / "results" / "group").iterdir()} == {"published", "again"}
     assert [file.name for file in (imported / "results" / "group" / "again").iterdir()] == ["experiment.yaml"]
@@ -70,11 +70,12 @@ def test_nothing_is_done_twice_and_the_data_need_not_stay(run: Path) -> None:
 @pytest.mark.parametrize(
     ("gone", "jobs"),
     [
-        ("figures/figure-5.svg", {"figure": 1}),
-        ("figures/figure-9.pdf", {"figure": 1}),
-        ("tables/headlines.csv", {"headlines": 1}),
-        ("tables/losses.parquet", {"artifact": 1, "headlines": 1, "figure": FIGURES}),
-        ("artifact.json", {"artifact": 1, "headlines": 1, "figure": FIGURES}),
+        ("figures/figure-5.svg", {"figure": 1, "report": 1}),
+        ("figures/figure-9.pdf", {"figure": 1, "report": 1}),
+        ("tables/headlines.csv", {"headlines": 1, "report": 1}),
+        ("tables/losses.parquet", {"artifact": 1, "headlines": 1, "figure": FIGURES, "report": 1}),
+        ("report.html", {"report": 1}),
+        ("artifact.json", {"artifact": 1, "headlines": 1, "figure": FIGURES, "report": 1}),
     ],
 )
 def test_what_depends_on_a_file_that_is_gone(gone: str, jobs: dict[str, int], run: Path) -> None:

@@ -29,7 +29,7 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
         if names and name not in names:
             continue
         if experiment.artifact is not None:
-            jobs.update(["artifact", "headlines"], figure=len(figures.names(experiment)))
+            jobs.update(["artifact", "headlines", "report"], figure=len(figures.names(experiment)))
             continue
         jobs.update(["report", "select"], figure=len(figures.names(experiment)))
         if experiment.searches:

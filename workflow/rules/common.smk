@@ -125,6 +125,12 @@ def drawable(wildcards):
     return [*trials, *tables]
 
 
+def reportable(wildcards):
+    """What a page is of, beside figures and what they are drawn of."""
+    folder = wildcards.folder
+    return f"{folder}/tables/headlines.parquet" if folder in PUBLISHED else f"{folder}/{selection.FILE}"
+
+
 def tuned_device(wildcards):
     """The device that a name of a file means."""
     return device_named(EXPERIMENTS[wildcards.folder], wildcards.device)
@@ -140,7 +146,8 @@ def made_on_the_way(folder):
     experiment = EXPERIMENTS[folder]
     formats = [f"{folder}/figures/{name}.{ending}" for name in drawing.names(experiment) for ending in drawing.FORMATS]
     if folder in PUBLISHED:
-        tables = [f"{folder}/tables/{name}.{ending}" for name in ("measurements", "losses") for ending in ("parquet", "csv")]
+        names = ("measurements", "losses", "headlines")
+        tables = [f"{folder}/tables/{name}.{ending}" for name in names for ending in ("parquet", "csv")]
         return [*formats, *imported(folder), f"{folder}/measurements.json", *tables]
     of_folder = SimpleNamespace(folder=folder)  # as wildcards have it
     searched = [f"{folder}/trials.parquet", *worker_records(of_folder)] if experiment.searches else []
@@ -186,8 +193,6 @@ def measurements(wildcards):
 def results_of(folder):
     """All that there is to be of an experiment, as the input of a rule without wildcards."""
     experiment = EXPERIMENTS[folder]
-    if folder in PUBLISHED:
-        return [f"{folder}/tables/headlines.{ending}" for ending in ("parquet", "csv")] + made_on_the_way(folder)
     shown = [f"{folder}/report.html", *made_on_the_way(folder)]
     if experiment.workload is None:
         return shown

@@ -1,6 +1,6 @@
 rule report:
     input:
-        rules.select.output,
+        reportable,
         drawable,
         lambda wildcards: figures_of(wildcards.folder),
     output:

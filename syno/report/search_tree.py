@@ -1,0 +1,205 @@
+"""The tree that a search has walked, as a picture: how often it went where, and what came of it.
+
+Trials whose paths begin with the same steps share these. Steps on which no two of them part are one branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import pandas
+from matplotlib.colors import to_hex
+
+from syno.report.figures import GREY, INK
+from syno.report.results import TRIAL_COLUMNS, Picture, complete
+
+MOST_LEAVES = 160  # in a picture; more of them, and nobody sees anything
+STEP, ROW, MARGIN, HEAD = 52, 13, 26, 44  # in pixels: of a step to the right, of a leaf below another; around; of the legend
+LARGEST, LEAST_RADIUS = 15.0, 2.0  # radius of all trials, and the least of any
+LABEL = 150  # room for the words at the last leaf
+SCALE, SWATCHES, UNKNOWN = "viridis", 24, "#bbbbbb"  # colours of mean rewards; of no reward
+
+
+class Walk(NamedTuple):
+    """A trial: its steps (kind and id of each), and its reward if it is complete."""
+
+    number: int
+    steps: tuple[tuple[str, str], ...]
+    reward: float | None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Steps that lead from one parting of ways to the next, and all beyond.
+
+    Attributes:
+        kinds: of the steps.
+        depth: how many steps lead to its end, from the root.
+        walks: that go through it.
+        children: most visited first.
+    """
+
+    kinds: tuple[str, ...]
+    depth: int
+    walks: tuple[Walk, ...]
+    children: tuple[Branch, ...]
+
+    @property
+    def mean(self) -> float | None:
+        """The mean reward of its complete trials; None if there is none."""
+        rewards = [walk.reward for walk in self.walks if walk.reward is not None]
+        return sum(rewards) / len(rewards) if rewards else None
+
+    def leaves(self, least: int = 1) -> int:
+        """How many ends are left where branches with fewer than `least` trials are cut off."""
+        return sum(child.leaves(least) for child in self.children if len(child.walks) >= least) or 1
+
+    def cut(self, least: int) -> Branch:
+        """Without branches that have fewer trials."""
+        children = tuple(child.cut(least) for child in self.children if len(child.walks) >= least)
+        return Branch(self.kinds, self.depth, self.walks, children)
+
+
+def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) -> Branch:
+    """The tree of walks that have their first `depth` steps in common, of which the last are `kinds`."""
+    groups: dict[tuple[str, str], list[Walk]] = {}
+    for walk in walks:
+        if depth < len(walk.steps):
+            groups.setdefault(walk.steps[depth], []).append(walk)
+    if kinds and len(groups) == 1 and all(depth < len(walk.steps) for walk in walks):  # nobody parts here
+        ((kind, _),) = groups
+        return grown(walks, depth + 1, (*kinds, kind))
+    children = [grown(group, depth + 1, (kind,)) for (kind, _), group in groups.items()]
+    return Branch(kinds, depth, tuple(walks), tuple(sorted(children, key=lambda child: -len(child.walks))))
+
+
+def search_tree(trials: pandas.DataFrame) -> Picture | None:
+    """The picture, an SVG; None of trials without paths.
+
+    A circle's area is in proportion to the trials that went through it, its colour is their mean reward, and resting on it tells
+    both. It is as far to the right as steps lead to it.
+    """
+    rows = complete(trials, TRIAL_COLUMNS, "trials")
+    if not {"path", "steps"} <= set(rows.columns) or rows.empty:
+        return None
+    root, least = grown([_walk(row) for row in rows.to_dict("records")]), 1
+    while root.leaves(least) > MOST_LEAVES:
+        least += 1
+    shown = root.cut(least)
+    left_out = f" Branches with fewer than {least} trials are left out." if least > 1 else ""
+    caption = (
+        f"{len(root.walks):,} trials from the left to the right, step by step. The area of a circle is in proportion to the trials "
+        "that went through it; its colour is their mean reward, of those that are complete; grey is none. Steps on which no two "
+        f"trials part are one branch. Rest on a circle for its numbers.{left_out}"
+    )
+    return Picture("The search tree", ElementTree.tostring(_drawing(shown), encoding="unicode"), caption)
+
+
+def _walk(row: dict[object, object]) -> Walk:
+    steps = tuple(zip(str(row["path"]).split(), str(row["steps"]).split(), strict=True))
+    reward = row["reward"]
+    known = row["outcome"] == "complete" and isinstance(reward, float) and reward == reward
+    return Walk(int(str(row["number"])), steps, float(str(reward)) if known else None)
+
+
+# ---- drawing --------------------------------------------------------------------------------------------------------
+
+
+class Placed(NamedTuple):
+    """A branch and where its end is, and where its parent's; None at the root."""
+
+    branch: Branch
+    at: tuple[float, float]
+    parent: tuple[float, float] | None
+
+
+def _placed(branch: Branch, top: float, parent: tuple[float, float] | None = None) -> Iterator[Placed]:
+    """The branch and all below it, which have as many rows as there are leaves, from `top` on."""
+    at = (MARGIN + STEP * branch.depth, top + ROW * branch.leaves() / 2)
+    yield Placed(branch, at, parent)
+    for child in branch.children:
+        yield from _placed(child, top, at)
+        top += ROW * child.leaves()
+
+
+def _drawing(root: Branch) -> ElementTree.Element:
+    places = list(_placed(root, HEAD + MARGIN))
+    means = [mean for place in places if (mean := place.branch.mean) is not None] or [0.0]
+    low, high = min(means), max(means)
+    width = max(place.at[0] for place in places) + LABEL
+    height = HEAD + 2 * MARGIN + ROW * root.leaves()
+    svg = ElementTree.Element("svg", {
+        "xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {width:.0f} {height:.0f}", "width": f"{width:.0f}",
+        "height": f"{height:.0f}", "role": "img", "aria-label": "The search tree", "font-family": "sans-serif", "font-size": "9",
+    })  # fmt: skip
+    _legend(svg, low, high)
+    for place in places:
+        if place.parent is not None:
+            _edge(svg, place.parent, place.at)
+    for place in places:
+        _circle(svg, place, len(root.walks), _colour(place.branch.mean, low, high))
+    return svg
+
+
+def _edge(svg: ElementTree.Element, start: tuple[float, float], end: tuple[float, float]) -> None:
+    middle = start[0] + min(STEP, end[0] - start[0]) / 2
+    bend = f"C{middle:.1f} {start[1]:.1f} {middle:.1f} {end[1]:.1f} {start[0] + STEP:.1f} {end[1]:.1f}"
+    path = f"M{start[0]:.1f} {start[1]:.1f}{bend}H{end[0]:.1f}"
+    ElementTree.SubElement(svg, "path", {"d": path, "fill": "none", "stroke": "#cccccc"})
+
+
+def _circle(svg: ElementTree.Element, place: Placed, total: int, colour: str) -> None:
+    branch, (x, y) = place.branch, place.at
+    radius = max(LEAST_RADIUS, LARGEST * sqrt(len(branch.walks) / total))
+    circle = ElementTree.SubElement(svg, "circle", {
+        "cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": f"{radius:.1f}", "fill": colour, "stroke": INK, "stroke-width": "0.5",
+    })  # fmt: skip
+    ElementTree.SubElement(circle, "title").text = _told(branch)
+    if branch.children:
+        return
+    text = {"x": f"{x + radius + 3:.1f}", "y": f"{y + 3:.1f}", "fill": GREY}
+    ElementTree.SubElement(svg, "text", text).text = _named(branch)
+
+
+def _told(branch: Branch) -> str:
+    """`Unfold, Share: 12 trials, mean reward 0.431`."""
+    count, mean = len(branch.walks), branch.mean
+    steps = ", ".join(branch.kinds) or "all"
+    reward = "none complete" if mean is None else f"mean reward {mean:.3f}"
+    return f"{steps}: {_counted(branch)}, {reward}" if count > 1 else f"{steps}: {_named(branch)}"
+
+
+def _named(branch: Branch) -> str:
+    """What is beside a leaf: its trial, or how many there are."""
+    if len(branch.walks) > 1:
+        return _counted(branch)
+    (walk,) = branch.walks
+    return f"trial {walk.number}" + ("" if walk.reward is None else f": {walk.reward:.3f}")
+
+
+def _counted(branch: Branch) -> str:
+    count = len(branch.walks)
+    return f"{count:,} trial{'' if count == 1 else 's'}"
+
+
+def _colour(mean: float | None, low: float, high: float) -> str:
+    if mean is None:
+        return UNKNOWN
+    share = (mean - low) / (high - low) if high > low else 0.5
+    return to_hex(mpl.colormaps[SCALE](share))
+
+
+def _legend(svg: ElementTree.Element, low: float, high: float) -> None:
+    group = ElementTree.SubElement(svg, "g", {"transform": f"translate({MARGIN} 14)"})
+    ElementTree.SubElement(group, "text", {"y": "0", "fill": GREY}).text = "mean reward"
+    for place in range(SWATCHES):
+        colour = _colour(place / (SWATCHES - 1), 0.0, 1.0)
+        ElementTree.SubElement(group, "rect", {"x": f"{6 * place}", "y": "6", "width": "6", "height": "9", "fill": colour})
+    for x, anchor, value in ((0, "start", low), (6 * SWATCHES, "end", high)):
+        text = {"x": f"{x}", "y": "26", "fill": GREY, "text-anchor": anchor}
+        ElementTree.SubElement(group, "text", text).text = f"{value:.3f}"

@@ -1,0 +1,102 @@
+"""The page of published data: figures with what deviates from the paper beside them, and the operators."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from small_artifact import write_artifact
+from typer.testing import CliRunner
+
+from syno.cli import app
+from syno.config import Experiment
+from syno.errors import SpecError
+from syno.report.paper.catalogue import GUARD, PAPER_FIGURES
+from syno.report.paper.page import published_results
+from syno.stages.artifact import import_artifact
+from syno.stages.measurements import read_measurements
+from syno.stages.paper_figures import write_page
+from syno.stages.report import write_report
+from syno.stages.store import OperatorStore
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an import writes."""
+    around = tmp_path_factory.mktemp("published")
+    import_artifact(write_artifact(around / "data"), around / "out")
+    return around / "out"
+
+
+@pytest.fixture(scope="module")
+def html(folder: Path) -> str:
+    return write_page(folder).read_text(encoding="utf-8")
+
+
+def section(html: str, name: str) -> str:
+    return html.partition(f'<section id="{name}">')[2].partition("</section>")[0]
+
+
+@pytest.mark.parametrize("name", PAPER_FIGURES)
+def test_each_figure_is_drawn_on_it(name: str, html: str) -> None:
+    own = section(html, name)
+    assert f'<svg id="{name}"' in own or re.search(rf'<svg [^>]*id="{name}"', own)
+    assert PAPER_FIGURES[name].caption[:40] in own
+
+
+@pytest.mark.parametrize("name", ["figure-5", "figure-9"])
+def test_the_wrong_guard_is_told_beside_latencies_of_tvm(name: str, html: str) -> None:
+    assert "read mostly zeros" in section(html, name)
+
+
+def test_the_guard_is_not_told_where_there_are_no_latencies(html: str) -> None:
+    assert "read mostly zeros" not in section(html, "figure-10")
+    assert "read mostly zeros" in GUARD
+
+
+def test_deviations_are_beside_their_figures(html: str) -> None:
+    """On the first target, networks take 60 ms, and the fastest operator that is accurate enough a third or half of that."""
+    own = section(html, "figure-5")
+    assert "Where it deviates from the paper" in own
+    assert re.search(r"TVM, mobile CPU: mean speedup of networks: [\d.]+; the paper has 2.06", own)
+    assert "NAS-PTE" not in own and "NAS-PTE" in section(html, "figure-9")
+
+
+def test_it_stands_alone(html: str) -> None:
+    assert not re.search(r'(?:src|href)="(?!#|data:)', html)
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_operators_have_cards_with_the_authors_numbers(folder: Path, html: str) -> None:
+    record_name = "operator_1"  # the only one whose graph is in the small artifact
+    assert f'data-name="{record_name}"' in section(html, "operators")
+    (key,) = [file.stem for file in (folder / "operators").glob("*.txt")]
+    operators = {record_name: OperatorStore(folder).get(key)}
+    found = published_results(read_measurements(folder, "syno artifact import"), operators)
+    (score,) = found.scores.to_dict("records")
+    assert (score["score"], score["role"], score["flops"]) == (0.799, "published", 1500)
+    times = {(row["compiler"], row["device"]): row for row in found.latency.to_dict("records")}
+    assert len(times) == 6
+    assert {row["speedup"] for row in times.values()} == {2.0}
+    assert {row["checked"] for (compiler, _), row in times.items() if compiler == "tvm"} == {False}
+    assert {row["checked"] for (compiler, _), row in times.items() if compiler == "inductor"} == {True}
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    data = write_artifact(tmp_path / "data")
+    (data / "vision/mdev/baseline-latency/llvm/qresnet18/benchmark_results.csv").unlink()
+    import_artifact(data, tmp_path / "out")
+    assert "missing or damaged: vision/mdev/baseline-latency/llvm/qresnet18" in write_page(tmp_path / "out").read_text()
+
+
+def test_the_report_of_published_data_is_this_page(folder: Path, html: str, tmp_path: Path) -> None:
+    experiment = Experiment(name="published", artifact="data", output=folder)
+    assert write_report(experiment, tmp_path / "page.html").read_text(encoding="utf-8") == html
+    result = CliRunner().invoke(app, ["artifact", "report", str(folder)])
+    assert (result.exit_code, result.stdout.strip()) == (0, str(folder / "report.html"))
+
+
+def test_without_an_import_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="syno artifact import"):
+        write_page(tmp_path)
