@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syno.files import write_whole
-from syno.report.canonical import canonical_rates, complete_operators
+from syno.report.canonical import Rate, canonical_rates, complete_operators
 from syno.report.figures import canonical_figure, distance_figure, save
 from syno.report.guided import comparison, run, totals
 from syno.report.parts import shown_on, silent
@@ -24,6 +24,7 @@ from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 
 UNSEEN = ("rejected_by",)  # columns too wide for a page
+PAPER_REDUNDANCY = 70
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def canonical(
 
     Args:
         spec: what is measured, up to its depth.
-        folder: where `canonical.csv`, `canonical-complete.csv`, `canonical.svg` and `canonical.png` go.
+        folder: where `canonical.csv`, `canonical-complete.csv`, `canonical-paper.csv`, `canonical.svg` and `canonical.png` go.
         command: what is written beside the numbers as their source.
         samples: random graphs of each size.
         complete: the most primitives of complete operators, all of which are found; 0 for none.
@@ -66,7 +67,11 @@ def canonical(
         whole = complete_operators(spec, complete, show=show) if complete else []
     notes = provenance(command, spec, seed)
     first = [rate.row() for rate in rates]
-    tables = {"canonical": first, "canonical-complete": [row.row() for row in whole]}
+    tables = {
+        "canonical": first,
+        "canonical-complete": [row.row() for row in whole],
+        "canonical-paper": beside_the_paper(rates),
+    }
     figure = canonical_figure(rates, f"Random graphs that are canonical, {spec.name} ({samples:,} of each size)", notes)
     files = [*_written(folder, tables, notes), *save(figure, folder / "canonical")]
     return Ablation(tuple(files), _text(tables, notes))
@@ -105,6 +110,27 @@ def distance(
     figure = distance_figure(runs, f"Random walks with the shape distance and without, {spec.name}, depth {spec.depth}", notes)
     files = [*_written(folder, tables, notes), *save(figure, folder / "distance")]
     return Ablation(tuple(files), _text(tables, notes))
+
+
+def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
+    """How many random graphs there are for each canonical one, at the largest size that has some, and what the paper says.
+
+    Nothing where no graph was canonical. Source of the paper's number: its canonicalization ablation.
+    """
+    found = [rate for rate in rates if rate.canonical]
+    if not found:
+        return []
+    rate = max(found, key=lambda rate: rate.size)
+    low, high = rate.interval
+    return [
+        {
+            "graphs per canonical graph": f"{1 / rate.share:.1f}",
+            "95 %": f"{1 / high:.1f} to {1 / low:.1f}",
+            "of": f"{rate.graphs:,} random graphs of {rate.size} primitives",
+            "origin": "measured",
+        },
+        {"graphs per canonical graph": f"more than {PAPER_REDUNDANCY}", "95 %": "", "of": "its random graphs", "origin": "paper"},
+    ]
 
 
 def _written(folder: Path, tables: Mapping[str, Sequence[Row]], notes: Sequence[str]) -> list[Path]:
