@@ -108,14 +108,14 @@ def get(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="By default one in this folder, named after it.")] = None,
     to: Annotated[str, typer.Option(metavar="module|export|onnx|tvm|te", help="The format.")] = "module",
     values: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes: to be fast for, or, with weights, all there are.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes that it is for, or is to be fast for.")
     ] = None,
     rename: Rename = None,
 ) -> None:
-    """Take an operator home, compared with its meaning before: a PyTorch module that needs nothing of Syno, or another format.
+    """Take an operator home: a PyTorch module that needs nothing of Syno, or another format, compared with its meaning before.
 
-    The source of a module, and of TVM tensor expressions (te), holds for all sizes. A program of torch.export, an ONNX file and a
-    TVM library are for the sizes of --set, and have new weights.
+    The source of a module, and of TVM tensor expressions (te), holds for all sizes. A program of torch.export, an ONNX file and
+    a TVM library are for the sizes of --set, and have new weights.
     """
     from syno.report.take_home import FORMATS
 

@@ -129,7 +129,12 @@ def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
             "of": f"{rate.graphs:,} random graphs of {rate.size} primitives",
             "origin": "measured",
         },
-        {"graphs per canonical graph": f"more than {PAPER_REDUNDANCY}", "95 %": "", "of": "its random graphs", "origin": "paper"},
+        {
+            "graphs per canonical graph": f"more than {PAPER_REDUNDANCY}",
+            "95 %": "",
+            "of": "its random graphs",
+            "origin": "paper",
+        },
     ]
 
 

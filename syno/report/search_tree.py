@@ -81,8 +81,8 @@ def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) ->
 def search_tree(trials: pandas.DataFrame) -> Picture | None:
     """The picture, an SVG; None of trials without paths.
 
-    A circle's area is in proportion to the trials that went through it, its colour is their mean reward, and resting on it tells
-    both. It is as far to the right as steps lead to it.
+    A circle's area is in proportion to the trials that went through it, its colour is their mean reward, and resting on it
+    tells both. It is as far to the right as steps lead to it.
     """
     rows = complete(trials, TRIAL_COLUMNS, "trials")
     if not {"path", "steps"} <= set(rows.columns) or rows.empty:
@@ -93,9 +93,9 @@ def search_tree(trials: pandas.DataFrame) -> Picture | None:
     shown = root.cut(least)
     left_out = f" Branches with fewer than {least} trials are left out." if least > 1 else ""
     caption = (
-        f"{len(root.walks):,} trials from the left to the right, step by step. The area of a circle is in proportion to the trials "
-        "that went through it; its colour is their mean reward, of those that are complete; grey is none. Steps on which no two "
-        f"trials part are one branch. Rest on a circle for its numbers.{left_out}"
+        f"{len(root.walks):,} trials from the left to the right, step by step. The area of a circle is in proportion to the "
+        "trials that went through it; its colour is their mean reward, of those that are complete; grey is none. Steps on "
+        f"which no two trials part are one branch. Rest on a circle for its numbers.{left_out}"
     )
     return Picture("The search tree", ElementTree.tostring(_drawing(shown), encoding="unicode"), caption)
 

@@ -43,7 +43,7 @@ def write_tensor_expressions(operator: PGraph, file: Path, values: Mapping[str, 
 def _computed(operator: PGraph, source: str, values: Valuation, tensors: list[Array]) -> Array:
     """What the text defines, for input and weights in double precision."""
     module = tvm()
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"__name__": f"tensor_expressions_{operator.id}"}
     exec(compile(source, f"<tensor expressions of {operator.name}>", "exec"), scope)
     defined = scope["build"](**values, dtype="float64")
     operands, result = defined[: len(tensors)], defined[-1]
