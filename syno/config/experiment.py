@@ -131,8 +131,8 @@ class Experiment(Section):
         given = [name for name in fields if name not in OF_PUBLISHED and getattr(self, name) != fields[name].default]
         if given:
             raise SpecError(
-                f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment in "
-                f"the same file, which takes the operators: select: {{source: {self.name}}}"
+                f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment "
+                f"in the same file, which takes the operators: select: {{source: {self.name}}}"
             )
 
     # ---- what follows from it -------------------------------------------------------------------------------------

@@ -135,7 +135,8 @@ def _drawing(root: Branch) -> ElementTree.Element:
     height = HEAD + 2 * MARGIN + ROW * root.leaves()
     svg = ElementTree.Element("svg", {
         "xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {width:.0f} {height:.0f}", "width": f"{width:.0f}",
-        "height": f"{height:.0f}", "role": "img", "aria-label": "The search tree", "font-family": "sans-serif", "font-size": "9",
+        "height": f"{height:.0f}", "role": "img", "aria-label": "The search tree", "font-family": "sans-serif",
+        "font-size": "9",
     })  # fmt: skip
     _legend(svg, low, high)
     for place in places:

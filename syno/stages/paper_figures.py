@@ -55,7 +55,7 @@ def write_headlines(folder: Path) -> pandas.DataFrame:
 
 
 def write_page(folder: Path, output: Path | None = None) -> Path:
-    """Write the page of an import: figures, headline numbers, operators; returns its file. SpecError if nothing was imported."""
+    """Write the page of an import: figures, headline numbers, operators; returns its file. SpecError if there is no import."""
     from syno.report.paper.headlines import headline_table, headlines
     from syno.report.paper.page import paper_page
 

@@ -65,9 +65,10 @@ def best_published(experiment: Experiment) -> list[PublishedScore]:
         original = _original(rows, model, source)
         best = [name for name in best if metric.quality(scores[name]) >= metric.quality(original) - within]
         if not best:
+            most = metric.text(max(scores.values(), key=metric.quality))
             raise SpecError(
                 f"no operator of {source} can be taken: {model}'s {metric.name} there is {metric.text(original)}, the best "
-                f"operator's is {metric.text(max(scores.values(), key=metric.quality))}, and select: within is {within:g}; raise it"
+                f"operator's is {most}, and select: within is {within:g}; raise it"
             )
     theirs, ours = OperatorStore(source), OperatorStore(experiment.folder)
     chosen = best[: experiment.select.count]

@@ -47,7 +47,8 @@ class Selected(BaseModel):
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
     """Choose operators as `select` in the config says, and write a list of them.
 
-    They are of the frozen table, the best reward first; or of what another experiment selected or imported, the best score first.
+    They are of the frozen table, the best reward first; or of what another experiment selected or imported, the best score
+    first.
 
     Raises SpecError if there is no frozen table (or the other experiment is not so far), or nothing there can be selected.
     """

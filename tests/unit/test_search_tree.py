@@ -24,8 +24,8 @@ ROWS: list[tuple[str, str, float | None]] = [
 
 def trials(rows: list[tuple[str, str, float | None]] = ROWS) -> pandas.DataFrame:
     found: list[dict[str, Any]] = [
-        {"number": number, "outcome": "failed" if reward is None else "complete", "reward": reward, "path": path, "steps": steps}
-        for number, (path, steps, reward) in enumerate(rows)
+        {"number": n, "outcome": "failed" if reward is None else "complete", "reward": reward, "path": path, "steps": steps}
+        for n, (path, steps, reward) in enumerate(rows)
     ]
     return pandas.DataFrame(found)
 

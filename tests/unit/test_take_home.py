@@ -1,4 +1,4 @@
-"""Operators as files that other programs run: each format holds what it should, and what computes something else is not written."""
+"""Operators as files that other programs run: each holds what it should, and what computes something else is not written."""
 
 from __future__ import annotations
 

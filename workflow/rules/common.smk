@@ -121,8 +121,8 @@ def drawable(wildcards):
     if wildcards.folder in PUBLISHED:
         return imported(wildcards.folder)
     trials = [f"{wildcards.folder}/trials.parquet"] if experiment.searches else []
-    tables = [] if experiment.workload is None else [f"{wildcards.folder}/{SCORES}", f"{wildcards.folder}/tables/latency.parquet"]
-    return [*trials, *tables]
+    tables = [f"{wildcards.folder}/{SCORES}", f"{wildcards.folder}/tables/latency.parquet"]
+    return trials if experiment.workload is None else [*trials, *tables]
 
 
 def reportable(wildcards):
