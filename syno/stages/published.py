@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +25,7 @@ class PublishedScore(NamedTuple):
 
     key: str
     name: str
-    metrics: Mapping[str, float]
+    metrics: dict[str, float]
 
 
 def is_published(source: Path) -> bool:

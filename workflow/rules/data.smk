@@ -16,7 +16,7 @@ rule data:
         "syno data {params.config} --output {output} 2>&1 | tee -i {log}"
 
 
-# What others published is read; nothing is searched or trained for it. Its folder is no input: published data doesn't change, and
+# What others published is read; nothing is searched or trained. Its folder is no input: published data doesn't change, and
 # the results stay good where it is no longer at hand. For a checkout that has become whole, take artifact.json away.
 OF_PUBLISHED = "|".join(map(re.escape, PUBLISHED)) or "(?!)"  # no folder
 
