@@ -175,8 +175,7 @@ class Experiment(Section):
         of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
         parts: dict[Stage, dict[str, Any]] = {
             "data": {"workload": whole["workload"]},
-            "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH}
-            | {"study": of_study},
+            "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},
             "select": whole["select"],
             "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
             "tune": {

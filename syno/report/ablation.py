@@ -67,7 +67,7 @@ def canonical(
         whole = complete_operators(spec, complete, show=show) if complete else []
     notes = provenance(command, spec, seed)
     first = [rate.row() for rate in rates]
-    tables = {
+    tables: dict[str, Sequence[Row]] = {
         "canonical": first,
         "canonical-complete": [row.row() for row in whole],
         "canonical-paper": beside_the_paper(rates),

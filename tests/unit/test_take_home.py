@@ -69,7 +69,7 @@ class TestExport:
     )
     def test_operators_of_all_kinds(self, name: str, sizes: dict[str, int] | None, tmp_path: Path) -> None:
         operator = OPERATORS[name]()
-        values = sizes or dict.fromkeys(set(operator.variables) - set(operator.variables.defaults), 12)
+        values = sizes or dict.fromkeys(set(operator.variables) - set(operator.variables.defaults), 48)
         assert "equal to the interpreter" in FORMATS["export"].write(operator, tmp_path / "it.pt2", values)
 
     def test_what_computes_something_else_is_not_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ class TestOnnx:
     @pytest.mark.parametrize(("name", "sizes"), [("operator_1", SMALL), ("pixel_shuffle", None), ("gpt2_projection", None)])
     def test_operators_of_all_kinds(self, name: str, sizes: dict[str, int] | None, tmp_path: Path) -> None:
         operator = OPERATORS[name]()
-        values = sizes or dict.fromkeys(set(operator.variables) - set(operator.variables.defaults), 12)
+        values = sizes or dict.fromkeys(set(operator.variables) - set(operator.variables.defaults), 48)
         assert "equal to the interpreter" in FORMATS["onnx"].write(operator, tmp_path / "it.onnx", values)
 
     @needs_onnx
