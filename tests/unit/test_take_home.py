@@ -102,6 +102,8 @@ class TestOnnx:
         file = tmp_path / "conv2d.onnx"
         assert "3x4x5x5: largest relative difference" in FORMATS["onnx"].write(OPERATORS["conv2d"](), file, SIZES)
         onnx.checker.check_model(str(file))
+        (given,) = onnx.load(file).graph.input
+        assert [dim.dim_param or dim.dim_value for dim in given.type.tensor_type.shape.dim] == ["N", 4, 5, 5]
         weights = [torch.from_numpy(onnx.numpy_helper.to_array(tensor).copy()) for tensor in onnx.load(file).graph.initializer]
         (weight,) = [tensor for tensor in weights if tensor.dim() == 4]
         x = torch.rand(5, 4, 5, 5)

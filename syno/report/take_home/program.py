@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -53,10 +55,11 @@ def write_onnx(operator: PGraph, file: Path, values: Mapping[str, int] | None = 
 
     materials = at_lengths(operator, values)
     program = _exported(operator, materials[-1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch about its own internals
+    with _without_asides():
         try:
-            made = torch.onnx.export(program, input_names=["x"], output_names=["y"], verbose=False)
+            made = torch.onnx.export(
+                program, input_names=["x"], output_names=["y"], dynamic_shapes=(_free_axes(operator),), verbose=False
+            )
         except torch.onnx.OnnxExporterError as error:
             raise LoweringError(f"{operator.name} cannot be written as ONNX: {_first_line(error)}") from error
     content = made.model_proto.SerializeToString()
@@ -69,13 +72,32 @@ def write_onnx(operator: PGraph, file: Path, values: Mapping[str, int] | None = 
 def _exported(operator: PGraph, material: Material) -> Any:
     """The module as a `torch.export.ExportedProgram`, for all lengths of the axes that may have any."""
     lengths = {name: torch.export.Dim(name) for name in operator.runtime_variables}
-    free = {axis: lengths[str(dim.size)] for axis, dim in enumerate(operator.input) if str(dim.size) in lengths}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch about its own internals
+    free = {axis: lengths[name] for axis, name in _free_axes(operator).items()}
+    with _without_asides():
         try:
             return torch.export.export(material.module, material.make_inputs(), dynamic_shapes=(free,) if free else None)
         except Exception as error:  # of very many kinds
             raise LoweringError(f"{operator.name} cannot be exported by PyTorch: {_first_line(error)}") from error
+
+
+def _free_axes(operator: PGraph) -> dict[int, str]:
+    """The input's axes that may have any length, and the variable that each is."""
+    names = {axis: str(dim.size) for axis, dim in enumerate(operator.input)}
+    return {axis: name for axis, name in names.items() if name in operator.runtime_variables}
+
+
+@contextmanager
+def _without_asides() -> Iterator[None]:
+    """Without what PyTorch says of its own internals, and of packages that are not used here."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            log.setLevel(level)
 
 
 def _first_line(error: Exception) -> str:
