@@ -86,4 +86,4 @@ def test_a_rule_has_a_log(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_the_command_of_a_rule_is_one_of_ours(rule: str) -> None:
     shell = RULES[rule].partition("    shell:\n")[2]
-    assert len(re.findall(rf"\bsyno {rule}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1
+    assert len(re.findall(rf"\bsyno (?:artifact )?{rule}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1

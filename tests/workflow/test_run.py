@@ -112,6 +112,18 @@ class TestWhatIsRunAgain:
         (done.results / "train" / "original" / "seed1.json").unlink()
         assert planned(done.folder, done.config) == {"train": 1, **DRAWN}
 
+    @pytest.mark.parametrize(
+        ("gone", "jobs"),
+        [
+            ("figures/reward.pdf", {"figure": 1, "report": 1}),
+            ("tables/latency.csv", DRAWN),
+            ("trials.parquet", {"freeze": 1, "select": 1, **DRAWN}),
+        ],
+    )
+    def test_what_depends_on_a_file_that_is_gone(self, gone: str, jobs: dict[str, int], done: Done) -> None:
+        (done.results / gone).unlink()
+        assert planned(done.folder, done.config) == jobs
+
 
 class TestDamagedFiles:
     @pytest.mark.parametrize(
