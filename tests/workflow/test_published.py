@@ -24,7 +24,7 @@ GROUP: Mapping[str, Any] = {
     "common": {key: value for key, value in QUICK.items() if key not in ("name", "output")},
     "experiments": {
         "published": {"artifact": "data"},
-        "again": {"workload": {"model": "resnet18", "width": 0.125}, "select": {"source": "published", "within": 0.01}},
+        "again": {"workload": {"model": "resnet18", "width": 1.0}, "select": {"source": "published", "within": 0.01}},
     },
 }
 TABLES = [f"tables/{name}.{ending}" for name in ("measurements", "losses", "headlines") for ending in ("parquet", "csv")]
