@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from typer.testing import CliRunner
 
+from syno.cli import app
 from syno.errors import LoweringError, MissingPackageError, UnknownNameError, ValuationError, WrongOutputError
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
@@ -193,3 +195,13 @@ def test_a_number_that_is_none_is_a_difference() -> None:
 def test_formats_are_listed() -> None:
     with pytest.raises(UnknownNameError, match=r'"oonx"; there are: module, export, onnx, tvm, te. Did you mean "onnx"\?'):
         FORMATS["oonx"]
+
+
+def test_the_command_names_the_file_after_the_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["get", "conv2d", "--to", "export", "--set", "C_in=4,C_out=6", "--set", "H=5"]
+    result = CliRunner().invoke(app, given)
+    assert (result.exit_code, result.stdout.partition(": equal")[0]) == (0, "conv2d.pt2"), result.output
+    assert [file.name for file in tmp_path.iterdir()] == ["conv2d.pt2"]
+    wrong = CliRunner().invoke(app, ["get", "conv2d", "--to", "onyx"])
+    assert wrong.exit_code == 2 and wrong.stderr.startswith('error: unknown format of an operator "onyx"; there are: module, ')
