@@ -116,7 +116,10 @@ class TestWhatIsRunAgain:
 class TestDamagedFiles:
     @pytest.mark.parametrize(
         ("name", "message"),
-        [("selected.json", "holds no selection"), ("train/original/seed1.json", "holds no training record")],
+        [
+            ("selected.json", "holds no selection"),
+            pytest.param("train/original/seed1.json", "holds no training record", marks=pytest.mark.slow),
+        ],
     )
     def test_the_file_is_named_and_the_rest_stays(self, name: str, message: str, done: Done) -> None:
         (done.results / name).write_text("[{", encoding="utf-8")

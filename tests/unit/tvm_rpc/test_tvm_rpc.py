@@ -63,7 +63,7 @@ def test_the_command_says_which_devices_answer(here: Here, tmp_path: Path) -> No
 
 def test_candidates_go_to_all_servers(here: Here, kernel: str) -> None:
     before = [sessions(one) for one in here.servers]
-    work = measuring(here, 300)
+    work = measuring(here, 100)
     try:
         found = [one.result(LONG) for one in outcomes(work, kernel, 8)]
     finally:
