@@ -130,19 +130,25 @@ class CInteger:
     def __radd__(self, other: int) -> CInteger:
         return CInteger(other) + self
 
+    def __rsub__(self, other: int) -> CInteger:
+        return CInteger(other) - self
+
     def __rmul__(self, other: int) -> CInteger:
         return CInteger(other) * self
 
     def __rtruediv__(self, other: int) -> CInteger:
         return CInteger(other) / self
 
+    def __rmod__(self, other: int) -> CInteger:
+        return CInteger(other) % self
 
-def floor_mod(a: CInteger, b: CInteger) -> CInteger:
-    return CInteger(a.value % b.value)
+
+def floor_mod(a: CInteger | int, b: CInteger | int) -> CInteger:
+    return CInteger(CInteger._of(a) % CInteger._of(b))
 
 
-def floor_div(a: CInteger, b: CInteger) -> CInteger:
-    return CInteger(a.value // b.value)
+def floor_div(a: CInteger | int, b: CInteger | int) -> CInteger:
+    return CInteger(CInteger._of(a) // CInteger._of(b))
 
 
 def simplifying_never_changes_the_value(made: tuple[Grid, Written]) -> None:
