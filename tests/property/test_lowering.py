@@ -67,6 +67,7 @@ def test_library_operators_in_every_form(name: str, even_window: bool) -> None:
     check_gradients(graph, values)
 
 
+@pytest.mark.slow  # some of them are in the library
 def test_published_operators_in_every_form(artifact: Path) -> None:
     for operator in distinct(read_artifact(artifact)):
         values = small_values(operator.graph)

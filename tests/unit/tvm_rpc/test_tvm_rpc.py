@@ -61,6 +61,7 @@ def test_the_command_says_which_devices_answer(here: Here, tmp_path: Path) -> No
     assert done.exit_code == 1 and 'no server of key "there"' in done.stderr
 
 
+@pytest.mark.slow
 def test_candidates_go_to_all_servers(here: Here, kernel: str) -> None:
     before = [sessions(one) for one in here.servers]
     work = measuring(here, 100)
@@ -73,6 +74,7 @@ def test_candidates_go_to_all_servers(here: Here, kernel: str) -> None:
     assert sum(used) == 8 and min(used) >= 1
 
 
+@pytest.mark.slow
 def test_what_fails_again_and_again_ends_it(here: Here, tmp_path: Path) -> None:
     broken = tmp_path / "broken.tar"
     broken.write_bytes(b"not a library")
