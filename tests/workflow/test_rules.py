@@ -39,7 +39,13 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
     return {rule: count for rule, count in jobs.items() if count}
 
 
-@pytest.mark.parametrize("config", sorted((ROOT / "config").glob("*.yaml")), ids=lambda config: config.stem)
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(file, id=file.stem, marks=[] if file.stem in ("paper", "quickstart") else pytest.mark.slow)
+        for file in sorted((ROOT / "config").glob("*.yaml"))
+    ],
+)
 def test_every_config_can_be_planned_in_an_empty_folder(config: Path, tmp_path: Path) -> None:
     assert planned(tmp_path, config) == all_jobs(config)
     assert [file.name for file in tmp_path.iterdir()] == [".snakemake"]
