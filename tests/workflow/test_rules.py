@@ -13,6 +13,7 @@ from small_run import ROOT, environment, planned
 
 from syno.config import load_experiments
 from syno.stages import figures
+from syno.stages.data import files_to_convert
 
 RULES = {
     match[1]: match[0]
@@ -25,6 +26,7 @@ RULES = {
 def all_jobs(config: Path, *names: str) -> dict[str, int]:
     """How many jobs of each rule the experiments of these names take, or all of them, if as many are selected as may be."""
     jobs: Counter[str] = Counter()
+    to_convert: set[Path] = set()  # experiments share them
     for name, experiment in load_experiments(config).items():
         if names and name not in names:
             continue
@@ -34,8 +36,10 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
         if experiment.workload is not None:
             found, baselines = 1 + experiment.select.count, len(experiment.baselines)
             measured = found + (baselines if experiment.tune.baselines else 0)
+            to_convert |= set(files_to_convert(experiment))
             jobs.update(["data", "tables"], train=(found + baselines) * len(experiment.train.seeds))
             jobs.update(tune=measured * len(experiment.tune.pairs))
+    jobs["convert"] = len(to_convert)
     return {rule: count for rule, count in jobs.items() if count}
 
 
@@ -77,7 +81,7 @@ def test_the_snakefile_is_short() -> None:
 
 
 def test_the_rules_are_those_that_are_known() -> None:
-    assert set(RULES) == {"data", "figure", "freeze", "report", "select", "tables", "train", "tune", "worker"}
+    assert set(RULES) == {"convert", "data", "figure", "freeze", "report", "select", "tables", "train", "tune", "worker"}
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
