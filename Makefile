@@ -14,10 +14,10 @@ demo: $(INSTALLED)
 	@echo && echo "The report: file://$(abspath results/quickstart/report.html)"
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow" -n auto
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m slow -n auto
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

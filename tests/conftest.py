@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# Tests run side by side: one thread for each, and for each process that they start. It counts before numpy is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 import torch
 
-torch.set_num_threads(1)  # tests run side by side
+torch.set_num_threads(1)  # whatever is set outside
 
 ARTIFACT_VARIABLE = "SYNO_ARTIFACT"
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import AwareDatetime, model_validator
 
 from syno.config import Experiment
+from syno.evaluate.data_settings import ImagenetSettings
 from syno.evaluate.record import Record, versions
 
 if TYPE_CHECKING:
     from syno.evaluate.workload import Workload
 
-FILE = "data.json"
+FILE, IMAGENET, SPLITS = "data.json", "imagenet", ("train", "val")
 
 
 class DataRecord(Record):
@@ -56,6 +57,15 @@ class DataRecord(Record):
         if (self.image_shape is None) == (self.length is None):
             raise ValueError("a record of pictures has an image_shape, one of a text has a length, and none has both")
         return self
+
+
+def files_to_convert(experiment: Experiment) -> list[Path]:
+    """The files that the pictures are read from, where they are ImageNet's for FFCV, which `syno convert imagenet` makes."""
+    workload = experiment.workload
+    if workload is None or workload.data != IMAGENET:
+        return []
+    settings = ImagenetSettings.of(**workload.data_settings)
+    return [settings.folder / f"{split}.beton" for split in SPLITS] if settings.reader == "ffcv" else []
 
 
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -128,66 +130,88 @@ class CInteger:
     def __radd__(self, other: int) -> CInteger:
         return CInteger(other) + self
 
+    def __rsub__(self, other: int) -> CInteger:
+        return CInteger(other) - self
+
     def __rmul__(self, other: int) -> CInteger:
         return CInteger(other) * self
 
     def __rtruediv__(self, other: int) -> CInteger:
         return CInteger(other) / self
 
-
-def floor_mod(a: CInteger, b: CInteger) -> CInteger:
-    return CInteger(a.value % b.value)
-
-
-def floor_div(a: CInteger, b: CInteger) -> CInteger:
-    return CInteger(a.value // b.value)
+    def __rmod__(self, other: int) -> CInteger:
+        return CInteger(other) % self
 
 
-class TestRandomExpressions:
-    examples = settings(
-        deadline=None,
-        derandomize=True,
-        max_examples=400,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+def floor_mod(a: CInteger | int, b: CInteger | int) -> CInteger:
+    return CInteger(CInteger._of(a) % CInteger._of(b))
 
-    @settings(parent=examples, max_examples=1000)
-    @given(written())
-    def test_simplifying_never_changes_the_value(self, made: tuple[Grid, Written]) -> None:
-        grid, what = made
-        value = np.broadcast_to(what.expression.evaluate(grid.iterators, grid.valuation), what.value.shape)
-        assert np.array_equal(value[what.holds], what.value[what.holds])
 
-    @examples
-    @given(written())
-    def test_the_value_stays_below_the_extent(self, made: tuple[Grid, Written]) -> None:
-        _, what = made
-        extent = what.expression.extent
-        if extent is not None:
-            value = what.value[what.holds]
-            assert ((value >= 0) & (value < made[0].valuation.integer(extent))).all()
+def floor_div(a: CInteger | int, b: CInteger | int) -> CInteger:
+    return CInteger(CInteger._of(a) // CInteger._of(b))
 
-    @examples
-    @given(written())
-    def test_python_text_has_the_value(self, made: tuple[Grid, Written]) -> None:
-        grid, what = made
-        text = what.expression.text(lambda size: size.integer_text())
-        value = np.broadcast_to(eval(text, {}, {**grid.iterators, **grid.valuation}), what.value.shape)
-        assert np.array_equal(value[what.holds], what.value[what.holds])
 
-    @examples
-    @given(written())
-    def test_c_text_has_the_value(self, made: tuple[Grid, Written]) -> None:
-        grid, what = made
-        text = what.expression.text(lambda size: size.integer_text("/"), "/")
-        names = {name: CInteger(value) for name, value in {**grid.iterators, **grid.valuation}.items()}
-        result = eval(text, {"floor_mod": floor_mod, "floor_div": floor_div}, names)
-        value = np.broadcast_to(result.value if isinstance(result, CInteger) else result, what.value.shape)
-        assert np.array_equal(value[what.holds], what.value[what.holds])
+def simplifying_never_changes_the_value(made: tuple[Grid, Written]) -> None:
+    grid, what = made
+    value = np.broadcast_to(what.expression.evaluate(grid.iterators, grid.valuation), what.value.shape)
+    assert np.array_equal(value[what.holds], what.value[what.holds])
 
-    @examples
-    @given(written())
-    def test_adding_up_its_terms_gives_it_back(self, made: tuple[Grid, Written]) -> None:
-        expression = made[1].expression
-        again = sum((Expression((term,)) for term in expression.terms), Expression())
-        assert again == expression and hash(again) == hash(expression)
+
+def the_value_stays_below_the_extent(made: tuple[Grid, Written]) -> None:
+    _, what = made
+    extent = what.expression.extent
+    if extent is not None:
+        value = what.value[what.holds]
+        assert ((value >= 0) & (value < made[0].valuation.integer(extent))).all()
+
+
+def python_text_has_the_value(made: tuple[Grid, Written]) -> None:
+    grid, what = made
+    text = what.expression.text(lambda size: size.integer_text())
+    value = np.broadcast_to(eval(text, {}, {**grid.iterators, **grid.valuation}), what.value.shape)
+    assert np.array_equal(value[what.holds], what.value[what.holds])
+
+
+def c_text_has_the_value(made: tuple[Grid, Written]) -> None:
+    grid, what = made
+    text = what.expression.text(lambda size: size.integer_text("/"), "/")
+    names = {name: CInteger(value) for name, value in {**grid.iterators, **grid.valuation}.items()}
+    result = eval(text, {"floor_mod": floor_mod, "floor_div": floor_div}, names)
+    value = np.broadcast_to(result.value if isinstance(result, CInteger) else result, what.value.shape)
+    assert np.array_equal(value[what.holds], what.value[what.holds])
+
+
+def adding_up_its_terms_gives_it_back(made: tuple[Grid, Written]) -> None:
+    expression = made[1].expression
+    again = sum((Expression((term,)) for term in expression.terms), Expression())
+    assert again == expression and hash(again) == hash(expression)
+
+
+CHECKS = [
+    simplifying_never_changes_the_value,
+    the_value_stays_below_the_extent,
+    python_text_has_the_value,
+    c_text_has_the_value,
+    adding_up_its_terms_gives_it_back,
+]
+QUICK = settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@QUICK
+@given(made=written())
+def test_random_expressions(check: Callable[[tuple[Grid, Written]], None], made: tuple[Grid, Written]) -> None:
+    check(made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@settings(QUICK, max_examples=1000)
+@given(made=written())
+def test_many_random_expressions(check: Callable[[tuple[Grid, Written]], None], made: tuple[Grid, Written]) -> None:
+    check(made)

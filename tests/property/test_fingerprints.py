@@ -7,6 +7,7 @@ import re
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 from strategies import pgraphs
@@ -75,9 +76,7 @@ def meaning(graph: PGraph) -> list[tuple[int, ...]]:
     return sorted(tuple(interpret(graph, {}, x, one.reshape(weight_shapes[0])).ravel().tolist()) for one in elements)
 
 
-@given(pgraphs(), st.randoms(use_true_random=False), st.sets(st.integers(0, 2)), st.booleans())
-@settings(max_examples=80, deadline=None, derandomize=True)
-def test_one_operator_written_in_many_ways(graph, chance, axes, rolled):
+def one_operator_written_in_many_ways(graph, chance, axes, rolled):
     kind = "rolled" if rolled else "unordered"
     free = {
         f"{kind}_output": [axis for axis in axes if axis < len(graph.output)],
@@ -89,9 +88,20 @@ def test_one_operator_written_in_many_ways(graph, chance, axes, rolled):
     assert same_operator(graph, rewritten(graph, chance))
 
 
-@given(pgraphs(max_weights=1), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
-def test_equal_exactly_where_the_same_is_computed(graph, chance):
+@given(pgraphs(), st.randoms(use_true_random=False), st.sets(st.integers(0, 2)), st.booleans())
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_one_operator_written_in_many_ways(graph, chance, axes, rolled):
+    one_operator_written_in_many_ways(graph, chance, axes, rolled)
+
+
+@pytest.mark.slow
+@given(pgraphs(), st.randoms(use_true_random=False), st.sets(st.integers(0, 2)), st.booleans())
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_one_operator_written_in_many_ways_again_and_again(graph, chance, axes, rolled):
+    one_operator_written_in_many_ways(graph, chance, axes, rolled)
+
+
+def equal_exactly_where_the_same_is_computed(graph, chance):
     values = graph.variables.valuation()
     assume(values.numel([dim.size for weight in graph.weights for dim in weight]) <= MOST_ELEMENTS)
     other = rewired(graph, chance)
@@ -101,9 +111,20 @@ def test_equal_exactly_where_the_same_is_computed(graph, chance):
     assert same == (meaning(graph) == meaning(other))
 
 
-@given(pgraphs(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
-def test_equal_only_where_sums_are_equal(graph, chance):
+@given(pgraphs(max_weights=1), st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
+def test_equal_exactly_where_the_same_is_computed(graph, chance):
+    equal_exactly_where_the_same_is_computed(graph, chance)
+
+
+@pytest.mark.slow
+@given(pgraphs(max_weights=1), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
+def test_equal_exactly_where_the_same_is_computed_again_and_again(graph, chance):
+    equal_exactly_where_the_same_is_computed(graph, chance)
+
+
+def equal_only_where_sums_are_equal(graph, chance):
     other = rewired(graph, chance)
     if same_operator(graph, other):
         outputs = []
@@ -112,3 +133,16 @@ def test_equal_only_where_sums_are_equal(graph, chance):
             x = np.random.default_rng(0).integers(1, 10**6, input_shape)
             outputs.append(interpret(each, {}, x, *(np.ones(shape, np.int64) for shape in weight_shapes)))
         assert np.array_equal(*outputs)
+
+
+@given(pgraphs(), st.randoms(use_true_random=False))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
+def test_equal_only_where_sums_are_equal(graph, chance):
+    equal_only_where_sums_are_equal(graph, chance)
+
+
+@pytest.mark.slow
+@given(pgraphs(), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
+def test_equal_only_where_sums_are_equal_again_and_again(graph, chance):
+    equal_only_where_sums_are_equal(graph, chance)

@@ -19,7 +19,7 @@ from syno.ir.published import distinct, read_artifact
 from syno.lower.plan import Plan, candidates
 from syno.model import build
 
-QUICK = settings(max_examples=600, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 THOROUGH = settings(QUICK, max_examples=4000)
 
 
@@ -35,7 +35,7 @@ def test_random_operators_with_composed_weights(graph: PGraph) -> None:
     check_compositions(graph, graph.variables.valuation())
 
 
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=100)
 @given(pgraphs(max_weights=3))
 def test_gradients_of_random_operators(graph: PGraph) -> None:
     check_gradients(graph, graph.variables.valuation())
@@ -67,6 +67,7 @@ def test_library_operators_in_every_form(name: str, even_window: bool) -> None:
     check_gradients(graph, values)
 
 
+@pytest.mark.slow  # some of them are in the library
 def test_published_operators_in_every_form(artifact: Path) -> None:
     for operator in distinct(read_artifact(artifact)):
         values = small_values(operator.graph)

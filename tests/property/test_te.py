@@ -109,6 +109,7 @@ class TestAgreesWithTheInterpreter:
         """Parts of windows and of rotated axes, and windows and rotations of such parts."""
         assert_agrees(plan(graph, {}), {}, rescheduled)
 
+    @pytest.mark.slow  # some of them are in the library
     def test_published_operators(self, artifact: Path) -> None:
         for operator in distinct(read_artifact(artifact)):
             values = small_values(operator.graph)

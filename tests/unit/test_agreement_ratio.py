@@ -106,9 +106,7 @@ def reads(graph: PGraph, values: Valuation) -> list[tuple[int, ...] | None]:
     return found
 
 
-@given(pgraphs())
-@settings(max_examples=25, deadline=None, derandomize=True)
-def test_as_counted_one_by_one(graph):
+def check_one_by_one(graph: PGraph) -> None:
     values = graph.variables.valuation()
     shapes = [dim.size for dim in graph.input]
     twins = [(a, b) for a, b in itertools.combinations(range(len(shapes)), 2) if shapes[a] is shapes[b]]
@@ -119,3 +117,16 @@ def test_as_counted_one_by_one(graph):
     one, two = reads(graph, values), reads(other, values)
     expected = sum(a == b for a, b in zip(one, two, strict=True)) / len(one)
     assert agreement(graph, other, values) == pytest.approx(expected, abs=1e-12)
+
+
+@given(pgraphs())
+@settings(max_examples=8, deadline=None, derandomize=True)
+def test_as_counted_one_by_one(graph):
+    check_one_by_one(graph)
+
+
+@pytest.mark.slow
+@given(pgraphs())
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_many_as_counted_one_by_one(graph):
+    check_one_by_one(graph)

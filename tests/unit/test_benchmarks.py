@@ -34,6 +34,13 @@ def section(report: str, title: str) -> list[str]:
     return [line for line in after.splitlines() if line]
 
 
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    monkeypatch.delenv("SYNO_ARTIFACT", raising=False)
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return SimpleNamespace(**{name: importlib.import_module(name) for name in ("cases", "lowering", "measuring", "tables")})
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("benchmark") / "made" / "lowering.md"
@@ -79,16 +86,13 @@ def test_it_says_what_is_left_out_and_what_is_asked(report: str) -> None:
         (["--rounds", "0"], '"0" is no positive number'),
     ],
 )
-def test_wrong_arguments(arguments: list[str], message: str) -> None:
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-
-
-@pytest.fixture
-def modules(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return SimpleNamespace(**{name: importlib.import_module(name) for name in ("cases", "measuring", "tables")})
+def test_wrong_arguments(
+    arguments: list[str], message: str, modules: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        modules.lowering.main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 def test_forms_that_disagree_are_found(modules: SimpleNamespace) -> None:

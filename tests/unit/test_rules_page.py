@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from syno.errors import SpecError
+from syno.ir.graph import PGraph
 from syno.space import Space, paper
 from syno.space.rules import RULES, RuleSet
 from syno.space.rules.listing import rows, rules_table
@@ -63,19 +64,22 @@ def symmetric(*rules: str) -> Space:
     return Space(paper("resnet18").with_(depth=4, rules_on=list(rules)))
 
 
-def test_shifts_of_whole_axes_are_recognised_where_asked_for() -> None:
-    all_of_them = list(Space(paper("resnet18").with_(depth=4)).enumerate())
-    without = [operator for _, operator in symmetric("S1").enumerate()]
-    assert 0 < len(without) < len(all_of_them)
+@pytest.fixture(scope="module")
+def all_of_them() -> list[PGraph]:
+    return [operator for _, operator in symmetric().enumerate()]
+
+
+def test_shifts_of_whole_axes_are_recognised_where_asked_for(all_of_them: list[PGraph]) -> None:
     space = symmetric("S1")
-    assert {space.fingerprint(operator) for _, operator in all_of_them} == {space.fingerprint(o) for o in without}
+    without = [operator for _, operator in space.enumerate()]
+    assert 0 < len(without) < len(all_of_them)
+    assert {space.fingerprint(operator) for operator in all_of_them} == {space.fingerprint(o) for o in without}
 
 
-def test_of_an_operator_and_its_mirror_image_one_is_found_where_asked_for() -> None:
-    all_of_them = list(Space(paper("resnet18").with_(depth=4)).enumerate())
+def test_of_an_operator_and_its_mirror_image_one_is_found_where_asked_for(all_of_them: list[PGraph]) -> None:
     space = symmetric("S2")
     found = [operator for _, operator in space.enumerate()]
     assert len(found) < len(all_of_them)
     names = [space.fingerprint(operator) for operator in found]
     assert len(set(names)) == len(names)
-    assert set(names) == {space.fingerprint(operator) for _, operator in all_of_them}
+    assert set(names) == {space.fingerprint(operator) for operator in all_of_them}

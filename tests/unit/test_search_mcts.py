@@ -279,6 +279,7 @@ class TestPolicy:
             assert count == len(small_tree().leaves())
 
 
+@pytest.mark.slow  # test_search_benchmark.py says the same of fewer trials
 def test_beats_random_search() -> None:
     """At 200 trials each, over 20 seeds, with the published constants: mean reward of all proposals, one-sided."""
     reward = hidden_family_reward(FAMILY)

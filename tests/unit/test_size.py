@@ -1,4 +1,4 @@
-"""Sizes: one object each, exact arithmetic on exponents, order, legality, text."""
+"""Sizes: one object each, and exact arithmetic on exponents."""
 
 from __future__ import annotations
 
@@ -6,28 +6,17 @@ import copy
 import itertools
 import os
 import pickle
-import re
 import subprocess
 import sys
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from small_sizes import TABLE, C, H, W, c, deterministic, exponent_rows, g, k, size, sizes
 
-from syno.algebra import ONE, Kind, Size, Trait, Valuation, Variable, VariableTable, product
+from syno.algebra import ONE, Kind, Size, Variable, product
 from syno.algebra.size import EXPONENT_LIMIT
-from syno.errors import ParseError, SizeError
-
-TABLE = VariableTable.parse("C, H, W; c, g, k")
-C, H, W, c, g, k = (Size.of(variable) for variable in TABLE.values())
-
-exponent_rows = st.tuples(*[st.integers(-3, 3)] * len(TABLE))
-sizes = exponent_rows.map(lambda row: Size(dict(zip(TABLE.values(), row, strict=True))))
-deterministic = settings(deadline=None, derandomize=True, max_examples=60)
-
-
-def size(text: str) -> Size:
-    return TABLE.size(text)
+from syno.errors import SizeError
 
 
 class TestEqualSizesAreOneObject:
@@ -145,158 +134,6 @@ class TestOverflow:
                 return
             assert fits
         assert dict(made.exponents) == {v: e for v, e in exponents.items() if e}
-
-
-class TestOrder:
-    def test_lexicographic_primaries_first_never_by_value(self) -> None:
-        ascending = [
-            "H^-1",
-            "c^-1",
-            "1",
-            "k",
-            "c",
-            "c*k",
-            "c^2",
-            "H*W^-1",
-            "c^-1*H",
-            "H",
-            "c^5*H",
-            "H*W",
-            "H^2",
-            "c^-9*C",
-            "C",
-            "C*H",
-        ]
-        shuffled = sorted(map(size, reversed(ascending)))
-        assert list(map(str, shuffled)) == ascending
-
-    @deterministic
-    @given(st.lists(sizes, min_size=3, max_size=3))
-    def test_total(self, three: list[Size]) -> None:
-        one, two, last = three
-        assert (one < two) + (two < one) + (one is two) == 1
-        assert (one <= two) == (one < two or one is two)
-        assert (one > two) == (two < one) and (one >= two) == (two <= one)
-        if one < two < last:
-            assert one < last
-
-    @deterministic
-    @given(exponent_rows, exponent_rows)
-    def test_compares_the_rows_of_exponents(self, one: tuple[int, ...], other: tuple[int, ...]) -> None:
-        """The table lists its variables primaries first, each class by name."""
-        made = [Size(dict(zip(TABLE.values(), row, strict=True))) for row in (one, other)]
-        assert (made[0] < made[1]) == (one < other)
-
-
-class TestLegality:
-    @pytest.mark.parametrize(
-        ("text", "trait"),
-        [
-            ("1", Trait.ONE),
-            ("H", Trait.GENERAL),
-            ("c^-1*H*W", Trait.GENERAL),
-            ("c^-2*H*W", Trait.GENERAL),
-            ("c^3*H", Trait.GENERAL),
-            ("c", Trait.COEFFICIENT),
-            ("c^3*k", Trait.COEFFICIENT),
-            ("c^-1", Trait.ILLEGAL_COEFFICIENT),
-            ("c^-1*k^2", Trait.ILLEGAL_COEFFICIENT),
-            ("H^-1", Trait.UNDEFINED),
-            ("c^-3*H^-1*W", Trait.UNDEFINED),
-            ("c*H^-1", Trait.UNDEFINED),
-        ],
-    )
-    def test_traits(self, text: str, trait: Trait) -> None:
-        assert size(text).trait is trait
-        assert size(text).is_legal == (trait in (Trait.ONE, Trait.GENERAL, Trait.COEFFICIENT))
-
-    def test_a_legal_size_passes_its_check(self) -> None:
-        assert (C / g).check_legal("axis 2") is C / g
-        assert ONE.check_legal("axis 2") is ONE
-
-    def test_a_primary_in_a_denominator_is_an_error(self) -> None:
-        with pytest.raises(SizeError, match=r"axis 2 has size C\^-1\*H: a primary variable may not be in a denominator"):
-            (H / C).check_legal("axis 2")
-
-    def test_a_lone_coefficient_in_a_denominator_is_an_error(self) -> None:
-        message = r"axis 2 has size g\^-1\*k: coefficients may be in a denominator only beside a primary variable"
-        with pytest.raises(SizeError, match=message):
-            (k / g).check_legal("axis 2")
-
-    @pytest.mark.parametrize("name", ["", "2C", "C-in", "_x", "class", "C in", "é"])
-    def test_names_that_generated_code_could_not_use_are_errors(self, name: str) -> None:
-        with pytest.raises(SizeError, match=f'"{re.escape(name)}" cannot name a variable: a name is a letter, then'):
-            Variable(name, Kind.PRIMARY)
-
-
-class TestText:
-    @pytest.mark.parametrize(
-        ("given_text", "text"),
-        [
-            ("1", "1"),
-            ("C", "C"),
-            ("C*g^-1*k", "g^-1*k*C"),
-            ("W*H*C", "C*H*W"),
-            ("C*C*C", "C^3"),
-            ("C^2 * C^-1", "C"),
-            (" k ^ 2*1 *c", "c*k^2"),
-            ("C^0", "1"),
-        ],
-    )
-    def test_coefficients_first_each_class_by_name(self, given_text: str, text: str) -> None:
-        assert str(size(given_text)) == text
-        assert repr(size(given_text)) == f"Size({text})"
-
-    @deterministic
-    @given(sizes)
-    def test_parses_back(self, value: Size) -> None:
-        assert size(str(value)) is value
-
-    @pytest.mark.parametrize("text", ["", "C*", "C/g", "C+1", "2", "C^", "C^g", "(C)", "C**2", "-C", "C^1.5", "3*C"])
-    def test_other_text_is_an_error_that_says_what_a_size_is(self, text: str) -> None:
-        with pytest.raises(
-            ParseError, match=rf'^"{re.escape(text)}" is not a size: ".*" is not "name", "name\^exponent" or "1"'
-        ):
-            size(text)
-
-    def test_an_unknown_variable_is_an_error_with_a_suggestion(self) -> None:
-        table = VariableTable.parse("C_in, C_out, H; k")
-        with pytest.raises(ParseError) as error:
-            table.size("k*C_ou")
-        assert str(error.value) == (
-            'unknown variable "C_ou" in size "k*C_ou"; declared are: C_in, C_out, H, k. Did you mean "C_out"?'
-        )
-        with pytest.raises(ParseError, match='unknown variable "C" in size "C"; declared are: none.$'):
-            Size.parse("C", {})
-
-    @pytest.mark.parametrize(
-        ("text", "python", "c_source", "fraction"),
-        [
-            ("1", "1", "1", "1"),
-            ("C", "C", "C", "C"),
-            ("k*C", "C * k", "C * k", "k*C"),
-            ("g^-1*C", "C // g", "C / g", "C/g"),
-            ("g^-1*k^-1*C", "C // (g * k)", "C / (g * k)", "C/(g*k)"),
-            ("g^-2*C^2*H", "C**2 * H // g**2", "C * C * H / (g * g)", "C^2*H/g^2"),
-            ("g^-1", "1 // g", "1 / g", "1/g"),
-        ],
-    )
-    def test_source_and_label(self, text: str, python: str, c_source: str, fraction: str) -> None:
-        assert size(text).integer_text() == python
-        assert size(text).integer_text("/") == c_source
-        assert size(text).fraction_text == fraction
-
-    @deterministic
-    @given(st.tuples(*[st.integers(0, 2)] * 3, *[st.integers(-2, 2)] * 3), st.tuples(*[st.integers(1, 3)] * len(TABLE)))
-    def test_sources_evaluate_to_the_value(self, exponents: tuple[int, ...], row: tuple[int, ...]) -> None:
-        value = Size(dict(zip(TABLE.values(), exponents, strict=True)))
-        names = dict(zip(TABLE, row, strict=True))
-        names |= {name: 6**4 * number for name, number in names.items() if TABLE[name].kind is Kind.PRIMARY}
-        exact = Valuation(names).fraction(value)
-        assert eval(value.fraction_text.replace("^", "**"), {}, names) == pytest.approx(float(exact))
-        assume(exact.denominator == 1)
-        assert eval(value.integer_text(), {}, names) == exact == Valuation(names).integer(value)
-        assert eval(value.integer_text("/").replace("/", "//"), {}, names) == exact
 
 
 def test_codes_do_not_depend_on_the_order_in_which_exponents_are_given() -> None:

@@ -19,13 +19,19 @@ def tune(file: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["tune", "operator", "conv1x1", *arguments, "--output", str(file)])
 
 
-def test_it_prints_the_latency_and_writes_the_record(tmp_path: Path) -> None:
-    file = tmp_path / "record.json"
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[TuningRecord, str]:
+    """A record, and what was printed."""
+    file = tmp_path_factory.mktemp("tuned") / "record.json"
     result = tune(file, "--set", "C_in=4,C_out=4,H=4", "--batch", "2")
     assert result.exit_code == 0, result.output
-    record = TuningRecord.read(file)
+    return TuningRecord.read(file), result.stdout
+
+
+def test_it_prints_the_latency_and_writes_the_record(whole: tuple[TuningRecord, str]) -> None:
+    record, printed = whole
     assert record.status == "ok" and record.checked and record.settings.batch == 2
-    assert f"{record.latency_ms:.4g} ms" in result.stdout
+    assert f"{record.latency_ms:.4g} ms" in printed
 
 
 def test_what_fails_is_a_record_too(tmp_path: Path) -> None:
@@ -85,11 +91,10 @@ def test_an_unknown_rule_is_a_record_with_the_names(tmp_path: Path) -> None:
     assert result.exit_code == 1 and "there are: spatial, paper-3x3, paper" in result.stderr
 
 
-def test_what_is_tuned_in_part_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tune(tmp_path / "whole.json", "--set", "C_in=4,C_out=4,H=4")
-    partial = TuningRecord.read(tmp_path / "whole.json").model_copy(
-        update={"status": "partial", "reason": "a part is not tuned"}
-    )
+def test_what_is_tuned_in_part_is_said(
+    whole: tuple[TuningRecord, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = whole[0].model_copy(update={"status": "partial", "reason": "a part is not tuned"})
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr("syno.evaluate.tuning.tune", lambda *_, **rest: asked.append(rest) or partial)
     options = ("--compiler", "tvm", "--target", "host", "--trials", "7", "--folder", str(tmp_path / "trials"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -47,17 +48,33 @@ def tuned(module: Any, to: Any, folder: Path, runner: Any = None, **rest: Any) -
     return tune_network(module, to, folder, settings, runner=runner, builder=NoBuilder(), **rest), runner.count
 
 
+@pytest.fixture(scope="module")
+def once_searched(
+    two_stages: Any, to: Any, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[TaskResult], int, list[str]]:
+    """A folder with the trials of both tasks, the tasks' results, how many trials were measured, and what was told."""
+    folder, told = tmp_path_factory.mktemp("searched"), list[str]()
+    return folder, *tuned(two_stages, to, folder, progress=told.append), told
+
+
+@pytest.fixture
+def searched(once_searched: tuple[Path, Any, Any, Any], tmp_path: Path) -> Path:
+    """A folder with the trials of both tasks, to be changed."""
+    return Path(shutil.copytree(once_searched[0], tmp_path / "searched"))
+
+
 def lines(path: Path) -> list[bytes]:
     return [line for line in path.read_bytes().splitlines() if line.strip()]
 
 
-def test_each_task_gets_its_trials_and_a_second_run_measures_nothing(two_stages: Any, to: Any, tmp_path: Path) -> None:
-    told: list[str] = []
-    tasks, count = tuned(two_stages, to, tmp_path, progress=told.append)
+def test_each_task_gets_its_trials_and_a_second_run_measures_nothing(
+    two_stages: Any, to: Any, once_searched: tuple[Path, list[TaskResult], int, list[str]], searched: Path
+) -> None:
+    _, tasks, count, told = once_searched
     assert count == 8 and [(task.trials, task.measured, task.calls) for task in tasks] == [(4, 4, 1)] * 2
     assert [task.best_ms for task in tasks] == [pytest.approx(1e3 / 4), pytest.approx(1e3 / 8)]
     assert len(told) == 4 and told[1].startswith(f"task 1 of 2, {tasks[0].name}: 4 of 4 trials, best 250")
-    again, count = tuned(two_stages, to, tmp_path)
+    again, count = tuned(two_stages, to, searched)
     assert count == 0 and [(task.trials, task.measured) for task in again] == [(4, 0)] * 2
 
 
@@ -73,9 +90,8 @@ def test_an_interrupted_run_goes_on(two_stages: Any, to: Any, tmp_path: Path) ->
     assert count == 2 and [(task.trials, task.measured) for task in tasks] == [(4, 0), (4, 2)]
 
 
-def test_a_larger_budget_adds_to_what_there_is(two_stages: Any, to: Any, tmp_path: Path) -> None:
-    tuned(two_stages, to, tmp_path)
-    tasks, count = tuned(two_stages, to, tmp_path, settings=SETTINGS.model_copy(update={"trials_per_task": 6}))
+def test_a_larger_budget_adds_to_what_there_is(two_stages: Any, to: Any, searched: Path) -> None:
+    tasks, count = tuned(two_stages, to, searched, settings=SETTINGS.model_copy(update={"trials_per_task": 6}))
     assert count == 4 and [task.trials for task in tasks] == [6, 6]
 
 
@@ -132,28 +148,25 @@ def test_a_search_without_more_schedules_is_not_begun_again(
 
 
 @pytest.mark.parametrize("torn", [RECORDS, WORKLOADS])
-def test_a_torn_last_line_is_removed(two_stages: Any, to: Any, tmp_path: Path, torn: str) -> None:
-    tuned(two_stages, to, tmp_path)
-    path = tmp_path / torn
+def test_a_torn_last_line_is_removed(two_stages: Any, to: Any, searched: Path, torn: str) -> None:
+    path = searched / torn
     path.write_bytes(path.read_bytes().rstrip()[:-40])
-    tasks, count = tuned(two_stages, to, tmp_path)
+    tasks, count = tuned(two_stages, to, searched)
     # with the second task, its four trials are gone
     assert count == (1 if torn == RECORDS else 4)
-    assert [task.trials for task in tasks] == [4, 4] and len(lines(tmp_path / RECORDS)) == 8
+    assert [task.trials for task in tasks] == [4, 4] and len(lines(searched / RECORDS)) == 8
 
 
-def test_what_is_whole_stays(two_stages: Any, to: Any, tmp_path: Path) -> None:
-    tuned(two_stages, to, tmp_path)
-    before = (tmp_path / RECORDS).read_bytes()
-    assert repair(tmp_path) == 0 and (tmp_path / RECORDS).read_bytes() == before
+def test_what_is_whole_stays(searched: Path) -> None:
+    before = (searched / RECORDS).read_bytes()
+    assert repair(searched) == 0 and (searched / RECORDS).read_bytes() == before
 
 
-def test_damage_that_no_killed_process_does_is_an_error(two_stages: Any, to: Any, tmp_path: Path) -> None:
-    tuned(two_stages, to, tmp_path)
-    path = tmp_path / RECORDS
+def test_damage_that_no_killed_process_does_is_an_error(searched: Path) -> None:
+    path = searched / RECORDS
     path.write_bytes(b"[0,\n" + path.read_bytes())
     with pytest.raises(SpecError, match=r"line 1 of .*database_tuning_record\.json is damaged"):
-        TrialDatabase(tmp_path)
+        TrialDatabase(searched)
 
 
 def test_targets_and_devices_have_folders_of_their_own(tmp_path: Path) -> None:

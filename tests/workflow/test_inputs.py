@@ -25,9 +25,17 @@ def errors(folder: Path, changes: Mapping[str, Any], base: Mapping[str, Any] = F
     ("changes", "message"),
     [
         ({"study": {"n_trails": 3}}, 'study.n_trails: there is no such option.* Did you mean "n_trials"'),
-        ({"study": {"n_trials": "many"}}, "study.n_trials: .*valid integer.*given: 'many'"),
-        ({"workload": {"model": "resnet9"}}, 'unknown backbone "resnet9"; there are: .* Did you mean "resnet8"'),
-        ({"workload": {"data_settings": {"trian": 5}}}, r'data_settings.*"glyphs": trian: .* Did you mean "train"'),
+        pytest.param({"study": {"n_trials": "many"}}, "study.n_trials: .*valid integer.*given: 'many'", marks=pytest.mark.slow),
+        pytest.param(
+            {"workload": {"model": "resnet9"}},
+            'unknown backbone "resnet9"; there are: .* Did you mean "resnet8"',
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"workload": {"data_settings": {"trian": 5}}},
+            r'data_settings.*"glyphs": trian: .* Did you mean "train"',
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["key", "type", "model", "data settings"],
 )
@@ -36,6 +44,7 @@ def test_in_the_config(changes: Mapping[str, Any], message: str, tmp_path: Path)
     assert re.search(message, said)
 
 
+@pytest.mark.slow  # the command by itself: tests/unit/cli/test_cli_search.py
 def test_a_space_without_operators(tmp_path: Path) -> None:
     (said,) = errors(tmp_path, {"spec": {"depth": 1}}, COUNTED)
     assert "holds no operator of at most 1 primitives; raise depth" in said

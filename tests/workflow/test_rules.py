@@ -13,6 +13,7 @@ from small_run import ROOT, environment, planned
 
 from syno.config import load_experiments
 from syno.stages import figures
+from syno.stages.data import files_to_convert
 
 RULES = {
     match[1]: match[0]
@@ -25,6 +26,7 @@ RULES = {
 def all_jobs(config: Path, *names: str) -> dict[str, int]:
     """How many jobs of each rule the experiments of these names take, or all of them, if as many are selected as may be."""
     jobs: Counter[str] = Counter()
+    to_convert: set[Path] = set()  # experiments share them
     for name, experiment in load_experiments(config).items():
         if names and name not in names:
             continue
@@ -37,12 +39,20 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
         if experiment.workload is not None:
             found, baselines = 1 + experiment.select.count, len(experiment.baselines)
             measured = found + (baselines if experiment.tune.baselines else 0)
+            to_convert |= set(files_to_convert(experiment))
             jobs.update(["data", "tables"], train=(found + baselines) * len(experiment.train.seeds))
             jobs.update(tune=measured * len(experiment.tune.pairs))
+    jobs["convert"] = len(to_convert)
     return {rule: count for rule, count in jobs.items() if count}
 
 
-@pytest.mark.parametrize("config", sorted((ROOT / "config").glob("*.yaml")), ids=lambda config: config.stem)
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(file, id=file.stem, marks=[] if file.stem in ("paper", "quickstart") else pytest.mark.slow)
+        for file in sorted((ROOT / "config").glob("*.yaml"))
+    ],
+)
 def test_every_config_can_be_planned_in_an_empty_folder(config: Path, tmp_path: Path) -> None:
     assert planned(tmp_path, config) == all_jobs(config)
     assert [file.name for file in tmp_path.iterdir()] == [".snakemake"]
@@ -74,7 +84,7 @@ def test_the_snakefile_is_short() -> None:
 
 
 def test_the_rules_are_those_that_are_known() -> None:
-    of_data = {"artifact", "headlines", "data"}
+    of_data = {"artifact", "convert", "headlines", "data"}
     assert set(RULES) == {*of_data, "figure", "freeze", "report", "select", "tables", "train", "tune", "worker"}
 
 

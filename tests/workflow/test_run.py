@@ -98,8 +98,9 @@ class TestWhatIsRunAgain:
     @pytest.mark.parametrize(
         ("changes", "jobs"),
         [
-            ({"tune": {"latency": {"batch": 3}}}, {"tune": 2, **DRAWN}),
-            ({"select": {"count": 2}}, {"select": 1, **DRAWN}),  # which trainings are new is not known before
+            pytest.param({"tune": {"latency": {"batch": 3}}}, {"tune": 2, **DRAWN}, marks=pytest.mark.slow),
+            # which trainings are new is not known before
+            pytest.param({"select": {"count": 2}}, {"select": 1, **DRAWN}, marks=pytest.mark.slow),
             ({"train": {"seeds": [1, 2]}}, {"train": 2, **DRAWN}),
             ({"train": {"baselines": ["conv1x1"]}}, {"train": 1, "tune": 1, **DRAWN}),
         ],
@@ -128,7 +129,10 @@ class TestWhatIsRunAgain:
 class TestDamagedFiles:
     @pytest.mark.parametrize(
         ("name", "message"),
-        [("selected.json", "holds no selection"), ("train/original/seed1.json", "holds no training record")],
+        [
+            ("selected.json", "holds no selection"),
+            pytest.param("train/original/seed1.json", "holds no training record", marks=pytest.mark.slow),
+        ],
     )
     def test_the_file_is_named_and_the_rest_stays(self, name: str, message: str, done: Done) -> None:
         (done.results / name).write_text("[{", encoding="utf-8")

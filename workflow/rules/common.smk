@@ -14,6 +14,7 @@ from syno.evaluate.settings import ORIGINAL
 from syno.evaluate.tvm.devices import is_here
 from syno.stages import figures as drawing
 from syno.stages import select as selection
+from syno.stages.data import files_to_convert
 from syno.stages.places import device_named, keep_config, training_file, tuning_file
 from syno.stages.published import is_published
 from syno.stages.source import SCORES
@@ -54,6 +55,7 @@ wildcard_constraints:
     seed=r"\d+",
     compiler=r"[a-z-]+",
     device=r"[a-z0-9_.]+",
+    split="train|val",
 
 
 def more_memory(wildcards, attempt):
@@ -87,6 +89,12 @@ def settings_of(stage):
 def settings_text(folder, stage):
     """The same, for one folder."""
     return EXPERIMENTS[folder].stage(stage)
+
+
+def converted(wildcards):
+    """The files that pictures are read from, where they have to be made first."""
+    with in_words():
+        return [str(file) for file in files_to_convert(EXPERIMENTS[wildcards.folder])]
 
 
 def network_record(wildcards):

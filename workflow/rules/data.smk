@@ -1,4 +1,21 @@
+# ImageNet's pictures in the form that FFCV reads, made of a folder with a folder for each class.
+rule convert:
+    output:
+        "{images}/{split}.beton",
+    log:
+        "{images}/{split}.beton.log",
+    conda:
+        ENVIRONMENT
+    threads: min(ALL_CORES, 16)
+    resources:
+        mem_mb=more_memory,
+    shell:
+        "syno convert imagenet {wildcards.images}/{wildcards.split} --output {output} --workers {threads} 2>&1 | tee -i {log}"
+
+
 rule data:
+    input:
+        converted,
     output:
         "{folder}/data.json",
     params:

@@ -1,0 +1,147 @@
+"""CIFAR-100 out of small files of the real form: the three sources give one result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+from small_cifar100 import SIZES, Load, Part, encoded, table, write_pickles
+
+from syno.config import Experiment
+from syno.errors import DataError, SpecError
+from syno.stages.data import DataRecord, prepare
+
+
+class TestSources:
+    def test_parquet_and_pickles_give_the_same(
+        self, load: Load, parquet: Path, pickles: Path, parts: dict[str, Part], tmp_path: Path
+    ) -> None:
+        one, other = load(parquet), load(pickles, prepared=tmp_path / "other.npz")
+        assert one == other and one.hash == other.hash
+        for split, images, labels in (
+            ("train", one.train_images, one.train_labels),
+            ("test", one.test_images, one.test_labels),
+        ):
+            assert images.dtype == torch.uint8 and images.shape == (SIZES[split], 3, 32, 32)
+            np.testing.assert_array_equal(images.numpy(), parts[split][0].transpose(0, 3, 1, 2))
+            assert labels.dtype == torch.int64 and labels.tolist() == parts[split][1]
+        assert one.classes == 100 and one.image_shape == (3, 224, 224)
+
+    def test_files_in_several_parts_and_in_the_folder_itself(self, load: Load, tmp_path: Path, parts: dict[str, Part]) -> None:
+        folder = tmp_path / "parts"
+        folder.mkdir()
+        for split, (pixels, labels) in parts.items():
+            pngs = [encoded(picture) for picture in pixels]
+            for number, chosen in enumerate((slice(0, 4), slice(4, None))):
+                pyarrow.parquet.write_table(
+                    table(pngs[chosen], labels[chosen]), folder / f"{split}-0000{number}-of-00002.parquet"
+                )
+        assert load(folder).train_labels.tolist() == parts["train"][1]
+        (folder / "train-00001-of-00002.parquet").unlink()
+        with pytest.raises(
+            DataError, match=r"has 1 of the 2 files of train; missing is, for one, train-00001-of-00002\.parquet"
+        ):
+            load(folder)
+
+    @pytest.fixture
+    def _cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+        monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+    @pytest.mark.usefixtures("_cache")
+    def test_the_hub_is_asked_only_when_told_to(self, load: Load, parquet: Path, tmp_path: Path) -> None:
+        """`datasets` takes a copy of a repository for the repository itself."""
+        empty = tmp_path / "empty"
+        with pytest.raises(DataError, match="there is no CIFAR-100"):
+            load(empty, repository=str(parquet))
+        assert load(empty, repository=str(parquet), download=True) == load(parquet, prepared=tmp_path / "other.npz")
+
+    @pytest.mark.usefixtures("_cache")
+    def test_a_repository_that_cannot_be_had_or_has_no_pictures(self, load: Load, parquet: Path, tmp_path: Path) -> None:
+        with pytest.raises(
+            DataError, match=r'nowhere", train cannot be had from the Hub: .*; or copy it to .*: hf download'
+        ) as error:
+            load(tmp_path / "empty", repository=str(tmp_path / "nowhere"), download=True)
+        assert "\n" not in str(error.value)
+        for file in (parquet / "cifar100").iterdir():
+            pyarrow.parquet.write_table(pyarrow.parquet.read_table(file).drop_columns("img"), file)
+        with pytest.raises(DataError, match=r'parquet", train has no column "img"; it has: fine_label, coarse_label'):
+            load(tmp_path / "empty", repository=str(parquet), download=True)
+
+    def test_nothing_there_says_what_was_looked_for_and_how_to_get_it(self, load: Load, tmp_path: Path) -> None:
+        with pytest.raises(DataError) as error:
+            load(tmp_path / "nothing")
+        for part in (
+            str(tmp_path / "nothing"),
+            "cifar100/train-*.parquet",
+            "cifar-100-python/train",
+            "hf download uoft-cs/cifar100",
+        ):
+            assert part in str(error.value)
+        assert "{download: true}" in str(error.value)
+
+
+class TestPrepared:
+    def test_it_is_read_when_the_source_is_gone(self, load: Load, pickles: Path) -> None:
+        first = load(pickles)
+        for file in (pickles / "cifar-100-python").iterdir():
+            file.unlink()
+        again = load(pickles)
+        assert again == first and torch.equal(again.train_images, first.train_images)
+
+    def test_it_is_made_again_when_the_source_changes(self, load: Load, pickles: Path, parts: dict[str, Part]) -> None:
+        first = load(pickles)
+        other = {split: (255 - pixels, labels) for split, (pixels, labels) in parts.items()}
+        for file in (pickles / "cifar-100-python").iterdir():
+            file.unlink()
+        (pickles / "cifar-100-python").rmdir()
+        write_pickles(pickles, {**other, "train": (other["train"][0][:20], other["train"][1][:20])})
+        again = load(pickles)
+        assert again.hash != first.hash and again.train_count == 20
+
+    def test_a_file_that_was_cut_off_or_changed_is_an_error(self, load: Load, pickles: Path, tmp_path: Path) -> None:
+        load(pickles)
+        file = tmp_path / "prepared" / "cifar100.npz"
+        whole = file.read_bytes()
+        changed = bytearray(whole)
+        changed[5000] ^= 1  # in a picture
+        for content in (whole[: len(whole) // 2], bytes(changed)):
+            file.write_bytes(content)
+            with pytest.raises(DataError, match=r"cifar100\.npz is damaged: .*; delete it"):
+                load(pickles)
+
+    def test_other_sizes_need_no_other_file(self, load: Load, pickles: Path) -> None:
+        small = load(pickles, augmentation={"size": 32})
+        images, _ = next(small.train_batches(8, seed=0).epoch(1))
+        assert images.shape == (8, 3, 32, 32) == (8, *small.image_shape) and images.dtype == torch.float32
+        assert small.hash == load(pickles).hash and small != load(pickles)
+
+
+def experiment(folder: Path, source: Path, **settings: Any) -> Experiment:
+    data_settings = {"folder": str(source), "prepared": str(folder / "cifar100.npz"), **settings}
+    workload = {"data": "cifar100", "data_settings": data_settings, "width": 0.25, "training": {"epochs": 1, "batch": 8}}
+    return Experiment(
+        name="small", workload=workload, spec={"depth": 4}, reward={"name": "accuracy"}, output=folder / "results"
+    )
+
+
+def test_the_data_stage_records_it_and_networks_train_on_it(tmp_path: Path, parquet: Path) -> None:
+    made = experiment(tmp_path, parquet, augmentation={"size": 32})
+    record = prepare(made)
+    assert record == DataRecord.read(tmp_path / "results" / "data.json")
+    assert (record.train_images, record.test_images, record.classes, record.image_shape) == (23, 11, 100, (3, 32, 32))
+    assert record.hash == made.network.data.hash
+    first, again = made.network.train(), made.network.train()
+    assert first == again and first.steps == 2 and first.stopped is None
+
+
+def test_what_is_wrong_is_said_once_and_plainly(tmp_path: Path, pickles: Path) -> None:
+    with pytest.raises(DataError, match="^there is no CIFAR-100"):
+        prepare(experiment(tmp_path, tmp_path / "nothing"))
+    with pytest.raises(SpecError, match=r'of the data set "cifar100": foldr: there is no such option; there are: .*folder'):
+        prepare(experiment(tmp_path, pickles, foldr="x"))

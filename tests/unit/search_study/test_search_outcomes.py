@@ -1,0 +1,95 @@
+"""How the evaluation of a trial may end, and what becomes of the trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import optuna
+import pytest
+from small_studies import evaluate, proposed, reward, study
+
+from syno.ir.graph import PGraph
+from syno.search.study import Report
+
+
+class TestEvaluation:
+    def test_no_measurement_is_a_failure_with_the_reason(self) -> None:
+        found = study()
+        found.run(lambda operator, report: {"loss": 1.0}, 1)
+        assert found.trials.outcome[0] == "failed"
+        assert found.trials.message[0] == 'no "accuracy" was measured, which the reward "accuracy" needs; measured: loss'
+        assert found.trials.metric_loss[0] == 1.0
+
+    def test_metrics_that_are_no_numbers_are_a_failure(self) -> None:
+        found = study()
+        found.run(lambda operator, report: {"accuracy": "high"}, 1)  # type: ignore[dict-item]
+        assert found.trials.outcome[0] == "failed" and "could not convert string to float: 'high'" in found.trials.message[0]
+
+    def test_a_pruned_trial_is_one_of_the_bad_ones(self) -> None:
+        def going(operator: PGraph, report: Report) -> Mapping[str, float]:
+            for step in range(5):
+                report(step, reward(operator))
+            return {"accuracy": 0.1 + 0.9 * reward(operator)}
+
+        found = study(pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1))
+        found.run(going, 60)
+        counts = found.trials.outcome.value_counts()
+        assert counts["pruned"] > 5 and counts["complete"] > 5 and counts.sum() == 60
+        assert found.trials[found.trials.outcome == "pruned"].message.str.startswith("pruned at step").all()
+
+    def test_an_evaluation_may_make_something_of_being_pruned(self) -> None:
+        def going(operator: PGraph, report: Report) -> Mapping[str, float]:
+            try:
+                report(0, 0.0)
+            except optuna.TrialPruned:
+                return {"accuracy": 0.25}
+            return {"accuracy": 0.5}
+
+        found = study(pruner=optuna.pruners.ThresholdPruner(lower=0.1))
+        found.run(going, 3)
+        assert list(found.trials.reward) == [0.25] * 3
+
+    @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+    def test_being_told_to_stop_leaves_the_trial_to_be_retried(self, journal: str, stop: type[BaseException]) -> None:
+        whole = study()
+        whole.run(evaluate, 12)
+        begun: list[str] = []
+
+        def stopped(operator: PGraph, report: Report) -> Mapping[str, float]:
+            begun.append(operator.id)
+            if len(begun) == 5:
+                raise stop
+            return evaluate(operator, report)
+
+        found = study(journal)
+        with pytest.raises(stop):
+            found.run(stopped, 12)
+        assert list(found.trials.outcome)[-1] == "interrupted"
+        found = study(journal)
+        found.run(stopped, 12)
+        assert begun[4] == begun[5]
+        assert proposed(found) == proposed(whole)
+        assert list(found.trials.attempt) == [0] * 5 + [1] + [0] * 7
+
+    def test_an_operator_that_kills_its_workers_fails_in_the_end(self, journal: str) -> None:
+        class Killed(BaseException):
+            pass
+
+        begun: list[str] = []
+
+        def deadly(operator: PGraph, report: Report) -> Mapping[str, float]:
+            begun.append(operator.id)
+            if len(begun) <= 2:
+                raise Killed
+            return evaluate(operator, report)
+
+        for _ in range(2):
+            found = study(journal, most_attempts=2)
+            found._dispatch.finish = lambda task, result: True  # type: ignore[method-assign]  # no time to say anything
+            with pytest.raises(Killed):
+                found.run(deadly, 3, alone=True)
+        found = study(journal, most_attempts=2)
+        found.run(lambda operator, report: {"accuracy": 0.5}, 3, alone=True)
+        assert begun[0] == begun[1]
+        assert list(found.trials.outcome) == ["interrupted", "interrupted", "complete", "complete"]
+        assert list(found.trials.attempt) == [0, 1, 0, 0]
