@@ -15,6 +15,7 @@ from strategies import pgraphs
 from syno.errors import SynoError
 from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form
+from syno.ir.primitives import UNFOLD
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, shapes
 from syno.space.fingerprint import fingerprint, same_operator
@@ -124,15 +125,51 @@ def test_equal_exactly_where_the_same_is_computed_again_and_again(graph, chance)
     equal_exactly_where_the_same_is_computed(graph, chance)
 
 
+def sums_are_equal(graph, other):
+    """Whether both compute the same of one input, with weights that are all 1."""
+    outputs = []
+    for each in (graph, other):
+        input_shape, weight_shapes, _ = shapes(each, each.variables.valuation())
+        x = np.random.default_rng(0).integers(1, 10**6, input_shape)
+        outputs.append(interpret(each, {}, x, *(np.ones(shape, np.int64) for shape in weight_shapes)))
+    return np.array_equal(*outputs)
+
+
+def has_a_window_of_sums(graph):
+    """Whether a window moves along a sum, where fingerprints are wrong: see `test_a_window_along_a_sum`."""
+    sums = set(graph.reduces)
+    return any(operation.primitive is UNFOLD and sums.issuperset(operation.bottoms) for operation in graph.operations)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="fingerprints leave out borders: a window along a sum counts as a sum over the whole axis"
+)
+def test_a_window_along_a_sum():
+    first, other = (
+        parse(f"""
+        operator window_of_sums
+        variables A=5; k=3, s=2
+        output i0:A
+        r0:k = Reduce()
+        r1:k = Reduce()
+        r2:k = Reduce()
+        r3:s = Reduce()
+        d0:k*A = Split(i0, r1)
+        d1:k = Unfold(r0, r3)
+        d2:k^2 = Split({digits})
+        input d2:k^2, d0:k*A
+        """)
+        for digits in ("r2, d1", "d1, r2")
+    )
+    assert not sums_are_equal(first, other)
+    assert not same_operator(first, other)
+
+
 def equal_only_where_sums_are_equal(graph, chance):
+    assume(not has_a_window_of_sums(graph))
     other = rewired(graph, chance)
     if same_operator(graph, other):
-        outputs = []
-        for each in (graph, other):
-            input_shape, weight_shapes, _ = shapes(each, each.variables.valuation())
-            x = np.random.default_rng(0).integers(1, 10**6, input_shape)
-            outputs.append(interpret(each, {}, x, *(np.ones(shape, np.int64) for shape in weight_shapes)))
-        assert np.array_equal(*outputs)
+        assert sums_are_equal(graph, other)
 
 
 @given(pgraphs(), st.randoms(use_true_random=False))
