@@ -136,7 +136,7 @@ def sums_are_equal(graph, other):
 
 
 def has_a_window_of_sums(graph):
-    """Whether a window moves along a sum, where fingerprints are wrong: see `test_a_window_along_a_sum`."""
+    """Whether a window moves along a sum, where fingerprints may be wrong: see `test_a_window_along_a_sum`."""
     sums = set(graph.reduces)
     return any(operation.primitive is UNFOLD and sums.issuperset(operation.bottoms) for operation in graph.operations)
 
