@@ -92,6 +92,11 @@ class ImagenetSettings(DataSettings):
     test_ratio: Share = 0.875  # for testing, the share of the shorter side that the central square has (224 / 256)
     workers: Count = 4  # threads or processes that decode; torch: 0 for none
 
+    @property
+    def betons(self) -> tuple[Path, Path]:
+        """The files that FFCV reads, to train and to test on."""
+        return self.folder / "train.beton", self.folder / "val.beton"
+
 
 class Lm1bSettings(DataSettings):
     """The one-billion-word benchmark, or any Parquet files with a column `text`: tokens in files that are mapped to memory."""

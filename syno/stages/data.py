@@ -15,7 +15,7 @@ from syno.evaluate.record import Record, versions
 if TYPE_CHECKING:
     from syno.evaluate.workload import Workload
 
-FILE, IMAGENET, SPLITS = "data.json", "imagenet", ("train", "val")
+FILE, IMAGENET = "data.json", "imagenet"
 
 
 class DataRecord(Record):
@@ -59,13 +59,13 @@ class DataRecord(Record):
         return self
 
 
-def files_to_convert(experiment: Experiment) -> list[Path]:
+def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
     """The files that the pictures are read from, where they are ImageNet's for FFCV, which `syno convert imagenet` makes."""
     workload = experiment.workload
     if workload is None or workload.data != IMAGENET:
-        return []
+        return ()
     settings = ImagenetSettings.of(**workload.data_settings)
-    return [settings.folder / f"{split}.beton" for split in SPLITS] if settings.reader == "ffcv" else []
+    return settings.betons if settings.reader == "ffcv" else ()
 
 
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:

@@ -86,9 +86,9 @@ def imagenet(**settings: Any) -> PictureFiles:
 
 def _beton_files(settings: ImagenetSettings) -> PictureFiles:
     ffcv("loader")
-    files = [settings.folder / f"{split}.beton" for split in SPLITS]
+    files = settings.betons
     train, test = map(read_record, files)
-    check_classes(train.names, test.names, (files[0], files[1]))
+    check_classes(train.names, test.names, files)
     counts = train.count, test.count, len(train.names)
     return PictureFiles("imagenet, beton", files[0], files[1], *counts, _joint(train.hash, test.hash), settings)
 
