@@ -9,8 +9,9 @@ rule data:
     benchmark:
         "{folder}/benchmark/data.tsv"
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["train"]
     resources:
-        mem_mb=more_memory,
+        mem_mb=growing(4000),
+        runtime=growing(120),
     shell:
         "syno data {params.config} --output {output} 2>&1 | tee -i {log}"
