@@ -18,6 +18,7 @@ from syno.errors import GraphError
 from syno.ir.dim import Dim, Operation, content_id, expand
 from syno.ir.rules import check
 
+NOT_IN_NAMES = ("#", '"""', "\\")  # a comment in the text; in generated source, the end of its docstring, an escape
 Weight = tuple[Dim, ...]  # the weight sides of its Shares, in the order of the weight tensor's axes
 
 
@@ -42,8 +43,10 @@ class PGraph:
     defaults: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
 
     def __post_init__(self) -> None:
-        if "#" in self.name or self.name != self.name.strip() or len(self.name.splitlines()) > 1:
-            raise GraphError(f'{self.name!r} cannot name an operator: a name is one line of text, without "#"')
+        unusual = any(part in self.name for part in NOT_IN_NAMES)
+        if unusual or self.name != self.name.strip() or len(self.name.splitlines()) > 1:
+            without = " or ".join(NOT_IN_NAMES)
+            raise GraphError(f"{self.name!r} cannot name an operator: a name is one line of text, without {without}")
         object.__setattr__(self, "expansions", tuple(sorted(self.expansions, key=lambda dim: dim.id)))
         check(self)
 

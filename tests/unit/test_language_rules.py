@@ -148,10 +148,10 @@ class TestRulesOfGraphs:
         assert self.error((I,), (I, dims.reduce(K, -1), dims.reduce(K, 0))) == message.format("[-1, 0]")
         assert len(PGraph((I,), (I, dims.reduce(K, 1), dims.reduce(K, 0), dims.reduce(H, 0))).reduces) == 3
 
-    @pytest.mark.parametrize("name", ["two\nlines", "with # comment", " spaces ", "a\u2028b"])
+    @pytest.mark.parametrize("name", ["two\nlines", "with # comment", " spaces ", "a\u2028b", 'ends """ here', "back\\slash"])
     def test_a_name_is_one_line_of_text(self, name: str) -> None:
-        """So that an operator's text gives its name back."""
-        message = f'{name!r} cannot name an operator: a name is one line of text, without "#"'
+        """So that an operator's text gives its name back, and that it stays in the docstring of generated source."""
+        message = f'{name!r} cannot name an operator: a name is one line of text, without # or """ or \\'
         assert self.error((I,), (I,), (), (), name) == message
         assert PGraph((I,), (I,), name='any "other" 1').name == 'any "other" 1'
 

@@ -61,7 +61,8 @@ class TestStages:
     def experiment(self, **fields: Any) -> Experiment:
         workload = {"model": "resnet18", "data": "cifar100", "training": {"device": "cuda", "epochs": 72, "batch": 100}}
         fields = {"workload": workload, "study": {"n_trials": 10, "workers": 2}, "select": {"count": 2}, **fields}
-        return Experiment(name="small", reward={"name": "accuracy"}, tune={"compilers": ["eager"], "devices": ["cuda"]}, **fields)
+        fields = {"reward": {"name": "accuracy"}, "tune": {"compilers": ["eager"], "devices": ["cuda"]}, **fields}
+        return Experiment(name="small", **fields)
 
     def test_a_search_without_milestones_trains_every_operator_to_its_end(self) -> None:
         assert stage(plan(self.experiment(), SPEED), "worker").gpu_hours == pytest.approx(10)
@@ -96,7 +97,8 @@ class TestPaper:
     def test_jobs_are_those_of_the_workflow(self) -> None:
         rows: dict[object, Row] = {row["stage"]: row for row in stage_rows(plans())}
         page = (ROOT / "docs" / "workflow.md").read_text(encoding="utf-8")  # which is compared with a dry run
-        counts = f"{rows['all']['jobs']:,} jobs, {rows['train']['jobs']} of them trainings and {rows['tune']['jobs']} measurements"
+        every, trained, tuned = (rows[name]["jobs"] for name in ("all", "train", "tune"))
+        counts = f"{every:,} jobs, {trained} of them trainings and {tuned} measurements"
         assert counts in page
 
     def test_every_search_device_and_family_is_beside_the_papers_hours(self) -> None:
@@ -139,6 +141,6 @@ class TestCommand:
         assert done.exit_code == 2 and re.search(f"^error: --assume: {message}", done.stderr)
 
     def test_it_loads_no_framework(self) -> None:
-        code = "import sys; from syno.cli import app; app(['plan', sys.argv[1]], standalone_mode=False); print('torch' in sys.modules)"
+        code = "import sys, syno.cli; syno.cli.app(['plan', sys.argv[1]], standalone_mode=False); print('torch' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", code, str(PAPER)], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "False"
