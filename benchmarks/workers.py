@@ -105,7 +105,7 @@ class Crowd:
         seconds = time.perf_counter() - began
         if task is None:
             return False
-        self.asks.append((len(self.dispatch.ledger.claims), seconds))
+        self.asks.append((len(self.dispatch.ledger.claims) - 1, seconds))
         self.dispatch._own.discard(task.trial_id)  # else the next ask took it for the trial of a worker that has died
         training = SHORTEST + self.random.expovariate(1 / (MEAN_SECONDS - SHORTEST))
         heapq.heappush(self.running, (self.clock + training, task.number, task))
