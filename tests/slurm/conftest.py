@@ -13,13 +13,6 @@ HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent / "workflow")]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here takes a Slurm, and no two of these tests run at once: there is one cluster."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker("slurm")
-
-
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """A cluster of three nodes while the tests run."""

@@ -23,7 +23,7 @@ WORKERS, TRIALS = 4, 16
 # Trainings of some seconds each; a worker that is silent for ten counts as dead.
 CHANGES: Mapping[str, Any] = {
     "workload": {"data_settings": {"train": 2048}, "training": {"epochs": 2}},
-    "study": {"n_trials": TRIALS, "workers": WORKERS, "heartbeat_seconds": 2, "grace_seconds": 10},
+    "study": {"n_trials": TRIALS, "workers": WORKERS, "storage": "journal", "heartbeat_seconds": 2, "grace_seconds": 10},
     "train": {"seeds": [1, 2]},
 }
 # The profile for clusters, but for one that is small and near by.

@@ -1,4 +1,4 @@
-"""The whole way on a real Slurm of three nodes, with four workers; and what is done to it on the way: no trial is lost or doubled."""
+"""The whole way on a real Slurm of three nodes with four workers, and what is done to it on the way: no trial is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cluster import kill_node, revive_node, start_controller, stop_controller
 from daemons import run
 from slurm_run import TRIALS, WORKERS, Run, until
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("cluster")]
 
 
 def started(folder: Path) -> tuple[Run, Popen[bytes]]:
