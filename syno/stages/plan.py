@@ -5,7 +5,6 @@ Jobs and files are counted by what the workflow counts by. Hours and storage res
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,8 +81,8 @@ def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Plan:
     """What an experiment takes if it selects as many operators as it may."""
     assumed = assumed or Assumptions()
     found, tuning = jobs(experiment), _tuning_hours(experiment, assumed)
-    here = Counter({device: hours for device, hours in tuning.items() if is_here(device) and device != "cpu"})
-    hours: dict[str, float | None] = {"tune": here.total()}
+    on_gpus = sum(hours for device, hours in tuning.items() if is_here(device) and device != "cpu")
+    hours: dict[str, float | None] = {"tune": on_gpus}
     if experiment.searches and experiment.evaluation == "training":
         hours["worker"] = _search_hours(experiment, assumed)
     if "train" in found:
@@ -93,7 +92,7 @@ def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Plan:
             rule,
             len(files),
             hours.get(rule, 0.0),
-            sum(tuning.values()) - here.total() if rule == "tune" else 0.0,
+            sum(tuning.values()) - on_gpus if rule == "tune" else 0.0,
             _files(rule, files, experiment),
             _bytes(rule, files, experiment, assumed),
         )
@@ -149,14 +148,15 @@ def _search_hours(experiment: Experiment, assumed: Assumptions) -> float | None:
 
 def _tuning_hours(experiment: Experiment, assumed: Assumptions) -> dict[str, float]:
     """Of all measurements, by device."""
-    settings, found = experiment.tune, Counter[str]()
+    settings, found = experiment.tune, dict[str, float]()
     if experiment.workload is None:
         return {}
     for compiler, device in settings.pairs:
         tuning = assumed.kernels * settings.tvm.trials_per_task / assumed.schedules_per_second
         seconds = tuning if compiler == TVM else 60 * assumed.compile_minutes
-        found[device] += len(measured(experiment, keys(experiment))) * min(seconds, settings.time_limit_seconds) / HOUR
-    return dict(found)
+        count = len(measured(experiment, keys(experiment)))
+        found[device] = found.get(device, 0.0) + count * min(seconds, settings.time_limit_seconds) / HOUR
+    return found
 
 
 # ---- files -------------------------------------------------------------------------------------------------------------

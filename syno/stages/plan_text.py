@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -73,9 +72,10 @@ def paper_rows(plans: Sequence[Plan]) -> list[Row]:
         if found:
             names = ", ".join(one.experiment.name for one in found)
             rows.append(_beside("training", names, _sum(one.gpu_hours("train") for one in found)))
-    devices = Counter[str]()
+    devices: dict[str, float] = {}
     for one in plans:
-        devices.update(one.tuning_hours)
+        for device, hours in one.tuning_hours.items():
+            devices[device] = devices.get(device, 0.0) + hours
     return [*rows, *(_beside("tuning", device, hours) for device, hours in devices.items())]
 
 

@@ -4,7 +4,6 @@ import math
 
 ELSEWHERE = workflow.resource_settings.cores is None  # on the nodes of a cluster, each of which has cores of its own
 ALL_CORES = workflow.resource_settings.cores or 1
-RETRIES = max(1, workflow.execution_settings.retries)  # of jobs that go on where they were cut off
 A_DAY = 24 * 60
 AROUND_TUNING = 30  # minutes: the network is loaded, and another one after a failure
 

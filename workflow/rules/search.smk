@@ -16,7 +16,7 @@ rule worker:
         ENVIRONMENTS["search"]
     threads: training_threads
     priority: 10
-    retries: RETRIES
+    retries: 1
     resources:
         mem_mb=growing(4000),
         runtime=A_DAY,

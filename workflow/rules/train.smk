@@ -14,7 +14,7 @@ rule train:
     conda:
         ENVIRONMENTS["train"]
     threads: training_threads
-    retries: RETRIES
+    retries: 1
     resources:
         mem_mb=growing(4000),
         runtime=A_DAY,
