@@ -20,7 +20,7 @@ def plan_text(plans: Sequence[Plan], assumed: Assumptions) -> str:
         markdown(stage_rows(plans)),
         markdown(experiment_rows(plans)),
         markdown(paper_rows(plans), left=2),
-        f"Assumed (`--assume NAME=VALUE`):\n\n{markdown(assumption_rows(assumed), left=1)}",
+        f"Assumed (`--assume NAME=VALUE`):\n\n{markdown(assumption_rows(assumed), left=2)}",
     ]
     return "\n".join(parts)
 
@@ -82,7 +82,7 @@ def paper_rows(plans: Sequence[Plan]) -> list[Row]:
 def assumption_rows(assumed: Assumptions) -> list[Row]:
     """What was assumed."""
     explained = meanings(Assumptions)
-    return [{"name": name, "value": value, "what": explained[name]} for name, value in assumed.model_dump().items()]
+    return [{"name": name, "what": explained[name], "value": value} for name, value in assumed.model_dump().items()]
 
 
 def _beside(what: str, of: str, hours: float | None) -> Row:

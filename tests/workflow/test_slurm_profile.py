@@ -1,4 +1,4 @@
-"""`snakemake --profile slurm`: what each job asks a cluster for. It takes the plugin of Snakemake, and nothing of Slurm itself."""
+"""`snakemake --profile slurm`: what jobs ask a cluster for. It takes the plugin of Snakemake, and nothing of Slurm itself."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class TestPaper:
         assert not any(job.resources.get("gpu", "0") != "0" for job in jobs if job.rule in SHORT)
 
     @pytest.mark.parametrize(
-        ("device", "gpu", "extra", "jetson"), [("cpu", "0", "--exclusive", "0"), ("cuda", "1", "", "0"), ("jetson.gpu", "0", "", "1")]
+        ("device", "gpu", "extra", "jetson"),
+        [("cpu", "0", "--exclusive", "0"), ("cuda", "1", "", "0"), ("jetson.gpu", "0", "", "1")],
     )
     def test_a_measurement_asks_for_what_its_device_takes(
         self, jobs: list[Job], device: str, gpu: str, extra: str, jetson: str

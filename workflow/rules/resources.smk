@@ -69,7 +69,7 @@ MEASURED = [
 SHARED = {
     **{
         resource_name("device", key): share_of_devices(key)
-        for key in sorted({key for _, one, _, device in MEASURED if (key := key_at_tracker(one, device)) is not None})
+        for key in sorted({key_at_tracker(one, device) or "" for _, one, _, device in MEASURED} - {""})
     },
     **{
         resource_name("trials", folder, device): share_of_trials(folder, device)
