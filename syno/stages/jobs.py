@@ -14,6 +14,9 @@ from syno.stages import figures, select
 from syno.stages.places import training_file, tuning_file, worker_file
 
 
+RULES = ("data", "worker", "freeze", "select", "train", "tune", "tables", "figure", "report")  # of the workflow, in their order
+
+
 def keys(experiment: Experiment, selected: Sequence[str] | None = None) -> list[str]:
     """What is trained: the original, the baselines, and the operators that were selected.
 
@@ -49,7 +52,7 @@ def figure_files(experiment: Experiment) -> list[Path]:
 
 
 def jobs(experiment: Experiment, selected: Sequence[str] | None = None) -> dict[str, list[Path]]:
-    """The files of all jobs of an experiment, one of each job, by the rule of the workflow that makes them, in their order."""
+    """The files of all jobs of an experiment, one of each job, by the rule that makes them, in the order of RULES."""
     folder, trained = experiment.folder, keys(experiment, selected)
     trains = experiment.workload is not None
     found = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from syno.config import Experiment
 from syno.report.options import meanings
 from syno.report.tables import Row, markdown
+from syno.stages.jobs import RULES
 from syno.stages.plan import MIB, Assumptions, Plan
 
 # GPU hours, as the paper gives them: search and re-evaluation of a model, tuning for a device.
@@ -29,7 +30,7 @@ def stage_rows(plans: Iterable[Plan]) -> list[Row]:
     """A row for each stage of all experiments together, and one for all of it."""
     stages = [stage for one in plans for stage in one.stages]
     rows: list[Row] = []
-    for name in [*dict.fromkeys(stage.rule for stage in stages), "all"]:
+    for name in [*sorted({stage.rule for stage in stages}, key=RULES.index), "all"]:
         found = [stage for stage in stages if name in (stage.rule, "all")]
         row = {
             "stage": name,

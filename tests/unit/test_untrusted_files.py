@@ -157,7 +157,7 @@ class TestStudies:
         trace, journal = tmp_path / "trace", tmp_path / "trials.log"
         TrialStore(*open_storage(f"journal:{journal}"), "study").create({})
         with journal.open("ab") as opened:
-            opened.write(pickle.dumps(Evil(trace), protocol=0).replace(b"\n", b" ") + b"\n{}\n")  # a last line may be cut off
+            opened.write(pickle.dumps(Evil(trace), protocol=0).replace(b"\n", b" ") + b"\n{}\n")  # the last may be cut off
         with pytest.raises(SynoError, match="cannot be used"):
             read_trials(f"journal:{journal}", "study")
         assert not trace.exists()
