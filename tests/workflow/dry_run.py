@@ -10,7 +10,7 @@ from pathlib import Path
 
 from small_run import ROOT, environment
 
-JOB = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):\n((?: {4}.*\n)*)", re.MULTILINE)
+JOB = re.compile(r"^( *)(?:local)?(?:rule|checkpoint) (\w+):\n((?:\1 {4}.*\n)*)", re.MULTILINE)  # those of a group are indented
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Job:
     @classmethod
     def read(cls, rule: str, block: str) -> Job:
         """A block of what Snakemake printed."""
-        found = dict(re.findall(r"^ {4}(\w+): (.*)$", block, re.MULTILINE))
+        found = dict(re.findall(r"^ {4,}(\w+): (.*)$", block, re.MULTILINE))
         pairs = (pair.partition("=") for pair in found.get("resources", "").split(", "))
         return cls(rule, found.get("output", ""), int(found.get("threads", "1")), {name: value for name, _, value in pairs})
 
@@ -44,4 +44,4 @@ def dry_run(folder: Path, config: Path, profile: str, *more: str) -> list[Job]:
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=300)
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
-    return [Job.read(rule, block) for rule, block in JOB.findall(printed)]
+    return [Job.read(rule, block) for _, rule, block in JOB.findall(printed)]

@@ -33,12 +33,13 @@ def test_no_profile_is_loaded_that_was_not_asked_for() -> None:
     assert not any((folder / "profiles" / "default").exists() for folder in (ROOT, ROOT / "workflow"))
 
 
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
+    return dry_run(tmp_path_factory.mktemp("paper"), ROOT / "config" / "paper.yaml", "slurm")
+
+
 @needs_plugin
 class TestPaper:
-    @pytest.fixture(scope="class")
-    def jobs(self, tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
-        return dry_run(tmp_path_factory.mktemp("paper"), ROOT / "config" / "paper.yaml", "slurm")
-
     def test_every_job_says_how_long_and_how_much_memory(self, jobs: list[Job]) -> None:
         assert {job.rule for job in jobs} >= {*LONG, *SHORT, "data"}
         for job in jobs:
