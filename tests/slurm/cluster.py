@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from daemons import NoSlurmError, found, name_of, note, owned, path, run, said, stop, stop_all, wait, write_down
+from daemons import NoSlurmError, found, name_of, note, owned, path, run, said, stop, stop_all, wait, works, write_down
 from slurm_settings import DATABASE_PORT, ETC, FOLDER, MARK, NODES, write_settings
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server", "munge")
@@ -130,7 +130,7 @@ def _start_accounts() -> None:
     users = "; ".join(map(grant.format, ("localhost", "127.0.0.1")))
     run(*client, "-e", f"create database if not exists syno_slurm; {users}")
     run("slurmdbd")
-    wait("the database of accounts answers", lambda: bool(said("sacctmgr", "-n", "show", "configuration")))
+    wait("the database of accounts answers", lambda: works("sacctmgr", "-n", "show", "cluster"))
     note("slurmdbd", FOLDER / "run" / "slurmdbd.pid")
     for what in (["cluster", "syno"], ["account", "tests", "Cluster=syno"], ["user", "root", "Account=tests", "Cluster=syno"]):
         said("sacctmgr", "--immediate", "--quiet", "add", *what)

@@ -45,6 +45,15 @@ def said(program: str, *arguments: str) -> str:
         return ""
 
 
+def works(program: str, *arguments: str) -> bool:
+    """Whether it ends well."""
+    try:
+        run(program, *arguments)
+    except NoSlurmError:
+        return False
+    return True
+
+
 def wait(what: str, true: Callable[[], bool]) -> None:
     until = time.monotonic() + PATIENCE
     while not true():
