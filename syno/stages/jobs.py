@@ -13,7 +13,6 @@ from syno.evaluate.settings import ORIGINAL
 from syno.stages import figures, select
 from syno.stages.places import training_file, tuning_file, worker_file
 
-
 RULES = ("data", "worker", "freeze", "select", "train", "tune", "tables", "figure", "report")  # of the workflow, in their order
 
 
