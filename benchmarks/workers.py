@@ -31,12 +31,11 @@ import reports
 from search import hidden, load, reward
 
 from syno.files import write_whole
-from syno.ir.graph import PGraph
 from syno.search.dispatch import Dispatch, Task
 from syno.search.policies import POLICIES
 from syno.search.records import Result
 from syno.search.storage import TrialStore, open_storage, read_trials
-from syno.search.tree import Arc, Tree, arcs
+from syno.search.tree import Arc, Tree
 
 NAME = "many workers"
 JOURNAL = "journal"
@@ -114,13 +113,15 @@ class Crowd:
     def _end(self) -> None:
         """The trial that ends first has ended."""
         self.clock, _, task = heapq.heappop(self.running)
-        value = self._reward(task.operator)
+        value = self._reward(task)
         began = time.perf_counter()
         self.dispatch.finish(task, Result("complete", reward=value, metrics={"accuracy": value}))
         self.endings.append(time.perf_counter() - began)
 
-    def _reward(self, operator: PGraph) -> float:
-        return reward(arcs(self.tree.path(operator)), self.target)
+    def _reward(self, task: Task) -> float:
+        role = self.dispatch.ledger.role(task.number)
+        assert role is not None  # else it would not have been run
+        return reward(role.claim.candidate.path, self.target)
 
 
 def crowd(setting: Setting, number: int, workers: int, output: Path) -> None:
