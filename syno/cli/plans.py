@@ -23,8 +23,7 @@ def plan(
     from syno.config import load_experiment, load_experiments
     from syno.config.several import parted
     from syno.errors import SpecError
-    from syno.stages.plan import Assumptions
-    from syno.stages.plan import plan as planned
+    from syno.stages.plan import Assumptions, plans
     from syno.stages.plan_text import plan_text
     from syno.validation import explained
 
@@ -34,4 +33,4 @@ def plan(
         raise SpecError(f"--assume: {explained(error, Assumptions)}") from None
     file, name = parted(config)
     experiments = load_experiments(file).values() if name is None else [load_experiment(config)]
-    typer.echo(plan_text([planned(experiment, assumed) for experiment in experiments], assumed), nl=False)
+    typer.echo(plan_text(plans(experiments, assumed), assumed), nl=False)

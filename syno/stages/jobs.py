@@ -10,10 +10,12 @@ from pathlib import Path
 
 from syno.config import Experiment
 from syno.evaluate.settings import ORIGINAL
-from syno.stages import figures, select
+from syno.stages import artifact, figures, select
+from syno.stages.data import files_to_convert
 from syno.stages.places import training_file, tuning_file, worker_file
 
-RULES = ("data", "worker", "freeze", "select", "train", "tune", "tables", "figure", "report")  # of the workflow, in their order
+OF_DATA, OF_PUBLISHED = ("convert", "data"), ("artifact", "headlines")
+RULES = (*OF_DATA, *OF_PUBLISHED, "worker", "freeze", "select", "train", "tune", "tables", "figure", "report")  # in their order
 
 
 def keys(experiment: Experiment, selected: Sequence[str] | None = None) -> list[str]:
@@ -51,10 +53,16 @@ def figure_files(experiment: Experiment) -> list[Path]:
 
 
 def jobs(experiment: Experiment, selected: Sequence[str] | None = None) -> dict[str, list[Path]]:
-    """The files of all jobs of an experiment, one of each job, by the rule that makes them, in the order of RULES."""
+    """The files of all jobs of an experiment, one of each job, by the rule that makes them, in the order of RULES.
+
+    Those of `convert` are ImageNet's, which experiments share.
+    """
+    if experiment.artifact is not None:
+        return _of_published(experiment)
     folder, trained = experiment.folder, keys(experiment, selected)
     trains = experiment.workload is not None
     found = {
+        "convert": list(files_to_convert(experiment)),
         "data": [folder / "data.json"] if trains else [],
         "worker": worker_files(experiment),
         "freeze": [folder / "trials.parquet"] if experiment.searches else [],
@@ -66,3 +74,14 @@ def jobs(experiment: Experiment, selected: Sequence[str] | None = None) -> dict[
         "report": [folder / "report.html"],
     }
     return {rule: files for rule, files in found.items() if files}
+
+
+def _of_published(experiment: Experiment) -> dict[str, list[Path]]:
+    """Those of an experiment of published data: it is read and drawn."""
+    folder = experiment.folder
+    return {
+        "artifact": [folder / artifact.RECORD],
+        "headlines": [folder / "tables" / "headlines.parquet"],
+        "figure": figure_files(experiment),
+        "report": [folder / "report.html"],
+    }

@@ -21,7 +21,7 @@ from syno.stages.jobs import jobs, keys, measured
 Above = Annotated[float, Field(gt=0)]
 TRAINING_PICTURES: Mapping[str, int] = {"cifar100": 50_000, "imagenet": 1_281_167}  # others say so in their settings
 HOUR, KIB, MIB = 3600, 2**10, 2**20
-PLACES = {"tables": 4, "figure": 3}  # files that a job makes, where it is not one
+PLACES = {"convert": 2, "artifact": 6, "headlines": 2, "tables": 4, "figure": 3}  # files that a job makes, where it is not one
 PROTOCOLLED = frozenset({"data", "worker", "freeze", "train", "tune"})  # whose jobs also leave times and memory in `benchmark/`
 
 
@@ -77,10 +77,26 @@ class Plan:
         return next((stage.gpu_hours for stage in self.stages if stage.rule == rule), 0.0)
 
 
+def plans(experiments: Iterable[Experiment], assumed: Assumptions | None = None) -> list[Plan]:
+    """What experiments of one workflow take, each, if it selects as many operators as it may.
+
+    What several need, such as ImageNet in a form that is read fast, is counted with the first of them.
+    """
+    made, found = set[Path](), list[Plan]()
+    for experiment in experiments:
+        new = {rule: [file for file in files if file not in made] for rule, files in jobs(experiment).items()}
+        found.append(_plan(experiment, {rule: files for rule, files in new.items() if files}, assumed or Assumptions()))
+        made.update(file for files in new.values() for file in files)
+    return found
+
+
 def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Plan:
-    """What an experiment takes if it selects as many operators as it may."""
-    assumed = assumed or Assumptions()
-    found, tuning = jobs(experiment), _tuning_hours(experiment, assumed)
+    """What an experiment takes by itself."""
+    return plans([experiment], assumed)[0]
+
+
+def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assumptions) -> Plan:
+    tuning = _tuning_hours(experiment, assumed)
     on_gpus = sum(hours for device, hours in tuning.items() if is_here(device) and device != "cpu")
     hours: dict[str, float | None] = {"tune": on_gpus}
     if experiment.searches and experiment.evaluation == "training":
@@ -174,6 +190,8 @@ def _built(rule: str, made: Iterable[Path]) -> int:
 
 
 def _bytes(rule: str, made: list[Path], experiment: Experiment, assumed: Assumptions) -> float:
+    if rule == "convert":  # a data set, which is no result
+        return 0.0
     found = len(made) * (assumed.page_kib if rule in ("figure", "report") else assumed.record_kib) * KIB
     if rule == "freeze":
         found += experiment.study.n_trials * assumed.trial_kib * KIB

@@ -15,18 +15,21 @@ from typer.testing import CliRunner
 from syno.cli import app
 from syno.config import Experiment, load_experiments
 from syno.evaluate.settings import TrainingSettings
+from syno.report.paper.catalogue import PAPER_FIGURES
 from syno.report.tables import Row
-from syno.stages.plan import Assumptions, Plan, plan, training_hours
-from syno.stages.plan_text import paper_rows, stage_rows
+from syno.stages.jobs import RULES, jobs
+from syno.stages.plan import Assumptions, Plan, plan, plans, training_hours
+from syno.stages.plan_text import paper_rows, plan_text, stage_rows
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "config" / "paper.yaml"
+PUBLISHED = ROOT / "config" / "published.yaml"
 PAGE = ROOT / "docs" / "plan.md"
 SPEED = Assumptions(pictures_per_second=1000, mixed_precision=2, steps_per_second=5)
 
 
-def plans(**assumed: float) -> list[Plan]:
-    return [plan(one, Assumptions(**assumed)) for one in load_experiments(PAPER).values()]
+def of_the_paper(**assumed: float) -> list[Plan]:
+    return plans(load_experiments(PAPER).values(), Assumptions(**assumed))
 
 
 def stage(found: Plan, rule: str) -> Any:
@@ -93,23 +96,64 @@ class TestStages:
         assert hours(kernels=1000) == pytest.approx(3)
 
 
+class TestShared:
+    """ImageNet's files for FFCV are made once for all experiments."""
+
+    def test_a_file_that_several_need_is_counted_with_the_first(self) -> None:
+        found = [one for one in of_the_paper() if one.experiment.name.startswith("imagenet")]
+        assert [[stage.jobs for stage in one.stages if stage.rule == "convert"] for one in found] == [[2], [], [], [], []]
+
+    def test_by_itself_every_one_of_them_needs_it(self) -> None:
+        one = load_experiments(PAPER)["imagenet-resnet34"]
+        assert (stage(plan(one), "convert").jobs, stage(plan(one), "convert").bytes) == (2, 0)
+
+    def test_pictures_from_folders_need_no_conversion(self) -> None:
+        one = load_experiments(PAPER)["imagenet-resnet34"]
+        assert one.workload is not None
+        read = one.workload.model_copy(update={"data_settings": {"reader": "torch"}})
+        assert "convert" not in jobs(one.model_copy(update={"workload": read}))
+
+
+class TestPublished:
+    def test_nothing_is_searched_trained_or_measured(self) -> None:
+        published = load_experiments(PUBLISHED)["published"]
+        assert {rule: len(files) for rule, files in jobs(published).items()} == {
+            "artifact": 1, "headlines": 1, "figure": len(PAPER_FIGURES), "report": 1
+        }  # fmt: skip
+        found = plan(published)
+        assert (found.gpu_hours("worker"), found.gpu_hours("train"), found.tuning_hours) == (0, 0, {})
+
+    def test_its_operators_are_trained_by_another(self) -> None:
+        found = plans(load_experiments(PUBLISHED).values())
+        assert ("training", "resnet18") in [(row["what"], row["of"]) for row in paper_rows(found)]
+        assert {row["stage"] for row in stage_rows(found)} >= {"artifact", "headlines", "train", "tune"}
+        assert "| published " in plan_text(found, Assumptions())
+
+
+@pytest.mark.parametrize("config", sorted((ROOT / "config").glob("*.yaml")), ids=lambda file: file.stem)
+def test_jobs_are_of_known_rules_in_their_order(config: Path) -> None:
+    for experiment in load_experiments(config).values():
+        found = jobs(experiment)
+        assert list(found) == [rule for rule in RULES if rule in found] and all(found.values())
+
+
 class TestPaper:
     def test_jobs_are_those_of_the_workflow(self) -> None:
-        rows: dict[object, Row] = {row["stage"]: row for row in stage_rows(plans())}
+        rows: dict[object, Row] = {row["stage"]: row for row in stage_rows(of_the_paper())}
         page = (ROOT / "docs" / "workflow.md").read_text(encoding="utf-8")  # which is compared with a dry run
         every, trained, tuned = (rows[name]["jobs"] for name in ("all", "train", "tune"))
         counts = f"{every:,} jobs, {trained} of them trainings and {tuned} measurements"
         assert counts in page
 
     def test_every_search_device_and_family_is_beside_the_papers_hours(self) -> None:
-        rows = [(row["what"], row["of"]) for row in paper_rows(plans())]
+        rows = [(row["what"], row["of"]) for row in paper_rows(of_the_paper())]
         searched = [one.name for one in load_experiments(PAPER).values() if one.searches]
         assert [of for what, of in rows if what == "search"] == searched
         assert ("training", "resnet18, resnet34, imagenet-resnet18, imagenet-resnet34") in rows
         assert [of for what, of in rows if what == "tuning"] == ["cpu", "cuda", "jetson-cpu", "jetson-gpu"]
 
     def test_twice_the_speed_is_half_the_hours(self) -> None:
-        slow, fast = (plans(pictures_per_second=speed) for speed in (500, 1000))
+        slow, fast = (of_the_paper(pictures_per_second=speed) for speed in (500, 1000))
         for one, other in zip(slow, fast, strict=True):
             if one.experiment.workload is not None and one.experiment.workload.data != "lm1b":
                 assert one.gpu_hours("train") == pytest.approx(2 * (other.gpu_hours("train") or 0))

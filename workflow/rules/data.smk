@@ -6,7 +6,7 @@ rule convert:
         "{images}/{split}.beton.log",
     conda:
         ENVIRONMENTS["train"]
-    threads: min(ALL_CORES, 16)
+    threads: CONVERTING_THREADS
     resources:
         mem_mb=growing(4000),
         runtime=A_DAY,

@@ -4,6 +4,7 @@ import math
 
 ELSEWHERE = workflow.resource_settings.cores is None  # on the nodes of a cluster, each of which has cores of its own
 ALL_CORES = workflow.resource_settings.cores or 1
+CONVERTING_THREADS = 16 if ELSEWHERE else min(ALL_CORES, 16)  # for ImageNet's pictures: hours on so many
 A_DAY = 24 * 60
 AROUND_TUNING = 30  # minutes: the network is loaded, and another one after a failure
 
@@ -64,7 +65,10 @@ def resource_name(*parts):
 
 # What measurements share, one at a time. `--resources device_KEY=3` says that there are three remote devices of this key.
 MEASURED = [
-    (folder, one, compiler, device) for folder, one in EXPERIMENTS.items() for compiler, device in one.tune.pairs
+    (folder, one, compiler, device)
+    for folder, one in EXPERIMENTS.items()
+    if one.workload is not None  # else nothing is measured
+    for compiler, device in one.tune.pairs
 ]
 SHARED = {
     **{
