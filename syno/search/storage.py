@@ -197,9 +197,9 @@ class TrialStore:
         template = create_trial(state=TrialState.RUNNING, user_attrs=dict(attributes))
         return self.storage.create_new_trial(self._study_id, template)
 
-    def number(self, trial_id: int) -> int:
-        """The trial's number in the study."""
-        return self.storage.get_trial(trial_id).number
+    def stored(self, trial_id: int) -> FrozenTrial:
+        """One trial, as it is stored now. Not to be changed."""
+        return self.storage.get_trial(trial_id)
 
     def annotate(self, trial_id: int, key: str, value: object) -> bool:
         """Store something with a running trial. False if it has ended."""

@@ -93,7 +93,7 @@ class TestTrialStore:
     def test_trials_are_numbered_as_created_and_whole_at_once(self, kind: str, tmp_path: Path) -> None:
         store = self.store(kind, tmp_path)
         ids = [store.create(stored(fingerprint=name)) for name in "abc"]
-        assert [store.number(trial_id) for trial_id in ids] == [0, 1, 2]
+        assert [store.stored(trial_id).number for trial_id in ids] == [0, 1, 2]
         assert [trial.user_attrs["fingerprint"] for trial in store.trials()] == ["a", "b", "c"]
         assert all(trial.state == TrialState.RUNNING for trial in store.trials())
 
