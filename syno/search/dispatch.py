@@ -109,8 +109,8 @@ class Dispatch:
             trials = self.store.trials()
         if now - self._looked_for_stale >= self.store.leases.interval / 2:
             self._looked_for_stale = now
-            self.store.leases.end_stale(self.store.study, [trial for trial in trials if is_running(trial)])
-            trials = self.store.trials()
+            if self.store.leases.end_stale(self.store.study, [trial for trial in trials if is_running(trial)]):
+                trials = self.store.trials()
         return trials
 
     def _end_gone(self, trial: FrozenTrial, alone: bool) -> bool:
