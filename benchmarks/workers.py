@@ -1,198 +1,84 @@
 """Many workers on one study, without training: how long an ask takes as the study grows, and what becomes of its operators.
 
     python benchmarks/workers.py --workers 200 --trials 10000 --processes 2
+    python benchmarks/workers.py --storage postgresql
     python benchmarks/workers.py --storage postgresql+psycopg://user@host/name
 
 Each process stands for its share of the workers. All of these run a trial; the one whose trial ends first, in virtual time,
 stores its result and asks for another. So a process asks again and again without a pause, and processes meet at the storage as
-workers do on a cluster. Each has its own view of the study: its storage, its policy, its tree.
+workers do on a cluster. Workers of one process share a view of the study: a storage, a policy, a tree.
+
+On a cluster each worker has a view of its own, and between two of its asks all others have asked. One worker here is such a
+lone one: it asks as often as one of so many, and has to learn each time what all others did.
 
 An ask is all that a worker does between two evaluations: end the trials of the dead, read what is new, tell the policy, choose
-an operator, create its trial, read again whether somebody else was first. Its reward: the share of a hidden one's steps.
+an operator, create its trial, read again if somebody else was faster. Its reward: the share of a hidden one's steps.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
-import json
-import multiprocessing
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 from statistics import median, quantiles
 
 import reports
-from search import hidden, load, reward
+from crowds import NAME, Ask, Seen, Setting, joining, simulate
 
-from syno.files import write_whole
-from syno.search.dispatch import Dispatch, Task
-from syno.search.policies import POLICIES
-from syno.search.records import Result
-from syno.search.storage import TrialStore, open_storage, read_trials
-from syno.search.tree import Arc, Tree
+from syno.search.storage import read_trials
 
-NAME = "many workers"
-JOURNAL = "journal"
-STRIPES = 10  # rows of the report
-MEAN_SECONDS, SHORTEST = 600.0, 60.0  # of a virtual training
-QUIET = 10_000.0  # seconds of grace: nobody dies here
+JOURNAL, POSTGRESQL = "journal", "postgresql"
+STRIPES, LONE_STRIPES = 10, 4  # rows of the report; one worker asks less often
 LONGEST = 1.0  # seconds that an ask may take
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What a simulation is of."""
-
-    storage: str
-    space: str
-    policy: str
-    hidden: str
-    trials: int
-    workers: int
-    processes: int
-
-
-@dataclass
-class Seen:
-    """What a process saw.
-
-    Attributes:
-        asks: for each, how many trials the study had before it, and its seconds.
-        ending: seconds for storing a result, mean.
-        memory_mib: the most that the process held.
-    """
-
-    asks: list[tuple[int, float]]
-    ending: float
-    memory_mib: float
-
-
-class Crowd:
-    """The workers for which one process stands."""
-
-    def __init__(self, setting: Setting, number: int) -> None:
-        self.setting, self.random = setting, Random(f"crowd {number}")
-        self.tree: Tree = load(setting.space)
-        self.target: frozenset[Arc] = hidden(self.tree, setting.hidden)
-        store = TrialStore(*open_storage(setting.storage, QUIET, QUIET), NAME)
-        self.dispatch = Dispatch(store, POLICIES[setting.policy](self.tree, 0), most_attempts=3)
-        self.clock = 0.0
-        self.running: list[tuple[float, int, Task]] = []  # when it ends, its number in the study, and what it is
-        self.asks: list[tuple[int, float]] = []
-        self.endings: list[float] = []
-
-    def run(self, workers: int) -> Seen:
-        """Until the study has its trials."""
-        asking = True
-        while asking or self.running:
-            if asking and len(self.running) < workers:
-                asking = self._ask()
-            else:
-                self._end()
-        return Seen(self.asks, sum(self.endings) / max(len(self.endings), 1), reports.peak_memory_mib())
-
-    def _ask(self) -> bool:
-        """One worker looks for a trial. False if there is none."""
-        began = time.perf_counter()
-        task = self.dispatch.next(self.setting.trials)
-        seconds = time.perf_counter() - began
-        if task is None:
-            return False
-        self.asks.append((len(self.dispatch.ledger.claims) - 1, seconds))
-        self.dispatch._own.discard(task.trial_id)  # else the next ask took it for the trial of a worker that has died
-        training = SHORTEST + self.random.expovariate(1 / (MEAN_SECONDS - SHORTEST))
-        heapq.heappush(self.running, (self.clock + training, task.number, task))
-        return True
-
-    def _end(self) -> None:
-        """The trial that ends first has ended."""
-        self.clock, _, task = heapq.heappop(self.running)
-        value = self._reward(task)
-        began = time.perf_counter()
-        self.dispatch.finish(task, Result("complete", reward=value, metrics={"accuracy": value}))
-        self.endings.append(time.perf_counter() - began)
-
-    def _reward(self, task: Task) -> float:
-        role = self.dispatch.ledger.role(task.number)
-        assert role is not None  # else it would not have been run
-        return reward(role.claim.candidate.path, self.target)
-
-
-def crowd(setting: Setting, number: int, workers: int, output: Path) -> None:
-    """What a process does."""
-    write_whole(output, json.dumps(asdict(Crowd(setting, number).run(workers))))
-
-
-def simulate(setting: Setting) -> tuple[list[Seen], float]:
-    """All processes until the study is complete; what they saw, and how many seconds it took."""
-    context = multiprocessing.get_context("spawn")
-    shares = [len(range(number, setting.workers, setting.processes)) for number in range(setting.processes)]
-    with tempfile.TemporaryDirectory(prefix="syno-workers-") as folder:
-        files = [Path(folder) / f"{number}.json" for number in range(setting.processes)]
-        processes = [
-            context.Process(target=crowd, args=(setting, number, share, file))
-            for number, (share, file) in enumerate(zip(shares, files, strict=True))
-        ]
-        began = time.perf_counter()
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        seconds = time.perf_counter() - began
-        if broken := [process.exitcode for process in processes if process.exitcode]:
-            sys.exit(f"{len(broken)} of {len(processes)} processes broke, with exit codes {broken}; what they say is above")
-        return [Seen(**json.loads(file.read_text(encoding="utf-8"))) for file in files], seconds
-
-
-def joining(setting: Setting) -> float:
-    """Seconds until a worker that joins the complete study knows what there is."""
-    tree = load(setting.space)
-    began = time.perf_counter()
-    store = TrialStore(*open_storage(setting.storage, QUIET, QUIET), NAME)
-    Dispatch(store, POLICIES[setting.policy](tree, 0), most_attempts=3).read()
-    return time.perf_counter() - began
-
-
-def report(setting: Setting, seen: Sequence[Seen], seconds: float, command: str, shown: str) -> list[str]:
-    """The page."""
-    asks = sorted((size, taken) for one in seen for size, taken in one.asks)
-    outcomes = Counter(_outcome(trial.user_attrs) for trial in read_trials(setting.storage, NAME))
-    complete = [trial for trial in read_trials(setting.storage, NAME) if _outcome(trial.user_attrs) == "complete"]
-    doubled = len(complete) - len({trial.user_attrs["fingerprint"] for trial in complete})
-    slowest = max(taken for _, taken in asks)
-    late = "" if slowest < LONGEST else ": not met"
-    columns = ["trials in the study", "asks", "median, ms", "95 % below, ms", "longest, ms"]
-    title = f"{setting.workers} workers, {setting.trials:,} trials, on {shown}"
+def report(setting: Setting, seen: Sequence[Seen], seconds: float) -> list[str]:
+    """The page below its heading."""
+    asks = sorted(ask for one in seen for ask in one.asks)
+    lone = sorted(ask for one in seen for ask in one.lone)
+    trials = read_trials(setting.storage, NAME)
+    outcomes = Counter(_outcome(trial.user_attrs) for trial in trials)
+    complete = [trial.user_attrs["fingerprint"] for trial in trials if _outcome(trial.user_attrs) == "complete"]
+    late = sum(ask.seconds >= LONGEST for ask in (*asks, *lone))
+    made = len(asks) + len(lone)
+    last = [ask.seconds for ask in (*asks, *lone) if ask.size >= made * (STRIPES - 1) // STRIPES]
+    space = setting.space if setting.depth is None else f"{setting.space} to {setting.depth} primitives"
+    columns = ["trials in the study", "asks", "median, ms", "99 % below, ms", "longest, ms", "of it choosing: median, ms"]
     return [
-        *reports.heading(title, command),
-        f"- Space {setting.space}, policy {setting.policy}; {setting.processes} processes, each with a view of its own",
-        f"- {len(asks) / seconds:.1f} proposals a second, all processes together; {seconds:.0f} s in all",
+        f"- Space {space}, policy {setting.policy}; {setting.processes} processes stand for the workers",
+        f"- {made:,} trials in {seconds:.0f} s: {made / seconds:.1f} proposals a second, all processes together",
         f"- Trials by outcome: {', '.join(f'{kind} {count:,}' for kind, count in sorted(outcomes.items()))}",
-        f"- Operators that were evaluated twice: {doubled}",
+        f"- Operators that were evaluated twice: {len(complete) - len(set(complete))}",
         f"- Storing a result: {1e3 * max(one.ending for one in seen):.1f} ms on average",
         f"- Memory of a process at its most: {max(one.memory_mib for one in seen):.0f} MiB",
         f"- A worker that joins in the end knows the study after {joining(setting):.1f} s",
-        f"- The longest ask: {slowest:.3f} s; below {LONGEST:g} s is what is asked for{late}",
+        f"- Asks of {LONGEST:g} s or more: {late:,} of {made:,}; the longest in the last tenth took "
+        f"{max(last, default=0.0):.3f} s",
         "",
-        *reports.table(columns, _rows(asks, setting.trials)),
+        "## Workers that share a view",
+        "",
+        *reports.table(columns, _rows(asks, made, STRIPES)),
+        "",
+        f"## A worker with a view of its own, that asks as often as one of {setting.workers}",
+        "",
+        *reports.table(columns, _rows(lone, made, LONE_STRIPES)),
     ]
 
 
-def _rows(asks: Sequence[tuple[int, float]], trials: int) -> list[list[str]]:
+def _rows(asks: Sequence[Ask], trials: int, stripes: int) -> list[list[str]]:
     """Asks by the size of the study."""
     rows = []
-    for stripe in range(STRIPES):
-        first, last = (trials * edge // STRIPES for edge in (stripe, stripe + 1))
-        found = [1e3 * taken for size, taken in asks if first <= size < last]
+    for stripe in range(stripes):
+        first, last = (trials * edge // stripes for edge in (stripe, stripe + 1))
+        found = [1e3 * ask.seconds for ask in asks if first <= ask.size < last]
+        choosing = [1e3 * ask.choosing for ask in asks if first <= ask.size < last]
         if len(found) > 1:
-            high = quantiles(found, n=20, method="inclusive")[-1]
-            times = [f"{value:.1f}" for value in (median(found), high, max(found))]
+            high = quantiles(found, n=100, method="inclusive")[-1]
+            times = [f"{value:.1f}" for value in (median(found), high, max(found), median(choosing))]
             rows.append([f"{first:,} to {last:,}", f"{len(found):,}", *times])
     return rows
 
@@ -202,29 +88,59 @@ def _outcome(attributes: dict[str, object]) -> str:
     return str(stored["kind"]) if isinstance(stored, dict) else "running"
 
 
+@contextmanager
+def storage_of(given: str) -> Iterator[tuple[str, str]]:
+    """The URL of a storage, and what it is called in the report."""
+    if given == JOURNAL:
+        with tempfile.TemporaryDirectory(prefix="syno-study-") as folder:
+            yield f"journal:{folder}/trials.log", "a journal"
+    elif given == POSTGRESQL:
+        sys.path.append(str(Path(__file__).parents[1] / "tests"))
+        from postgresql_server import missing, server
+
+        if lacking := missing():
+            sys.exit(lacking)
+        with server() as url:
+            yield url, "PostgreSQL"
+    else:
+        yield given, given.partition(":")[0]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and print the report; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--workers", type=int, default=200)
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--processes", type=int, default=2, help="that stand for the workers")
+    parser.add_argument("--minutes", type=float, help="after which no more trials are begun")
     parser.add_argument("--space", default="resnet18", help='"mock", or a model of the paper')
+    parser.add_argument("--depth", type=int, help="of the space, in place of its own")
     parser.add_argument("--policy", default="mcts")
     parser.add_argument("--hidden", default="0", help="as for benchmarks/search.py")
-    parser.add_argument("--storage", default=JOURNAL, help=f'a URL; "{JOURNAL}" for a journal in a new folder')
+    parser.add_argument(
+        "--storage",
+        default=JOURNAL,
+        help=f'a URL; "{JOURNAL}" for one in a new folder, "{POSTGRESQL}" for a server that is started for this',
+    )
     options = reports.parse(parser, arguments)
     if not 1 <= options.processes <= options.workers:
         parser.error(f"--processes {options.processes}: from 1 to as many as there are workers, {options.workers}")
-    with tempfile.TemporaryDirectory(prefix="syno-study-") as folder:
-        storage = f"journal:{folder}/trials.log" if options.storage == JOURNAL else options.storage
-        shown = "a journal" if options.storage == JOURNAL else storage.partition(":")[0]
+    named = {name: value for name, value in vars(options).items() if name != "output" and value != parser.get_default(name)}
+    command = " ".join(["benchmarks/workers.py", *(f"--{name} {value}" for name, value in named.items())])
+    with storage_of(options.storage) as (storage, shown):
         setting = Setting(
-            storage, options.space, options.policy, options.hidden, options.trials, options.workers, options.processes
+            storage,
+            options.space,
+            options.depth,
+            options.policy,
+            options.hidden,
+            options.trials,
+            options.workers,
+            options.processes,
+            options.minutes,
         )
-        command = f"benchmarks/workers.py --workers {setting.workers} --trials {setting.trials} --processes {setting.processes}"
-        command += f" --space {setting.space} --policy {setting.policy}"
-        seen, seconds = simulate(setting)
-        lines = report(setting, seen, seconds, command, shown)
+        lines = reports.heading(f"{setting.workers} workers, {setting.trials:,} trials, on {shown}", command)
+        lines += report(setting, *simulate(setting))
     reports.deliver(lines, options.output)
     return 0
 
