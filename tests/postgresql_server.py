@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own, in a folder, reached by a socket there: for tests and benchmarks. Where there is none, it says so."""
+"""A PostgreSQL of one's own, in a folder, reached by a socket there: for tests and benchmarks, where one is installed."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "envs"
 # The extras of a kind of step, and what it does without.
 KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
-    "search": (("text",), frozenset()),
+    "search": (("text", "postgresql"), frozenset()),
     "train": (("text",), frozenset()),
     "tune": (("text", "int8", "tvm"), frozenset()),
     "plot": ((), frozenset({"datasets", "torch"})),
@@ -41,11 +41,16 @@ def requirements(extras: Iterable[str], without: frozenset[str]) -> list[Require
     return sorted((one for one in found if one.name not in without), key=lambda one: one.name)
 
 
+def named(one: Requirement) -> str:
+    """With the extras that are asked for."""
+    return f"{one.name}[{','.join(sorted(one.extras))}]" if one.extras else one.name
+
+
 def conda_file(kind: str) -> str:
     """The environment of a kind of step."""
     extras, without = KINDS[kind]
     compiler = ["  - cxx-compiler"] if kind in COMPILES else []
-    listed = [f"      - {one.name}=={LOCKED[canonicalize_name(one.name)]}" for one in requirements(extras, without)]
+    listed = [f"      - {named(one)}=={LOCKED[canonicalize_name(one.name)]}" for one in requirements(extras, without)]
     lines = [
         "# For `snakemake --sdm conda`; docs/cluster.md. It follows from pyproject.toml and requirements.lock:",
         "# UPDATE_GOLDEN=1 python -m pytest tests/unit/test_environments.py",
