@@ -8,19 +8,31 @@ from __future__ import annotations
 import ast
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import syno
 from syno.errors import SynoError
+from syno.evaluate.checkpoint import Checkpoint
+from syno.evaluate.measurement import Measurements
+from syno.evaluate.record import Record
+from syno.evaluate.training_record import TrainingRecord
+from syno.evaluate.tuning_record import TuningRecord
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.lower.pytorch.source import to_source
 from syno.lower.tvm import to_te_source
 from syno.search.storage import TrialStore, open_storage, read_trials
+from syno.stages.artifact import ImportRecord
+from syno.stages.data import DataRecord
+from syno.stages.freeze import read_parquet
+from syno.stages.search import WorkerRecord
+from syno.stages.select import read_selected
+from syno.stages.store import OperatorStore
 
 ROOT = Path(syno.__file__).parent
 # Modules that run code which they read, and what of them each file may have.
@@ -144,6 +156,45 @@ def _statements(source: str) -> str:
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             del body[0]
     return ast.dump(tree)
+
+
+class TestRecords:
+    """All that stages exchange: JSON that is checked against a model, and operators as text."""
+
+    @pytest.mark.parametrize("kind", [DataRecord, ImportRecord, TrainingRecord, TuningRecord, WorkerRecord, Measurements])
+    def test_a_pickle_is_no_record(self, kind: type[Record], tmp_path: Path) -> None:
+        trace, file = tmp_path / "trace", tmp_path / "record.json"
+        for written in (pickle.dumps(Evil(trace)), json.dumps({"py/reduce": ["builtins.open", str(trace), "w"]}).encode()):
+            file.write_bytes(written)
+            with pytest.raises(SynoError):
+                kind.read(file)
+        assert not trace.exists()
+
+    @pytest.mark.parametrize("protocol", [0, pickle.HIGHEST_PROTOCOL], ids=["text", "bytes"])
+    @pytest.mark.parametrize("read", [read_selected, lambda file: OperatorStore(file.parent.parent).get(file.stem)])
+    def test_a_pickle_is_no_selection_and_no_operator(
+        self, read: Callable[[Path], object], protocol: int, tmp_path: Path
+    ) -> None:
+        trace, file = tmp_path / "trace", tmp_path / "operators" / "0123456789ab.txt"
+        file.parent.mkdir()
+        file.write_bytes(pickle.dumps(Evil(trace), protocol=protocol))
+        with pytest.raises(SynoError):
+            read(file)
+        assert not trace.exists()
+
+    def test_a_table_that_is_a_pickle_is_refused(self, tmp_path: Path) -> None:
+        trace, file = tmp_path / "trace", tmp_path / "scores.parquet"
+        file.write_bytes(pickle.dumps(Evil(trace)))
+        with pytest.raises(SynoError):
+            read_parquet(file, "syno tables")
+        assert not trace.exists()
+
+    def test_a_checkpoint_is_weights_only(self, tmp_path: Path) -> None:
+        trace, file = tmp_path / "trace", tmp_path / "seed0.checkpoint"
+        torch.save({"identity": "mine", "state": {"weights": Evil(trace)}}, file)
+        with pytest.raises(SynoError, match="holds no checkpoint"):
+            Checkpoint(file, "mine").read(torch.device("cpu"))
+        assert not trace.exists()
 
 
 class TestStudies:
