@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CORES ?= 2
 
-.PHONY: demo test slow check lock clean
+.PHONY: demo test slow slurm check lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
@@ -14,10 +14,14 @@ demo: $(INSTALLED)
 	@echo && echo "The report: file://$(abspath results/quickstart/report.html)"
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not slow and not slurm" -n auto --dist worksteal
 
 slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "slow and not slurm" -n auto --dist worksteal
+
+# On a real Slurm, which these tests start on this host, as root, if its packages are installed: tests/slurm/cluster.py.
+slurm: $(INSTALLED)
+	$(BIN)/python -m pytest -m slurm -n 0 -rs
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,9 +22,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
 def replaced(path: Path) -> Iterator[Path]:
     """A file to write, which takes the place of `path` at the end of the block. SpecError if that is not possible there.
 
-    Whatever ends the block early leaves `path` as it was, and nothing beside it.
+    Whatever ends the block early leaves `path` as it was, and nothing beside it. Several processes may write it at once, on one
+    machine or on several that share the folder: the last one to be ready has it.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary

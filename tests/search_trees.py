@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 
 from syno.errors import UnreachableError
@@ -22,6 +22,17 @@ class MockStep:
     id: str
     node: Hashable
     operator: PGraph | None = None
+
+
+@dataclass(frozen=True)
+class MockDraft:
+    kind: str
+    id: str
+    look: Callable[[], MockStep | None]
+
+
+def _itself(step: MockStep) -> MockStep:
+    return step
 
 
 @cache
@@ -74,6 +85,12 @@ class MockTree:
         if not alive and isinstance(node, frozenset):
             self.dead.add(node)
         return alive
+
+    def drafts(self, node: Hashable) -> Iterator[MockDraft]:
+        return (MockDraft(step.kind, step.id, partial(_itself, step)) for step in self.steps(node))
+
+    def step(self, node: Hashable, kind: str, id_: str) -> MockStep | None:
+        return next((step for step in self.steps(node) if step.kind == kind and step.id == id_), None)
 
     def _find(self, node: Hashable) -> Iterator[MockStep]:
         if not isinstance(node, frozenset):

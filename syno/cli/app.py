@@ -15,7 +15,7 @@ from syno.errors import SynoError
 
 WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
 ORDER = (
-    *("convert", "data", "search", "worker", "freeze", "select", "train", "baseline", "tune", "devices"),
+    *("plan", "convert", "data", "search", "worker", "freeze", "select", "train", "baseline", "tune", "devices"),
     *("tables", "figure", "report", "top", "show", "get", "measurements", "artifact"),
 )
 STAGES, RESULTS, SPACES = "An experiment, stage by stage", "What was found", "Spaces of operators"  # of the help page

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
+JOURNAL = "journal"  # in place of a storage: one in the folder of results
 Stage = Literal["data", "search", "select", "train", "tune"]
 OF_PUBLISHED = ("name", "artifact", "output")  # what an experiment of published data may have
 NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact")
@@ -157,6 +158,8 @@ class Experiment(Section):
                 f'experiment "{self.name}" takes the operators that {self.select.source} selected (select: source), so it has '
                 "no search and no trials; begin with `syno select`"
             )
+        if self.study.storage == JOURNAL:
+            return f"journal:{self.folder / 'trials.log'}"
         return self.study.storage or f"sqlite:///{self.folder / 'trials.db'}"
 
     @property

@@ -21,7 +21,7 @@ from syno.lower.timing import LatencySettings
 class StudySettings(Section):
     """Where trials are kept, how many there are, and who evaluates them."""
 
-    storage: str | None = None  # a database URL or a journal file; trials.db in the folder `output` if not given
+    storage: str | None = None  # a database URL or journal file; null: trials.db in the folder of results; journal: trials.log
     seed: int = 0
     n_trials: Annotated[int, Field(ge=0)] = 100  # of the study, all workers and earlier runs together
     workers: Annotated[int, Field(ge=1)] = 1  # jobs of the workflow that share the study; with one, runs are reproducible

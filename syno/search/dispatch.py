@@ -1,17 +1,21 @@
 """Which trial a worker runs next: decided by every worker for itself, from what is stored.
 
 A worker reads the trials, tells its policy what is new, and then creates a trial: of an operator whose trial was interrupted,
-else of one that the policy proposes. It reads the trials again; if the ledger gives the trial a role, it runs it. The policy
-hears of everything by reading, of this worker's own trials too: so a worker that is started anew gets the same policy.
+else of one that the policy proposes. It reads the trials again if others were created in between; if the ledger gives the
+trial a role, it runs it. The policy hears of everything as it is stored, of this worker's own trials too: so a worker that is
+started anew gets the same policy.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
+
+from optuna.trial import FrozenTrial
 
 from syno.ir.graph import PGraph
 from syno.search.draws import Draws
@@ -56,19 +60,27 @@ class Dispatch:
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
-    def read(self) -> None:
-        """Take note of everything that is stored, and tell the policy of it, in an order that follows from what is stored."""
-        for claim in self.ledger.update(self.store.trials()):
-            for number in claim.told:
-                self._tell(number)
-            if self._is_rebuilding:
-                self._propose_again(claim)
-            self._unrecorded = [number for number in self._unrecorded if number not in claim.told]
-            self.policy.adopt(claim.candidate)
-            self._to_tell[claim.number] = claim
+    def read(self, trials: Sequence[FrozenTrial] | None = None) -> None:
+        """Take note of everything that is stored, and tell the policy of it, in an order that follows from what is stored.
+
+        Args:
+            trials: all of them, by who has just read them.
+        """
+        for claim in self.ledger.update(self.store.trials() if trials is None else trials):
+            self._take_note(claim)
         for number in list(self._to_tell):
             self._tell(number)
         self._is_rebuilding = False
+
+    def _take_note(self, claim: Claim) -> None:
+        """Of one that is new."""
+        for number in claim.told:
+            self._tell(number)
+        if self._is_rebuilding:
+            self._propose_again(claim)
+        self._unrecorded = [number for number in self._unrecorded if number not in claim.told]
+        self.policy.adopt(claim.candidate)
+        self._to_tell[claim.number] = claim
 
     def _propose_again(self, claim: Claim) -> None:
         """Let the policy, and with it the tree, learn what they learnt when this was proposed.
@@ -85,24 +97,33 @@ class Dispatch:
             self._unrecorded.append(number)
             self.policy.tell(claim.candidate, claim.outcome)
 
-    def end_dead(self, *, alone: bool = False) -> None:
-        """End the trials whose workers are gone, so that they are retried.
+    def end_dead(self, *, alone: bool = False) -> Sequence[FrozenTrial]:
+        """End the trials whose workers are gone, so that they are retried. Returns all trials as they are stored then.
 
         With `alone`, all running trials are of workers that are gone.
         """
-        now = time.monotonic()
-        running = [trial for trial in self.store.trials() if is_running(trial)]
-        for trial in running:
-            result = Result.of(trial)
-            if result is not None:  # its worker had all but ended it
-                self.store.end(trial._trial_id, result.state, result.reward)
-            elif alone or trial._trial_id in self._own or worker_of(trial).is_gone():
-                self.store.end(trial._trial_id, Result("interrupted").state)
-                self.store.leases.forget(trial._trial_id)
+        now, trials = time.monotonic(), self.store.trials()
+        ended = [self._end_gone(trial, alone) for trial in trials if is_running(trial)]
         self._own.clear()
+        if any(ended):
+            trials = self.store.trials()
         if now - self._looked_for_stale >= self.store.leases.interval / 2:
             self._looked_for_stale = now
-            self.store.leases.end_stale(self.store.study, [trial for trial in self.store.trials() if is_running(trial)])
+            if self.store.leases.end_stale(self.store.study, [trial for trial in trials if is_running(trial)]):
+                trials = self.store.trials()
+        return trials
+
+    def _end_gone(self, trial: FrozenTrial, alone: bool) -> bool:
+        """End a running trial if its worker is gone. Whether it was."""
+        result = Result.of(trial)
+        if result is not None:  # its worker had all but ended it
+            self.store.end(trial._trial_id, result.state, result.reward)
+        elif alone or trial._trial_id in self._own or worker_of(trial).is_gone():
+            self.store.end(trial._trial_id, Result("interrupted").state)
+            self.store.leases.forget(trial._trial_id)
+        else:
+            return False
+        return True
 
     # ---- the next trial -------------------------------------------------------------------------------------------
 
@@ -112,8 +133,7 @@ class Dispatch:
         None is not the end: while `ledger.is_open`, trials of other workers may yet be interrupted.
         """
         while True:
-            self.end_dead()
-            self.read()
+            self.read(self.end_dead())
             interrupted = self.ledger.to_retry(most)
             if interrupted:  # with a salt any of them, as others look for one too
                 claim = Draws("retry", self._salt).generator().choice(interrupted) if self._salt else interrupted[0]
@@ -145,11 +165,15 @@ class Dispatch:
         )
         trial_id = self.store.create(stored)
         self._own.add(trial_id)
-        return Task(trial_id, self.store.number(trial_id), proposal.operator)
+        created = self.store.stored(trial_id)
+        if created.number != self.ledger.seen:  # others have created some in between
+            self.read()
+        elif (claim := self.ledger.enter(created)) is not None:  # reading all to learn of one would take most of the time
+            self._take_note(claim)
+        return Task(trial_id, created.number, proposal.operator)
 
     def _may_run(self, task: Task, most: int) -> bool:
         """Whether the trial just created is needed. If not, it is ended."""
-        self.read()
         role = self.ledger.role(task.number)
         if role is None:  # from now on ask for other things than those who ask at the same moments
             self._salt = str(task.number)

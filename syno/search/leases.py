@@ -37,8 +37,8 @@ class Leases(ABC):
         """The trial is being evaluated now."""
 
     @abstractmethod
-    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> None:
-        """Give the state FAIL to those of the running trials whose lease is too old.
+    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
+        """Give the state FAIL to those of the running trials whose lease is too old. Returns whether there were any.
 
         A trial without a lease, as its worker died before the first, gets one now, so that it becomes stale in time.
         """
@@ -60,8 +60,9 @@ class NoLeases(Leases):
     def renew(self, trial_id: int) -> None:
         """Nothing."""
 
-    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> None:
-        """Nothing."""
+    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
+        """There are none."""
+        return False
 
 
 class Heartbeats(Leases):
@@ -71,20 +72,23 @@ class Heartbeats(Leases):
     between the two would lose an operator. What is to be retried follows here from what is stored.
     """
 
-    def __init__(self, storage: BaseStorage, interval: float) -> None:
+    def __init__(self, storage: BaseStorage, interval: float, ended: list[FrozenTrial]) -> None:
+        """`ended` is where the storage puts trials that it ends, as its `heartbeat_stale_trial_callback`."""
         super().__init__(interval)
         self._storage = storage
+        self._ended = ended
 
     def renew(self, trial_id: int) -> None:
         """Record a heartbeat."""
         self._storage.record_heartbeat(trial_id)  # type: ignore[attr-defined]  # a storage with heartbeats has it
 
-    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> None:
+    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
         """Let Optuna end them.
 
         It takes trials without a first heartbeat for alive. So each gets one from whoever sees it first; once, lest the trial
         of a dead worker be kept alive by everybody who comes to look.
         """
+        self._ended.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             optuna.storages.fail_stale_trials(study)
@@ -96,6 +100,7 @@ class Heartbeats(Leases):
             except optuna.exceptions.UpdateFinishedTrialError:
                 continue
             self.renew(trial._trial_id)
+        return bool(self._ended)
 
 
 class LeaseFiles(Leases):
@@ -116,9 +121,9 @@ class LeaseFiles(Leases):
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / str(trial_id)).touch()
 
-    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> None:
+    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
         """End the trials whose file was not touched in time."""
-        now = self._now() if running else 0.0
+        now, some = self._now() if running else 0.0, False
         for trial in running:
             try:
                 age = now - (self._folder / str(trial._trial_id)).stat().st_mtime
@@ -126,8 +131,9 @@ class LeaseFiles(Leases):
                 self.renew(trial._trial_id)
                 continue
             if age > self.grace:
-                end(self._storage, trial._trial_id)
+                some |= end(self._storage, trial._trial_id)
                 self.forget(trial._trial_id)
+        return some
 
     def forget(self, trial_id: int) -> None:
         """Remove the trial's file."""

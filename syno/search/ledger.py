@@ -76,6 +76,7 @@ class Ledger:
         claims: in the order of their ranks, which is that of their first trials.
         ended: how many claims ended in each way.
         best: the highest reward, and the number of the trial that has it.
+        seen: how many trials it knows, which is the number of the next one.
     """
 
     def __init__(self, most_attempts: int) -> None:
@@ -83,7 +84,7 @@ class Ledger:
         self.claims: list[Claim] = []
         self.ended: dict[Kind, int] = {"complete": 0, "pruned": 0, "failed": 0}
         self.best: tuple[float, int] | None = None
-        self._seen = 0
+        self.seen = 0
         self._by_fingerprint: dict[str, Claim] = {}
         self._by_number: dict[int, Claim] = {}
         self._open: dict[int, Claim] = {}  # by rank
@@ -91,8 +92,7 @@ class Ledger:
 
     def update(self, trials: Sequence[FrozenTrial]) -> list[Claim]:
         """Take note of all trials as they are stored now. Returns the claims that are new, in order."""
-        new = [claim for trial in trials[self._seen :] if (claim := self._enter(trial)) is not None]
-        self._seen = len(trials)
+        new = [claim for trial in trials[self.seen :] if (claim := self.enter(trial)) is not None]
         for rank, claim in list(self._open.items()):
             kind = claim.update([trials[number] for number in claim.numbers], self.most_attempts)
             if kind is None:
@@ -103,7 +103,10 @@ class Ledger:
                 self.best = (claim.outcome, claim.numbers[-1])
         return new
 
-    def _enter(self, trial: FrozenTrial) -> Claim | None:
+    def enter(self, trial: FrozenTrial) -> Claim | None:
+        """Take note of the trial with the number `seen`. Returns its claim if that is new."""
+        assert trial.number == self.seen, f"trial {trial.number} in place of {self.seen}"
+        self.seen += 1
         fingerprint = trial.user_attrs.get(FINGERPRINT)
         if fingerprint is None:  # not one of ours: somebody uses the study for something else as well
             return None
@@ -116,6 +119,7 @@ class Ledger:
             return claim
         if attempt == len(claim.numbers):
             claim.numbers.append(trial.number)
+            claim.needs_trial = False
             self._roles[trial.number] = Role(claim, attempt)
         return None
 

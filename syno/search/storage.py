@@ -62,16 +62,17 @@ def open_storage(url: str, interval: float = 60, grace: float = 180) -> tuple[Ba
             f'"{url}" is no storage; give "sqlite:///trials.db", "journal:trials.log", a path that ends in '
             f'{" or ".join(SUFFIXES)}, or a database URL such as "postgresql://user@host/name"'
         )
+    ended: list[FrozenTrial] = []
     try:
-        storage = _patiently(lambda: _open_database(url, interval, grace))
+        storage = _patiently(lambda: _open_database(url, interval, grace, ended))
     except ImportError as error:
         raise SpecError(
             f'the storage "{url}" needs a database driver that is not installed: {error.__cause__ or error}'
         ) from error
-    return storage, Heartbeats(storage, interval)
+    return storage, Heartbeats(storage, interval, ended)
 
 
-def _open_database(url: str, interval: float, grace: float) -> BaseStorage:
+def _open_database(url: str, interval: float, grace: float, ended: list[FrozenTrial]) -> BaseStorage:
     options: dict[str, Any] = {}
     if url.startswith("sqlite:"):
         file = url.removeprefix("sqlite:///")
@@ -81,7 +82,13 @@ def _open_database(url: str, interval: float, grace: float) -> BaseStorage:
     beat, silence = max(1, math.ceil(interval)), max(1, math.ceil(grace))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        database = RDBStorage(url, engine_kwargs=options, heartbeat_interval=beat, grace_period=silence)
+        database = RDBStorage(
+            url,
+            engine_kwargs=options,
+            heartbeat_interval=beat,
+            grace_period=silence,
+            heartbeat_stale_trial_callback=lambda study, trial: ended.append(trial),
+        )
     return optuna.storages.get_storage(database)  # adds Optuna's cache of finished trials
 
 
@@ -197,9 +204,9 @@ class TrialStore:
         template = create_trial(state=TrialState.RUNNING, user_attrs=dict(attributes))
         return self.storage.create_new_trial(self._study_id, template)
 
-    def number(self, trial_id: int) -> int:
-        """The trial's number in the study."""
-        return self.storage.get_trial(trial_id).number
+    def stored(self, trial_id: int) -> FrozenTrial:
+        """One trial, as it is stored now. Not to be changed."""
+        return self.storage.get_trial(trial_id)
 
     def annotate(self, trial_id: int, key: str, value: object) -> bool:
         """Store something with a running trial. False if it has ended."""

@@ -6,7 +6,7 @@ Policies and studies know no more of a space of operators than these two protoco
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from syno.ir.graph import PGraph
@@ -51,6 +51,27 @@ class Step(Protocol):
         ...
 
 
+class Draft(Protocol):
+    """What may be a step.
+
+    Attributes:
+        kind, id: of the step.
+    """
+
+    @property
+    def kind(self) -> str:  # noqa: D102  (the class says it)
+        ...
+
+    @property
+    def id(self) -> str:  # noqa: D102
+        ...
+
+    @property
+    def look(self) -> Callable[[], Step | None]:
+        """What says whether it leads on: the step then, None for a dead end."""
+        ...
+
+
 @runtime_checkable
 class Tree(Protocol):
     """A space of operators, reached step by step. Steps that do not depend on each other may be taken in any order and
@@ -66,6 +87,20 @@ class Tree(Protocol):
         """All steps from `node` that are not known to be dead ends, in an order that every process agrees on.
 
         () at complete operators and at dead ends. Steps may vanish from it as dead ends become known, but only those.
+        """
+        ...
+
+    def drafts(self, node: Hashable) -> Iterable[Draft]:
+        """All of `steps`, and dead ends beside them, in any order. A draft is looked at by itself.
+
+        For whoever needs one step that leads on: to know all of them takes long.
+        """
+        ...
+
+    def step(self, node: Hashable, kind: str, id_: str) -> Step | None:
+        """The step of this kind and id from `node`, which is on the path to an operator of the tree; None if there is none.
+
+        The same as to look for it among `steps`, which may take long: it has to know which of all steps are dead ends.
         """
         ...
 
@@ -88,8 +123,3 @@ class Tree(Protocol):
 def arcs(steps: Sequence[Step]) -> tuple[Arc, ...]:
     """The path of these steps, as it is stored."""
     return tuple(Arc(step.kind, step.id) for step in steps)
-
-
-def find(tree: Tree, node: Hashable, arc: Arc) -> Step | None:
-    """The step from `node` that adds what `arc` does; None if the tree has none."""
-    return next((step for step in tree.steps(node) if step.id == arc.id and step.kind == arc.kind), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from syno.errors import SpecError
 from syno.search.draws import Draws
-from syno.search.tree import Step, Tree
+from syno.search.tree import Draft, Step, Tree
 
 LIMIT = 20_000
 
@@ -112,11 +112,15 @@ class Walks:
         return None
 
     def _shuffled(self, node: Hashable, draws: Draws) -> Iterator[Step]:
-        by_kind: dict[str, list[Step]] = {}
-        for step in self.alive(node):
-            by_kind.setdefault(step.kind, []).append(step)
+        """The steps that are alive. Only those that are asked for are looked at, which leaves their order as it is."""
+        by_kind: dict[str, list[Draft]] = {}
+        for draft in self.tree.drafts(node):
+            by_kind.setdefault(draft.kind, []).append(draft)
         for kind in draws.order(by_kind, lambda kind: kind):
-            yield from draws.order(by_kind[kind], lambda step: step.id)
+            for draft in draws.order(by_kind[kind], lambda draft: draft.id):
+                step = draft.look()
+                if step is not None and step.node not in self.closed:
+                    yield step
 
     def _below(self, step: Step, draws: Draws, share: float) -> tuple[Step, ...] | None:
         if step.operator is None:

@@ -3,7 +3,8 @@
 from syno.space.options import Budget
 from syno.space.presets import paper
 from syno.space.sample import Sampler
-from syno.space.space import Space, Step
+from syno.space.space import Space
 from syno.space.spec import OperatorSpec
+from syno.space.steps import Step
 
 __all__ = ["Budget", "OperatorSpec", "Sampler", "Space", "Step", "paper"]

@@ -17,8 +17,9 @@ from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHARE, STRIDE
 from syno.space.axes import UNREACHABLE, Grouping
 from syno.space.refusal import why_not_offered
 from syno.space.rules.table import CONTRACTION, Candidate
-from syno.space.space import Space, Step, finalize, step_id
+from syno.space.space import Space
 from syno.space.state import State
+from syno.space.steps import Step, finalize, step_id
 
 ORDER_RULES = ("rule C7", "rule C8")
 

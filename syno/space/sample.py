@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from syno.ir.graph import PGraph
-from syno.space.space import Space, Step
+from syno.space.space import Space
 from syno.space.state import State
+from syno.space.steps import Step
 
 
 @dataclass

@@ -8,13 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from random import Random
 
 from syno.algebra import Kind, Size, Valuation, product
-from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
 from syno.space.agreement import tiny_valuations
 from syno.space.candidates import Candidates
@@ -28,26 +26,9 @@ from syno.space.rules.table import FINALIZE, Candidate
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
+from syno.space.steps import Draft, Step, finalize, step_id
 
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
-IN_ORDER = ("Split", "Unfold")  # primitives whose two dims play different parts
-
-
-@dataclass(frozen=True)
-class Step:
-    """An arc: what is added, and the state or the complete operator that it leads to.
-
-    Attributes:
-        kind: the primitive, "Contraction" or "Finalize".
-        id: content id of what is added: the same addition has the same id in different states.
-        node: the state, or the operator itself.
-        operator: the complete operator if this is a Finalize.
-    """
-
-    kind: str
-    id: str
-    node: Hashable
-    operator: PGraph | None = None
 
 
 class Space:
@@ -67,6 +48,7 @@ class Space:
         self.is_feasible = Feasibility(self.candidates, self.completion, use_distance=use_distance)
         self._steps: dict[State, tuple[Step, ...]] = {}
         self._alive: dict[tuple[State, int], bool] = {}
+        self._looked: dict[State, dict[str, Step | None]] = {}  # by the id of the step; of nodes whose steps are not all known
 
     @property
     def id(self) -> str:
@@ -129,7 +111,44 @@ class Space:
         if known is None:
             taken = [Step(c.kind, step_id(c), child) for c, child in self.children(node) if self.is_alive(child)]
             known = self._steps[node] = (*taken, *map(finalize, self.operators(node)))
+            self._looked.pop(node, None)
         return known
+
+    def drafts(self, node: Hashable) -> Iterator[Draft]:
+        """What may be a step from a node: those of `steps`, and others, of which nothing is known until somebody looks."""
+        if not isinstance(node, State):
+            return
+        for step in self._steps[node] if node in self._steps else map(finalize, self.operators(node)):
+            yield Draft(step.kind, step.id, step.itself)
+        if node not in self._steps and node.steps < self.spec.depth:
+            for candidate in self.candidates(node):
+                id_ = step_id(candidate)
+                yield Draft(candidate.kind, id_, partial(self._look, node, candidate, id_))
+
+    def _look(self, node: State, candidate: Candidate, id_: str) -> Step | None:
+        """The step, if it leads on."""
+        looked = self._looked.setdefault(node, {})
+        if id_ not in looked:
+            child = self.candidates.take(candidate)
+            leads_on = self.is_feasible(child) and self.is_alive(child)
+            looked[id_] = Step(candidate.kind, id_, child) if leads_on else None
+        return looked[id_]
+
+    def step(self, node: Hashable, kind: str, id_: str) -> Step | None:
+        """The step of this kind and id from a node on the path of an operator; None if the options allow none.
+
+        What becomes of the steps beside it is not looked at, which is what takes `steps` so long.
+        """
+        if not isinstance(node, State):
+            return None
+        if kind == FINALIZE:
+            return next((step for step in map(finalize, self.operators(node)) if step.id == id_), None)
+        if node in self._steps:
+            return next((step for step in self._steps[node] if step.kind == kind and step.id == id_), None)
+        for candidate in self.candidates.proposed(node):  # without the rules, which count what they reject
+            if candidate.kind == kind and step_id(candidate) == id_:
+                return Step(kind, id_, self.candidates.take(candidate))
+        return None
 
     def walk(self, node: Hashable, random: Random, *, by_kind: bool = True) -> tuple[Step, ...] | None:
         """A random completion below the node: the steps to take, ending in a Finalize; None if the walk met a dead end.
@@ -202,17 +221,6 @@ class Space:
         usual = [size for size in sizes if self.sizes[size].is_legal and self.sizes[size].is_valid]
         windows = [(size, c) for size in free for c in coefficients if self.sizes[c].is_odd]
         return tiny_valuations(usual, windows)
-
-
-def finalize(operator: PGraph) -> Step:
-    """The step to a complete operator."""
-    return Step(FINALIZE, content_id(FINALIZE, operator.id), operator, operator)
-
-
-def step_id(candidate: Candidate) -> str:
-    """Content id of what a step adds: the same in every state and process."""
-    dims = [dim.id + ("-" if dim in candidate.outer else "") for dim in candidate.dims]
-    return content_id(candidate.kind, str(candidate.size), *(dims if candidate.kind in IN_ORDER else sorted(dims)))
 
 
 def _taken_out(options: list[Candidate | PGraph], random: Random) -> Candidate | PGraph:

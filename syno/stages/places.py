@@ -54,6 +54,11 @@ def key_of(experiment: Experiment, given: str) -> str:
     return OperatorStore(experiment.folder).add(operator)
 
 
+def worker_file(experiment: Experiment, number: int) -> Path:
+    """Of the record of a worker."""
+    return experiment.folder / "search" / f"worker{number}.json"
+
+
 def training_file(experiment: Experiment, key: str, seed: int) -> Path:
     """Of one training."""
     return experiment.folder / "train" / key / f"seed{seed}.json"

@@ -8,8 +8,8 @@ from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.stages import freeze, tables
-from syno.stages.places import operator_of
-from syno.stages.search import WorkerRecord, worker_file
+from syno.stages.places import operator_of, worker_file
+from syno.stages.search import WorkerRecord
 
 if TYPE_CHECKING:
     import pandas

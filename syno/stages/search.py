@@ -22,7 +22,7 @@ from syno.search.processes import beside
 from syno.search.worker import Worker
 from syno.space.emptiness import check_not_empty
 from syno.space.space import Space
-from syno.stages.places import keep_config
+from syno.stages.places import keep_config, worker_file
 
 if TYPE_CHECKING:
     from syno.search.progress import Display
@@ -96,11 +96,6 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
     )
     record.write(output or worker_file(experiment, number))
     return record
-
-
-def worker_file(experiment: Experiment, number: int) -> Path:
-    """Where a worker's record goes."""
-    return experiment.folder / "search" / f"worker{number}.json"
 
 
 def make_evaluation(experiment: Experiment) -> Evaluate:

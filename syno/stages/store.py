@@ -49,7 +49,7 @@ class OperatorStore:
         file = self.path / f"{key}.txt"
         if not file.is_file():
             raise SpecError(f"{self.path} has no operator {key}; `syno freeze` writes those of the study there")
-        return parse(file.read_text(encoding="utf-8"), str(file))
+        return _read(file)
 
     def _all(self) -> Iterator[Path]:
         return iter(sorted(self.path.glob("*.txt")))
@@ -74,7 +74,7 @@ def find_stored(given: str, results: Path | None = None) -> PGraph:
     if len(found) > 1:
         raise UnknownNameError(f'"{given}" means several operators: {", ".join(map(str, found.values()))}; give more digits')
     for file in found.values():
-        return parse(file.read_text(encoding="utf-8"), str(file))
+        return _read(file)
     try:
         return find_operator(given)
     except UnknownNameError as error:
@@ -86,3 +86,12 @@ def _name(file: Path) -> str:
     """The name of the operator in a file, without reading the rest."""
     with file.open(encoding="utf-8", errors="replace") as lines:
         return lines.readline().removeprefix("operator ").strip()
+
+
+def _read(file: Path) -> PGraph:
+    """The operator in a file. SpecError if it is no text; ParseError if it is no operator's."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{file} holds no operator: it is no text ({error.reason} at byte {error.start})") from error
+    return parse(text, str(file))

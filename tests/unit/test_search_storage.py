@@ -93,7 +93,7 @@ class TestTrialStore:
     def test_trials_are_numbered_as_created_and_whole_at_once(self, kind: str, tmp_path: Path) -> None:
         store = self.store(kind, tmp_path)
         ids = [store.create(stored(fingerprint=name)) for name in "abc"]
-        assert [store.number(trial_id) for trial_id in ids] == [0, 1, 2]
+        assert [store.stored(trial_id).number for trial_id in ids] == [0, 1, 2]
         assert [trial.user_attrs["fingerprint"] for trial in store.trials()] == ["a", "b", "c"]
         assert all(trial.state == TrialState.RUNNING for trial in store.trials())
 
@@ -122,7 +122,7 @@ class TestLeases:
         assert isinstance(store.leases, LeaseFiles)
         lease = tmp_path / "trials.leases" / str(old)
         os.utime(lease, (time.time() - 101,) * 2)
-        store.leases.end_stale(store.study, store.trials())
+        assert store.leases.end_stale(store.study, store.trials())
         assert [trial.state for trial in store.trials()] == [TrialState.FAIL, TrialState.RUNNING, TrialState.RUNNING]
         assert sorted(path.name for path in lease.parent.iterdir()) == sorted(map(str, (young, without)))
 
@@ -132,11 +132,11 @@ class TestLeases:
         store.create(stored())
         for _ in range(2):  # who comes to look does not keep it alive
             other = TrialStore(*open_storage(storage, interval=1, grace=1), "study")
-            other.leases.end_stale(other.study, other.trials())
+            assert not other.leases.end_stale(other.study, other.trials())
         assert store.trials()[0].state == TrialState.RUNNING
         time.sleep(3)
         other = TrialStore(*open_storage(storage, interval=1, grace=1), "study")
-        other.leases.end_stale(other.study, other.trials())
+        assert other.leases.end_stale(other.study, other.trials())
         assert store.trials()[0].state == TrialState.FAIL
 
     def test_are_renewed_as_long_as_the_context_lasts(self) -> None:

@@ -14,6 +14,8 @@ from small_run import ROOT, environment, planned
 from syno.config import load_experiments
 from syno.stages import figures
 from syno.stages.data import files_to_convert
+from syno.stages.plan import plans
+from syno.stages.plan_text import stage_rows
 
 RULES = {
     match[1]: match[0]
@@ -54,7 +56,9 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
     ],
 )
 def test_every_config_can_be_planned_in_an_empty_folder(config: Path, tmp_path: Path) -> None:
-    assert planned(tmp_path, config) == all_jobs(config)
+    found = planned(tmp_path, config)
+    assert found == all_jobs(config)
+    assert found == {row["stage"]: row["jobs"] for row in stage_rows(plans(load_experiments(config).values()))[:-1]}
     assert [file.name for file in tmp_path.iterdir()] == [".snakemake"]
 
 

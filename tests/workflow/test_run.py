@@ -141,3 +141,40 @@ class TestDamagedFiles:
         assert ended.returncode != 0
         assert f"error: {RESULTS}/{name} {message}" in ended.stdout
         assert done.kept() == before
+
+
+class TestCopied:
+    """A folder of results is whole in itself, and can be taken to another machine."""
+
+    @pytest.fixture
+    def copied(self, finished: Path, tmp_path: Path) -> Done:
+        """The results and the config, without what Snakemake keeps for itself."""
+        there = tmp_path / "another machine"
+        shutil.copytree(finished / RESULTS, there / RESULTS)
+        shutil.copy2(finished / CONFIG, there)
+        return Done(there)
+
+    def test_nothing_is_done_again(self, copied: Done) -> None:
+        assert "Nothing to be done" in snakemake(copied.folder, copied.config, "--dry-run").stdout
+
+    def test_no_file_says_where_it_was_made(self, finished: Path) -> None:
+        files = [file for file in (finished / RESULTS).rglob("*") if file.is_file()]
+        assert len(files) > 30
+        assert [str(file) for file in files if str(finished).encode() in file.read_bytes()] == []
+
+    def test_times_that_were_lost_are_put_in_order(self, copied: Done) -> None:
+        for age, file in enumerate(sorted(copied.results.rglob("*.*"))):  # what was made first is newest
+            os.utime(file, (1_700_000_000 - age, 1_700_000_000 - age))
+        assert planned(copied.folder, copied.config) != {}
+        touched = snakemake(copied.folder, copied.config, "--touch")
+        assert touched.returncode == 0, touched.stdout
+        assert "Nothing to be done" in snakemake(copied.folder, copied.config, "--dry-run").stdout
+
+    def test_what_was_taken_away_is_made_there(self, copied: Done) -> None:
+        """A training that nobody did before, on results of others."""
+        (copied.results / "train" / "original" / "seed1.json").unlink()
+        assert planned(copied.folder, copied.config) == {"train": 1, **DRAWN}
+
+    def test_the_study_goes_on_with_more_trials(self, done: Done) -> None:
+        jobs = planned(done.folder, done.changed(study={"n_trials": 4}))
+        assert jobs == {"worker": 1, "freeze": 1, "select": 1, **DRAWN}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from small_run import FIELDS, merged, planned, snakemake
+from small_run import COUNTED, FIELDS, ROOT, environment, merged, planned, snakemake, write_config
 
 from syno.config import Experiment
 from syno.stages.select import read_selected
@@ -62,3 +64,25 @@ def test_a_source_outside_the_file_has_to_be_there(tmp_path: Path) -> None:
     elsewhere = merged(GROUP, {"experiments": {"taking": {"select": {"source": "results/nowhere"}}}})
     done = snakemake(tmp_path, write(tmp_path, elsewhere), "--dry-run", "taking")
     assert done.returncode != 0 and "results/nowhere/selected.json" in done.stdout
+
+
+@pytest.mark.slow
+def test_two_users_run_two_experiments_in_one_folder_at_once(tmp_path: Path) -> None:
+    """Without the profile `local`: Snakemake's own lock is of files, and they share none."""
+    running = []
+    for user in ("anna", "boris"):
+        config = write_config(tmp_path / f"{user}.yaml", {"name": user, "output": None}, COUNTED)
+        places = ["--snakefile", ROOT / "Snakefile", "--directory", tmp_path, "--configfile", config]
+        command = [sys.executable, "-m", "snakemake", *map(str, places), "--cores", "1"]
+        running.append(
+            subprocess.Popen(
+                command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+        )
+    for process in running:
+        printed, _ = process.communicate(timeout=200)
+        assert process.returncode == 0, printed
+    for user in ("anna", "boris"):
+        assert (tmp_path / "results" / user / "report.html").is_file()
+        names = {file.read_text(encoding="utf-8").split()[1] for file in (tmp_path / f"results/{user}/operators").iterdir()}
+        assert names == {f"{user}_0", f"{user}_1"}

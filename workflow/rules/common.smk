@@ -10,12 +10,13 @@ from snakemake.exceptions import WorkflowError
 
 from syno.config import load_experiments
 from syno.errors import SynoError
-from syno.evaluate.settings import ORIGINAL
+from syno.evaluate.compilers import TVM
 from syno.evaluate.tvm.devices import is_here
 from syno.stages import figures as drawing
+from syno.stages import jobs as planning
 from syno.stages import select as selection
 from syno.stages.data import files_to_convert
-from syno.stages.places import device_named, keep_config, training_file, tuning_file
+from syno.stages.places import device_named, keep_config
 from syno.stages.published import is_published
 from syno.stages.source import SCORES
 from syno.stages.workflow import check_place, use_this_environment
@@ -43,8 +44,7 @@ def the_experiments():
 EXPERIMENTS = the_experiments()
 PUBLISHED = [folder for folder, experiment in EXPERIMENTS.items() if experiment.artifact is not None]
 CONFIG = "{folder}/experiment.yaml"  # written when the workflow starts
-ALL_CORES = workflow.resource_settings.cores or 1
-ENVIRONMENT = "../../envs/syno.yaml"
+ENVIRONMENTS = {kind: f"../../envs/{kind}.yaml" for kind in ("search", "train", "tune", "plot")}  # of conda
 
 use_this_environment()
 
@@ -56,28 +56,6 @@ wildcard_constraints:
     compiler=r"[a-z-]+",
     device=r"[a-z0-9_.]+",
     split="train|val",
-
-
-def more_memory(wildcards, attempt):
-    """Of a job, in MiB: twice as much in each new attempt."""
-    return 4000 * 2 ** (attempt - 1)
-
-
-def training_threads(wildcards):
-    """Of a training."""
-    workload = EXPERIMENTS[wildcards.folder].workload
-    return 1 if workload is None else workload.training.threads
-
-
-def training_gpus(wildcards):
-    """Of a training: `--resources gpu=1` lets no two run at once that need one."""
-    workload = EXPERIMENTS[wildcards.folder].workload
-    return int(workload is not None and workload.training.device.startswith("cuda"))
-
-
-def tuning_gpus(wildcards):
-    """Of a measurement; one on a remote device needs none here."""
-    return int(is_here(tuned_device(wildcards)) and tuned_device(wildcards) != "cpu")
 
 
 def settings_of(stage):
@@ -104,8 +82,7 @@ def network_record(wildcards):
 
 def worker_records(wildcards):
     """Those of all workers of a study."""
-    numbers = range(1, EXPERIMENTS[wildcards.folder].study.workers + 1)
-    return [f"{wildcards.folder}/search/worker{number}.json" for number in numbers]
+    return list(map(str, planning.worker_files(EXPERIMENTS[wildcards.folder])))
 
 
 def selectable(wildcards):
@@ -146,7 +123,7 @@ def tuned_device(wildcards):
 
 def figures_of(folder):
     """All figures of an experiment."""
-    return [f"{folder}/figures/{name}.svg" for name in drawing.names(EXPERIMENTS[folder])]
+    return list(map(str, planning.figure_files(EXPERIMENTS[folder])))
 
 
 def made_on_the_way(folder):
@@ -166,24 +143,17 @@ def made_on_the_way(folder):
 
 
 def selected_keys(folder):
-    """The original, the baselines, and the operators that were selected, once they are.
-
-    A dry run that comes before lists as many as there may be: with `selected1` and so on in place of their keys.
-    """
-    experiment = EXPERIMENTS[folder]
+    """The original, the baselines, and the operators that were selected, once they are. A dry run before that makes names up."""
     if workflow.dryrun and not Path(folder, selection.FILE).exists():
-        found = [f"selected{number}" for number in range(1, experiment.select.count + 1)]
-    else:
-        file = Path(checkpoints.select.get(folder=folder).output[0])
-        with in_words():
-            found = [one.key for one in selection.read_selected(file)]
-    return [ORIGINAL, *experiment.baselines, *found]
+        return planning.keys(EXPERIMENTS[folder])
+    file = Path(checkpoints.select.get(folder=folder).output[0])
+    with in_words():
+        return planning.keys(EXPERIMENTS[folder], [one.key for one in selection.read_selected(file)])
 
 
 def trainings_of(folder, keys):
     """The records of the trainings of these."""
-    experiment = EXPERIMENTS[folder]
-    return [str(training_file(experiment, key, seed)) for key in keys for seed in experiment.train.seeds]
+    return list(map(str, planning.training_files(EXPERIMENTS[folder], keys)))
 
 
 def trainings(wildcards):
@@ -193,9 +163,8 @@ def trainings(wildcards):
 
 def measurements(wildcards):
     """The records of all measurements of an experiment."""
-    experiment, keys = EXPERIMENTS[wildcards.folder], selected_keys(wildcards.folder)
-    measured = [key for key in keys if experiment.tune.baselines or key not in experiment.baselines]
-    return [str(tuning_file(experiment, key, *pair)) for pair in experiment.tune.pairs for key in measured]
+    folder = wildcards.folder
+    return list(map(str, planning.tuning_files(EXPERIMENTS[folder], selected_keys(folder))))
 
 
 def results_of(folder):
@@ -204,7 +173,10 @@ def results_of(folder):
     shown = [f"{folder}/report.html", *made_on_the_way(folder)]
     if experiment.workload is None:
         return shown
-    early = trainings_of(folder, [ORIGINAL, *experiment.baselines])  # they need not wait for the search
+    early = trainings_of(folder, planning.keys(experiment, []))  # they need not wait for the search
     of_folder = SimpleNamespace(folder=folder)  # as wildcards have it
     # Without these two, one that was taken away would not be missed.
     return [*shown, *early, lambda wildcards: trainings(of_folder), lambda wildcards: measurements(of_folder)]
+
+
+include: "resources.smk"

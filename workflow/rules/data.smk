@@ -5,10 +5,11 @@ rule convert:
     log:
         "{images}/{split}.beton.log",
     conda:
-        ENVIRONMENT
-    threads: min(ALL_CORES, 16)
+        ENVIRONMENTS["train"]
+    threads: CONVERTING_THREADS
     resources:
-        mem_mb=more_memory,
+        mem_mb=growing(4000),
+        runtime=A_DAY,
     shell:
         "syno convert imagenet {wildcards.images}/{wildcards.split} --output {output} --workers {threads} 2>&1 | tee -i {log}"
 
@@ -26,9 +27,10 @@ rule data:
     benchmark:
         "{folder}/benchmark/data.tsv"
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["train"]
     resources:
-        mem_mb=more_memory,
+        mem_mb=growing(4000),
+        runtime=growing(120),
     shell:
         "syno data {params.config} --output {output} 2>&1 | tee -i {log}"
 
@@ -51,7 +53,10 @@ rule artifact:
     log:
         "{folder}/log/artifact.log",
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["plot"]
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     shell:
         "syno artifact import {params.artifact:q} --output {wildcards.folder} 2>&1 | tee -i {log}"
 
@@ -66,6 +71,9 @@ rule headlines:
     log:
         "{folder}/log/headlines.log",
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["plot"]
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     shell:
         "syno artifact headlines {wildcards.folder} > {log} 2>&1"

@@ -11,7 +11,10 @@ rule tables:
     log:
         "{folder}/log/tables.log",
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["plot"]
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     shell:
         "syno tables {params.config} 2>&1 | tee -i {log}"
 
@@ -27,7 +30,11 @@ rule figure:
     log:
         "{folder}/log/figures/{name}.log",
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["plot"]
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
+        drawing=1,
     shell:
         "syno figure {params.config} {wildcards.name} > {log} 2>&1"
 

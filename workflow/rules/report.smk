@@ -10,6 +10,9 @@ rule report:
     log:
         "{folder}/log/report.log",
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["plot"]
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     shell:
         "syno report {params.config} --output {output} > {log} 2>&1"

@@ -13,12 +13,13 @@ rule worker:
     benchmark:
         "{folder}/benchmark/worker{number}.tsv"
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["search"]
     threads: training_threads
     priority: 10
     retries: 1
     resources:
-        mem_mb=more_memory,
+        mem_mb=growing(4000),
+        runtime=A_DAY,
         gpu=training_gpus,
     shell:
         "OMP_NUM_THREADS={threads} syno worker {params.config} --number {wildcards.number} --output {output} 2>&1 | tee -i {log}"
@@ -36,7 +37,10 @@ rule freeze:
     benchmark:
         "{folder}/benchmark/freeze.tsv"
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["search"]
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     shell:
         "syno freeze {params.config} --output {output} 2>&1 | tee -i {log}"
 
@@ -52,6 +56,9 @@ checkpoint select:
     log:
         "{folder}/log/select.log",
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["search"]
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     shell:
         "syno select {params.config} --output {output} 2>&1 | tee -i {log}"

@@ -12,11 +12,12 @@ rule train:
     benchmark:
         "{folder}/benchmark/train/{key}/seed{seed}.tsv"
     conda:
-        ENVIRONMENT
+        ENVIRONMENTS["train"]
     threads: training_threads
     retries: 1
     resources:
-        mem_mb=more_memory,
+        mem_mb=growing(4000),
+        runtime=A_DAY,
         gpu=training_gpus,
     shell:
         "OMP_NUM_THREADS={threads} syno train {params.config} {wildcards.key} --seed {wildcards.seed} --output {output}"

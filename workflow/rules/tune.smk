@@ -14,13 +14,15 @@ rule tune:
     benchmark:
         "{folder}/benchmark/tune/{key}/{compiler}-{device}.tsv"
     conda:
-        ENVIRONMENT
-    threads: ALL_CORES
+        ENVIRONMENTS["tune"]
+    threads: tuning_threads
     priority: -10
     retries: 1
     resources:
-        mem_mb=more_memory,
+        mem_mb=growing(4000),
+        runtime=tuning_minutes,
         gpu=tuning_gpus,
+        **SHARED,
     shell:
         # A network that cannot be compiled or measured is a record with the reason, and exit code 1.
         "(syno tune model {params.config} {wildcards.key} --compiler {wildcards.compiler} --device {params.device}"

@@ -12,7 +12,7 @@ from syno.search.draws import Draws
 from syno.search.policies.contract import Candidate, Policy, PolicySettings
 from syno.search.policies.registry import POLICIES
 from syno.search.reward import Failure, Outcome
-from syno.search.tree import Arc, Step, find
+from syno.search.tree import Arc, Step
 
 
 class EvolutionSettings(PolicySettings):
@@ -70,8 +70,8 @@ class Evolution(Policy):
         taken: list[Step] = []
         node: Hashable = self.tree.root
         for arc in kept:
-            step = find(self.tree, node, arc)
-            if step is None:  # the tree knows by now that it leads nowhere
+            step = self.tree.step(node, *arc)
+            if step is None:
                 break
             taken.append(step)
             node = step.node

@@ -18,7 +18,7 @@ from syno.search.policies.mcts.choice import Place
 from syno.search.policies.mcts.rave import credit
 from syno.search.policies.mcts.settings import MctsSettings
 from syno.search.policies.mcts.statistics import NodeStatistics, Statistics, Visits
-from syno.search.tree import Arc, Step, Tree, find
+from syno.search.tree import Arc, Step, Tree
 from syno.search.walks import Walks
 
 
@@ -87,7 +87,7 @@ def depart(statistics: Statistics, tree: Tree, path: Sequence[Arc]) -> tuple[Sta
     node = tree.root
     for arc in path:
         child = statistics.at(node).child(arc)
-        step = find(tree, node, arc) if child is None else None
+        step = tree.step(node, *arc) if child is None else None
         if step is not None:
             visits.append(Visit(node, arc, step.node))
         if child is None:

@@ -1,0 +1,246 @@
+"""Workers of a study that train nothing: some processes stand for many, in virtual time. benchmarks/workers.py runs them."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import reports
+from search import MOCK, hidden, load, reward
+
+from syno.files import write_whole
+from syno.search.dispatch import Dispatch, Task
+from syno.search.policies import POLICIES, Candidate, Exhausted, Policy, Proposal
+from syno.search.records import Result
+from syno.search.reward import Outcome
+from syno.search.storage import TrialStore, open_storage
+from syno.search.tree import Arc, Tree
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NAME = "many workers"
+MEAN_SECONDS, SHORTEST = 600.0, 60.0  # of a virtual training
+ALWAYS, QUIET = 0.0, 100_000.0  # seconds after which workers that are silent are looked for again, and of grace: nobody dies
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a simulation is of.
+
+    Attributes:
+        depth: of the space, in place of its own; None for that.
+        minutes: after which no more trials are begun; None for no limit.
+    """
+
+    storage: str
+    space: str
+    depth: int | None
+    policy: str
+    hidden: str
+    trials: int
+    workers: int
+    processes: int
+    minutes: float | None = None
+
+    def tree(self) -> Tree:
+        if self.depth is None or self.space == MOCK:
+            return load(self.space)
+        from syno.space.presets import paper
+        from syno.space.space import Space
+
+        return Space(paper(self.space).with_(depth=self.depth))
+
+    def store(self) -> TrialStore:
+        return TrialStore(*open_storage(self.storage, ALWAYS, QUIET), NAME)
+
+
+class Ask(NamedTuple):
+    """An ask.
+
+    Attributes:
+        size: how many operators the study had before it.
+        seconds: that it took.
+        choosing: seconds of it in the policy and the tree; the rest is the storage's, and what follows from it.
+    """
+
+    size: int
+    seconds: float
+    choosing: float
+
+
+@dataclass
+class Seen:
+    """What a process saw.
+
+    Attributes:
+        asks: of workers that share a view.
+        lone: of the worker that has its own.
+        ending: seconds for storing a result, mean.
+        memory_mib: the most that the process held.
+    """
+
+    asks: list[Ask]
+    lone: list[Ask]
+    ending: float
+    memory_mib: float
+
+    @classmethod
+    def read(cls, file: Path) -> Seen:
+        """What another process wrote."""
+        stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        asks, lone = ([Ask(*one) for one in stored.pop(name)] for name in ("asks", "lone"))
+        return cls(asks=asks, lone=lone, **stored)
+
+
+class Stopwatch:
+    """A policy whose time is taken, as far as a study knows it."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.seed, self.seconds = policy, policy.seed, 0.0
+
+    def _timed(self, action: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        began = time.perf_counter()
+        try:
+            return action(*arguments, **options)
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    def propose(self, salt: str = "") -> Proposal | Exhausted:
+        return self._timed(self.policy.propose, salt)
+
+    def adopt(self, candidate: Candidate) -> None:
+        self._timed(self.policy.adopt, candidate)
+
+    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
+        self._timed(self.policy.tell, candidate, outcome)
+
+
+class View:
+    """What one process of a cluster has: a storage, a policy, a tree."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting, self.asks = setting, list[Ask]()
+        self.tree = setting.tree()
+        self.policy = Stopwatch(POLICIES[setting.policy](self.tree, 0))
+        self.store = setting.store()
+        self.dispatch = Dispatch(self.store, self.policy, most_attempts=3)  # type: ignore[arg-type]
+
+    @property
+    def size(self) -> int:
+        """Of the study, as far as is known here."""
+        return len(self.dispatch.ledger.claims)
+
+    def ask(self) -> Task | None:
+        """A trial, or None if there is none to begin with."""
+        began, chosen = time.perf_counter(), self.policy.seconds
+        task = self.dispatch.next(self.setting.trials)
+        seconds = time.perf_counter() - began
+        if task is None:
+            return None
+        self.asks.append(Ask(self.size - 1, seconds, self.policy.seconds - chosen))
+        self.dispatch._own.discard(task.trial_id)  # else the next ask took it for the trial of a worker that has died
+        self.store.leases.renew(task.trial_id)
+        return task
+
+    def end(self, task: Task, value: float) -> None:
+        """Store a result."""
+        self.dispatch.finish(task, Result("complete", reward=value, metrics={"accuracy": value}))
+        self.store.leases.forget(task.trial_id)
+
+    def path(self, task: Task) -> Sequence[Arc]:
+        """The steps to a trial's operator."""
+        role = self.dispatch.ledger.role(task.number)
+        assert role is not None  # else it would not have been run
+        return role.claim.candidate.path
+
+
+class Crowd:
+    """The workers for which one process stands; the first process has the lone one."""
+
+    def __init__(self, setting: Setting, number: int) -> None:
+        self.setting, self.random = setting, Random(f"crowd {number}")
+        self.view, self.lone = View(setting), View(setting) if number == 0 and setting.workers > setting.processes else None
+        self.target: frozenset[Arc] = hidden(self.view.tree, setting.hidden)
+        self.is_first, self.began, self.clock = number == 0, time.monotonic(), 0.0
+        self.running: list[tuple[float, int, View, Task]] = []  # when it ends, its number in the study, whose, and what it is
+        self.endings: list[float] = []
+
+    def run(self, workers: int) -> Seen:
+        """Until the study has its trials."""
+        asking, last = True, math.inf if self.setting.minutes is None else self.began + 60 * self.setting.minutes
+        while asking or self.running:
+            if asking and len(self.running) < workers:
+                asking = time.monotonic() < last and self._ask()
+            else:
+                self._end()
+        lone = [] if self.lone is None else self.lone.asks
+        return Seen(self.view.asks, lone, sum(self.endings) / max(len(self.endings), 1), reports.peak_memory_mib())
+
+    def _ask(self) -> bool:
+        """One worker looks for a trial. False if there is none."""
+        view = self.lone if self.lone is not None and self._is_its_turn(self.lone) else self.view
+        task = view.ask()
+        if task is None:
+            return False
+        if self.is_first and len(self.view.asks) % 500 == 0:
+            print(f"{view.size:,} trials after {time.monotonic() - self.began:.0f} s", file=sys.stderr)
+        training = SHORTEST + self.random.expovariate(1 / (MEAN_SECONDS - SHORTEST))
+        heapq.heappush(self.running, (self.clock + training, task.number, view, task))
+        return True
+
+    def _is_its_turn(self, lone: View) -> bool:
+        """Whether all others have asked since it did."""
+        return self.view.size >= lone.size + self.setting.workers
+
+    def _end(self) -> None:
+        """The trial that ends first has ended."""
+        self.clock, _, view, task = heapq.heappop(self.running)
+        value = reward(view.path(task), self.target)
+        began = time.perf_counter()
+        view.end(task, value)
+        self.endings.append(time.perf_counter() - began)
+
+
+def crowd(setting: Setting, number: int, workers: int, output: Path) -> None:
+    """What a process does."""
+    write_whole(output, json.dumps(asdict(Crowd(setting, number).run(workers))))
+
+
+def simulate(setting: Setting) -> tuple[list[Seen], float]:
+    """All processes until the study is complete; what they saw, and how many seconds it took."""
+    context = multiprocessing.get_context("spawn")
+    shares = [len(range(number, setting.workers, setting.processes)) for number in range(setting.processes)]
+    with tempfile.TemporaryDirectory(prefix="syno-workers-") as folder:
+        files = [Path(folder) / f"{number}.json" for number in range(setting.processes)]
+        processes = [
+            context.Process(target=crowd, args=(setting, number, share, file))
+            for number, (share, file) in enumerate(zip(shares, files, strict=True))
+        ]
+        began = time.perf_counter()
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        seconds = time.perf_counter() - began
+        if broken := [process.exitcode for process in processes if process.exitcode]:
+            sys.exit(f"{len(broken)} of {len(processes)} processes broke, with exit codes {broken}; what they say is above")
+        return [Seen.read(file) for file in files], seconds
+
+
+def joining(setting: Setting) -> float:
+    """Seconds until a worker that joins the complete study knows what there is."""
+    tree = setting.tree()
+    began = time.perf_counter()
+    Dispatch(setting.store(), POLICIES[setting.policy](tree, 0), most_attempts=3).read()
+    return time.perf_counter() - began

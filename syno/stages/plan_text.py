@@ -1,0 +1,115 @@
+"""A plan as tables: by stage, by experiment, and beside what the paper says that it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from syno.config import Experiment
+from syno.report.options import meanings
+from syno.report.tables import Row, markdown
+from syno.stages.jobs import RULES
+from syno.stages.plan import MIB, Assumptions, Plan
+
+# GPU hours, as the paper gives them: search and re-evaluation of a model, tuning for a device.
+PAPER: Mapping[str, float] = {"search": 300, "training": 900, "tuning": 700}
+
+
+def plan_text(plans: Sequence[Plan], assumed: Assumptions) -> str:
+    """All tables, in Markdown."""
+    parts = [
+        markdown(stage_rows(plans)),
+        markdown(experiment_rows(plans)),
+        markdown(paper_rows(plans), left=2),
+        f"Assumed (`--assume NAME=VALUE`):\n\n{markdown(assumption_rows(assumed), left=2)}",
+    ]
+    return "\n".join(parts)
+
+
+def stage_rows(plans: Iterable[Plan]) -> list[Row]:
+    """A row for each stage of all experiments together, and one for all of it."""
+    stages = [stage for one in plans for stage in one.stages]
+    rows: list[Row] = []
+    for name in [*sorted({stage.rule for stage in stages}, key=RULES.index), "all"]:
+        found = [stage for stage in stages if name in (stage.rule, "all")]
+        row = {
+            "stage": name,
+            "jobs": sum(stage.jobs for stage in found),
+            "GPU hours": _sum(stage.gpu_hours for stage in found),
+            "hours of other devices": _rounded(sum(stage.device_hours for stage in found)),
+            "files": sum(stage.files for stage in found),
+            "MiB": _rounded(sum(stage.bytes for stage in found) / MIB),
+        }
+        rows.append(row)
+    return rows
+
+
+def experiment_rows(plans: Iterable[Plan]) -> list[Row]:
+    """A row for each experiment."""
+    return [
+        {
+            "experiment": one.experiment.name,
+            "jobs": sum(stage.jobs for stage in one.stages),
+            "GPU hours: search": _rounded(one.gpu_hours("worker")),
+            "training": _rounded(one.gpu_hours("train")),
+            "tuning": _rounded(one.gpu_hours("tune")),
+            "hours of other devices": _rounded(sum(stage.device_hours for stage in one.stages)),
+            "files": sum(stage.files for stage in one.stages),
+            "MiB": _rounded(sum(stage.bytes for stage in one.stages) / MIB),
+        }
+        for one in plans
+    ]
+
+
+def paper_rows(plans: Sequence[Plan]) -> list[Row]:
+    """Each search with all trainings that its operators come to, and each device, beside the paper's hours."""
+    roots = _roots([one.experiment for one in plans])
+    rows: list[Row] = []
+    for one in plans:
+        if one.experiment.searches and one.experiment.workload is not None:
+            rows.append(_beside("search", one.experiment.name, one.gpu_hours("worker")))
+    for root in dict.fromkeys(roots.values()):
+        found = [one for one in plans if roots[one.experiment.folder] == root and one.experiment.workload is not None]
+        if found:
+            names = ", ".join(one.experiment.name for one in found)
+            rows.append(_beside("training", names, _sum(one.gpu_hours("train") for one in found)))
+    devices: dict[str, float] = {}
+    for one in plans:
+        for device, hours in one.tuning_hours.items():
+            devices[device] = devices.get(device, 0.0) + hours
+    return [*rows, *(_beside("tuning", device, hours) for device, hours in devices.items())]
+
+
+def assumption_rows(assumed: Assumptions) -> list[Row]:
+    """What was assumed."""
+    explained = meanings(Assumptions)
+    return [{"name": name, "what": explained[name], "value": value} for name, value in assumed.model_dump().items()]
+
+
+def _beside(what: str, of: str, hours: float | None) -> Row:
+    return {"what": what, "of": of, "hours": _rounded(hours), "the paper's": PAPER[what]}
+
+
+def _roots(experiments: Iterable[Experiment]) -> dict[Path, Path]:
+    """Of the folder of each experiment, that of the search from which its operators come."""
+    sources = {experiment.folder: experiment.select.source for experiment in experiments}
+
+    def root(folder: Path) -> Path:
+        source = sources.get(folder)
+        return folder if source is None else root(source)
+
+    return {folder: root(folder) for folder in sources}
+
+
+def _sum(hours: Iterable[float | None]) -> float | None:
+    """None if one is not known."""
+    found = list(hours)
+    known = [one for one in found if one is not None]
+    return _rounded(sum(known)) if len(known) == len(found) else None
+
+
+def _rounded(value: float | None) -> float | int | None:
+    """To whole numbers from ten on, to one digit below."""
+    if value is None:
+        return None
+    return round(value) if value >= 10 else round(value, 1)

@@ -1,0 +1,62 @@
+"""A PostgreSQL of one's own, in a folder, reached by a socket there: for tests and benchmarks, where one is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DEBIAN = Path("/usr/lib/postgresql")  # where Debian's package puts the programs, by version
+OWNER = "postgres"  # the server refuses to run as root
+
+
+def programs() -> Path | None:
+    """The folder of `initdb` and `pg_ctl`; None if there is none."""
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).resolve().parent
+    return max((folder / "bin" for folder in DEBIAN.glob("*") if (folder / "bin" / "initdb").is_file()), default=None)
+
+
+def missing() -> str:
+    """What a server lacks here; nothing if it can be started."""
+    if importlib.util.find_spec("psycopg") is None:
+        return 'the driver of PostgreSQL is not installed: pip install "syno[postgresql]"'
+    if programs() is None:
+        return "PostgreSQL is not installed: apt-get install postgresql"
+    if os.geteuid() == 0 and OWNER not in {one.pw_name for one in pwd.getpwall()}:
+        return f"PostgreSQL does not run as root, and there is no user {OWNER}"
+    return ""
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The URL of an empty database; its server ends with the context."""
+    folder = programs()
+    assert folder is not None and not missing(), missing()
+    user = OWNER if os.geteuid() == 0 else None
+    name = user or pwd.getpwuid(os.geteuid()).pw_name
+
+    def run(program: str, *arguments: str) -> None:
+        # Its output goes to a file: a server would keep a pipe open.
+        with (place / f"{program}.log").open("a") as log:
+            subprocess.run([str(folder / program), *arguments], user=user, cwd="/", stdout=log, stderr=log, check=True)
+
+    with tempfile.TemporaryDirectory(prefix="syno-postgresql-") as given:
+        place = Path(given)
+        if user is not None:
+            shutil.chown(place, user)
+        data = str(place / "data")
+        run("initdb", "-D", data, "-U", name, "-A", "trust", "--no-sync", "-E", "UTF8")
+        # A socket and no port: nobody else comes in, and several servers don't meet.
+        run("pg_ctl", "-D", data, "-w", "-l", str(place / "server.log"), "-o", f"-k {place} -c listen_addresses=", "start")
+        try:
+            yield f"postgresql+psycopg://{name}@/postgres?host={place}"
+        finally:
+            run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")

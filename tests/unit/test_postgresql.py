@@ -1,0 +1,58 @@
+"""Studies on a PostgreSQL that is started for these tests, where one is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import search_worker
+from postgresql_server import missing, server
+from small_studies import evaluate, proposed, study
+
+PROGRAM = Path(__file__).parents[1] / "search_worker.py"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    if lacking := missing():
+        pytest.skip(lacking)
+    with server() as url:
+        yield url
+
+
+def test_workers_that_come_and_go_share_the_trials(url: str, tmp_path: Path) -> None:
+    notes, count = tmp_path / "notes", 16
+    command = [sys.executable, str(PROGRAM), url, "mcts", str(count), str(notes), "0.05"]
+    workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=100)
+        assert worker.returncode == 0, errors
+    trials = search_worker.open_study(url, "mcts").trials
+    ended = trials[trials.outcome.isin(["complete", "failed"])]
+    assert len(ended) == ended.fingerprint.nunique() == count
+    assert set(trials.outcome) <= {"complete", "failed", "duplicate", "interrupted"}
+    begun = Counter(line.split()[1] for line in notes.read_text(encoding="utf-8").splitlines() if line.startswith("begin"))
+    assert len(begun) == begun.total() == count
+
+
+def test_two_studies_in_one_database_do_not_meet(url: str) -> None:
+    seeds = {"one": 1, "other": 2}
+    studies = {name: study(url, name=name, seed=seed) for name, seed in seeds.items()}
+    for trials in (2, 5, 8):
+        for found in studies.values():
+            found.run(evaluate, trials)
+    for name, seed in seeds.items():
+        alone = study(name=name, seed=seed)
+        alone.run(evaluate, 8)
+        assert proposed(study(url, name=name, seed=seed)) == proposed(alone)
+
+
+def test_a_database_that_is_not_there_is_one_message(url: str) -> None:
+    from syno.errors import SpecError
+
+    with pytest.raises(SpecError, match='the storage .*nowhere.* cannot be used: .*"nowhere"'):
+        study(url.replace("/postgres?", "/nowhere?"))

@@ -1,0 +1,216 @@
+"""Files from elsewhere cannot run code when they are read: operators, records, journals, checkpoints, prepared data.
+
+Configs are no such files: they may name code (`evaluate: package.module:function`).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import syno
+from syno.errors import SynoError
+from syno.evaluate.checkpoint import Checkpoint
+from syno.evaluate.measurement import Measurements
+from syno.evaluate.record import Record
+from syno.evaluate.training_record import TrainingRecord
+from syno.evaluate.tuning_record import TuningRecord
+from syno.ir.library import OPERATORS
+from syno.ir.text import parse
+from syno.lower.pytorch.source import to_source
+from syno.lower.tvm import to_te_source
+from syno.search.storage import TrialStore, open_storage, read_trials
+from syno.stages.artifact import ImportRecord
+from syno.stages.data import DataRecord
+from syno.stages.freeze import read_parquet
+from syno.stages.search import WorkerRecord
+from syno.stages.select import read_selected
+from syno.stages.store import OperatorStore
+
+ROOT = Path(syno.__file__).parent
+# Modules that run code which they read, and what of them each file may have.
+RUNS_CODE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "jsonpickle"}
+ALLOWED = {
+    "evaluate/datasets/safe_pickle.py": {"pickle"},  # its own unpickler, which finds nothing that can be called
+    "evaluate/checkpoint.py": {"pickle.UnpicklingError"},
+}
+FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
+EXECUTES = {  # source that was generated, never read
+    "lower/pytorch/source.py", "lower/tvm/stages.py", "report/take_home/tensor_expressions.py"
+}  # fmt: skip
+
+
+class Evil:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.trace,)
+
+
+def trees() -> Iterator[tuple[str, ast.AST]]:
+    for file in sorted(ROOT.rglob("*.py")):
+        yield str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """What is imported, with its module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def faults(name: str, tree: ast.AST) -> Iterator[str]:
+    """Calls that can run what a file says."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        options = {word.arg: ast.unparse(word.value) for word in node.keywords}
+        where = f"{name}:{node.lineno}: {called}"
+        if called == "torch.load" and options.get("weights_only") != "True":
+            yield f"{where} without weights_only=True"
+        if called in ("torch.jit.load", "torch.package.PackageImporter", "yaml.load"):
+            yield where
+        if options.get("allow_pickle", "False") != "False":
+            yield f"{where} with pickles"
+        if called in ("np.load", "numpy.load", "np.savez", "np.save") and "allow_pickle" not in options:
+            yield f"{where} without allow_pickle=False"
+        if called in ("exec", "eval") and name not in EXECUTES:
+            yield where
+        if any(called.endswith(f".{method}") for method in FORBIDDEN_CALLS):
+            yield where
+
+
+class TestSource:
+    def test_nothing_that_runs_what_it_reads_is_imported(self) -> None:
+        found = {name: {one for one in imports(tree) if one.partition(".")[0] in RUNS_CODE} for name, tree in trees()}
+        assert {name: some for name, some in found.items() if some} == ALLOWED
+
+    def test_no_call_runs_what_a_file_says(self) -> None:
+        assert [fault for name, tree in trees() for fault in faults(name, tree)] == []
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "torch.load(file)",
+            "torch.load(file, weights_only=False)",
+            "np.load(file)",
+            "np.load(file, allow_pickle=True)",
+            "yaml.load(text, Loader)",
+            "yaml.unsafe_load(text)",
+            "pandas.read_pickle(file)",
+            "eval(text)",
+            "torch.jit.load(file)",
+        ],
+    )
+    def test_such_a_call_would_be_found(self, line: str) -> None:
+        assert len(list(faults("x.py", ast.parse(line)))) == 1
+
+
+class TestOperators:
+    TEXT = str(OPERATORS["conv2d"]())
+
+    @pytest.mark.parametrize("name", ['a"""; print(1); """b', 'a\\"""b', '""" + str(open("x", "w")) + """'])
+    def test_a_name_that_would_end_a_docstring_is_refused(self, name: str) -> None:
+        text = self.TEXT.replace("operator conv2d", f"operator {name}", 1)
+        assert text != self.TEXT
+        with pytest.raises(SynoError, match="cannot name an operator"):
+            parse(text)
+
+    @pytest.mark.parametrize("name", ["'; x = 1 #'", "{graph}", '"quoted"', "%s {0} \N{BOMB}", 'ends with "', '""'])
+    def test_whatever_a_name_is_source_does_the_same(self, name: str) -> None:
+        graph = OPERATORS["conv2d"]()
+        try:
+            named = graph.renamed(name)
+        except SynoError:
+            return
+        for write in (to_source, to_te_source):
+            plain, other = (_statements(write(one)) for one in (graph, named))
+            assert plain == other
+
+    @pytest.mark.parametrize("variable", ["__import__('os')", "H)", "lambda", "H\nimport os"])
+    def test_a_variable_is_a_name(self, variable: str) -> None:
+        with pytest.raises(SynoError):
+            parse(self.TEXT.replace("H", variable))
+
+
+def _statements(source: str) -> str:
+    """What source does: without its docstrings and the class's name."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            node.name = "Operator"
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            del body[0]
+    return ast.dump(tree)
+
+
+class TestRecords:
+    """All that stages exchange: JSON that is checked against a model, and operators as text."""
+
+    @pytest.mark.parametrize("kind", [DataRecord, ImportRecord, TrainingRecord, TuningRecord, WorkerRecord, Measurements])
+    def test_a_pickle_is_no_record(self, kind: type[Record], tmp_path: Path) -> None:
+        trace, file = tmp_path / "trace", tmp_path / "record.json"
+        for written in (pickle.dumps(Evil(trace)), json.dumps({"py/reduce": ["builtins.open", str(trace), "w"]}).encode()):
+            file.write_bytes(written)
+            with pytest.raises(SynoError):
+                kind.read(file)
+        assert not trace.exists()
+
+    @pytest.mark.parametrize("protocol", [0, pickle.HIGHEST_PROTOCOL], ids=["text", "bytes"])
+    @pytest.mark.parametrize("read", [read_selected, lambda file: OperatorStore(file.parent.parent).get(file.stem)])
+    def test_a_pickle_is_no_selection_and_no_operator(
+        self, read: Callable[[Path], object], protocol: int, tmp_path: Path
+    ) -> None:
+        trace, file = tmp_path / "trace", tmp_path / "operators" / "0123456789ab.txt"
+        file.parent.mkdir()
+        file.write_bytes(pickle.dumps(Evil(trace), protocol=protocol))
+        with pytest.raises(SynoError):
+            read(file)
+        assert not trace.exists()
+
+    def test_a_table_that_is_a_pickle_is_refused(self, tmp_path: Path) -> None:
+        trace, file = tmp_path / "trace", tmp_path / "scores.parquet"
+        file.write_bytes(pickle.dumps(Evil(trace)))
+        with pytest.raises(SynoError):
+            read_parquet(file, "syno tables")
+        assert not trace.exists()
+
+    def test_a_checkpoint_is_weights_only(self, tmp_path: Path) -> None:
+        trace, file = tmp_path / "trace", tmp_path / "seed0.checkpoint"
+        torch.save({"identity": "mine", "state": {"weights": Evil(trace)}}, file)
+        with pytest.raises(SynoError, match="holds no checkpoint"):
+            Checkpoint(file, "mine").read(torch.device("cpu"))
+        assert not trace.exists()
+
+
+class TestStudies:
+    @pytest.mark.parametrize("url", ["journal:{}/trials.log", "sqlite:///{}/trials.db"])
+    def test_what_is_stored_comes_back_as_plain_values(self, url: str, tmp_path: Path) -> None:
+        storage = url.format(tmp_path)
+        store = TrialStore(*open_storage(storage), "study")
+        store.create({"path": [["Share", "x"]], "attempt": 0})
+        (trial,) = read_trials(storage, "study")
+        assert json.loads(json.dumps(trial.user_attrs)) == {"path": [["Share", "x"]], "attempt": 0}
+
+    def test_a_line_of_a_journal_that_is_a_pickle_runs_nothing(self, tmp_path: Path) -> None:
+        trace, journal = tmp_path / "trace", tmp_path / "trials.log"
+        TrialStore(*open_storage(f"journal:{journal}"), "study").create({})
+        with journal.open("ab") as opened:
+            opened.write(pickle.dumps(Evil(trace), protocol=0).replace(b"\n", b" ") + b"\n{}\n")  # the last may be cut off
+        with pytest.raises(SynoError, match="cannot be used"):
+            read_trials(f"journal:{journal}", "study")
+        assert not trace.exists()

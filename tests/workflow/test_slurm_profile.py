@@ -1,0 +1,103 @@
+"""`snakemake --profile slurm`: what jobs ask a cluster for. It takes the plugin of Snakemake, and nothing of Slurm itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from dry_run import Job, dry_run
+from small_run import ROOT, write_config
+
+PROFILE = ROOT / "workflow" / "profiles" / "slurm"
+LONG = ("worker", "train", "tune")
+SHORT = ("freeze", "select", "tables", "figure", "report")
+
+needs_plugin = pytest.mark.skipif(
+    importlib.util.find_spec("snakemake_executor_plugin_slurm") is None,
+    reason='the plugin for Slurm is not installed: pip install "syno[slurm]"',
+)
+
+
+def test_it_is_found_by_its_name_in_a_fresh_clone() -> None:
+    link = ROOT / "slurm"
+    assert link.is_symlink() and link.resolve() == PROFILE
+    assert not link.readlink().is_absolute()
+
+
+def test_no_profile_is_loaded_that_was_not_asked_for() -> None:
+    assert not any((folder / "profiles" / "default").exists() for folder in (ROOT, ROOT / "workflow"))
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
+    return dry_run(tmp_path_factory.mktemp("paper"), ROOT / "config" / "paper.yaml", "slurm")
+
+
+@needs_plugin
+class TestPaper:
+    def test_every_job_says_how_long_and_how_much_memory(self, jobs: list[Job]) -> None:
+        assert {job.rule for job in jobs} >= {*LONG, *SHORT, "data"}
+        for job in jobs:
+            if job.rule != "all":
+                assert int(job.resources["runtime"]) > 0 and int(job.resources["mem_mb"]) > 0, job
+
+    def test_what_trains_on_a_gpu_asks_for_one(self, jobs: list[Job]) -> None:
+        assert {job.resources["gpu"] for job in jobs if job.rule in ("worker", "train")} == {"1"}
+        assert not any(job.resources.get("gpu", "0") != "0" for job in jobs if job.rule in SHORT)
+
+    @pytest.mark.parametrize(
+        ("device", "gpu", "extra", "jetson"),
+        [("cpu", "0", "--exclusive", "0"), ("cuda", "1", "", "0"), ("jetson.gpu", "0", "", "1")],
+    )
+    def test_a_measurement_asks_for_what_its_device_takes(
+        self, jobs: list[Job], device: str, gpu: str, extra: str, jetson: str
+    ) -> None:
+        found = [job for job in jobs if job.rule == "tune" and job.outputs.endswith(f"tvm-{device}.json")]
+        assert found
+        for job in found:
+            asked = job.resources
+            assert (asked["gpu"], asked["slurm_extra"], asked["device_jetson"]) == (gpu, extra, jetson)
+            assert int(asked["runtime"]) > 24 * 60  # its limit of time is a day
+
+
+@needs_plugin
+class TestAttempts:
+    def short(self, tmp_path: Path, attempt: int) -> Mapping[str, int]:
+        jobs = dry_run(tmp_path, write_config(tmp_path / "small.yaml"), "slurm", "--attempt", str(attempt))
+        (tables,) = [job for job in jobs if job.rule == "tables"]
+        return {name: int(tables.resources[name]) for name in ("mem_mb", "runtime")}
+
+    def test_later_ones_have_more_up_to_a_limit(self, tmp_path: Path) -> None:
+        first, second, tenth = (self.short(tmp_path, attempt) for attempt in (1, 2, 10))
+        assert second == {name: 2 * value for name, value in first.items()}
+        assert tenth == {name: 8 * value for name, value in first.items()}
+
+
+@needs_plugin
+class TestPartitions:
+    @pytest.mark.parametrize(
+        ("resources", "threads", "partition"),
+        [
+            ({"mem_mb": 2000, "runtime": 10}, 1, "main"),
+            ({"mem_mb": 32000, "runtime": 1470}, 8, "main"),
+            ({"mem_mb": 4000, "runtime": 1440, "gpu": 1}, 1, "gpu"),
+            ({"mem_mb": 4000, "runtime": 10**6}, 1, None),
+        ],
+        ids=["short", "large", "gpu", "too long"],
+    )
+    def test_a_job_goes_where_it_fits(self, resources: Mapping[str, int], threads: int, partition: str | None) -> None:
+        from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
+
+        job = SimpleNamespace(name="job", resources=dict(resources), threads=threads)
+        found = get_best_partition(read_partition_file(PROFILE / "partitions.yaml"), job, logging.getLogger("partitions"))
+        assert found == partition
+
+
+def test_groups_are_of_rules_that_there_are() -> None:
+    profile = yaml.safe_load((PROFILE / "config.v9+.yaml").read_text(encoding="utf-8"))
+    assert set(profile["groups"]) < set(SHORT) and set(profile["set-resources"]) < {*LONG, *SHORT}
