@@ -28,7 +28,8 @@ from syno.errors import GraphError
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
 from syno.ir.primitives import UNFOLD
-from syno.space.agreement import Array, Summands, Window, eliminated, summed, tiny_valuations
+from syno.space.agreement import Array, Summands, eliminated, summed
+from syno.space.tiny import Window, tiny_valuations
 
 LARGEST_BATCH = 50_000  # colors that are refined at once when elements are marked in turn
 TENSORS = ("output", "input")

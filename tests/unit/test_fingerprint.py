@@ -18,8 +18,8 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.normal_form import normal_form
 from syno.ir.published import distinct, read_artifact
-from syno.space.agreement import tiny_valuations
 from syno.space.fingerprint import fingerprint, same_operator
+from syno.space.tiny import tiny_valuations
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -88,6 +88,32 @@ def test_tiny_valuations():
     rows = tiny_valuations(variables.sizes("H, k^-3*C, s"), [(variables.size("H"), variables.size("k"))], count=3)
     assert len(rows) == 3 and all(row["k"] % 2 == 1 for row in rows)
     assert all(row["C"] % row["k"] ** 3 == 0 and 2 * row["H"] - 1 >= row["k"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("coefficients", "windows"),
+    [
+        ("k, s", "k s"),
+        ("k, s", "s k"),
+        ("k, s", "k s, s k"),
+        ("a, b, c", "a b, b c, c a"),
+        ("a, b, c, d, e", "b a, c b, d b, e b"),
+        ("k, s, t", "k s^2, s t"),
+        ("k, s", "s^-1*H k, k s"),
+    ],
+)
+def test_a_window_is_narrow_at_one_valuation_at_least(coefficients, windows):
+    variables = VariableTable.parse(f"H; {coefficients}")
+    pairs = [tuple(map(variables.size, pair.split())) for pair in windows.split(", ")]
+    rows = tiny_valuations([variables.size("H"), *(size for pair in pairs for size in pair)], pairs)
+    for axis, window in pairs:
+        extents = [(row.integer(axis), row.integer(window)) for row in rows]
+        assert any(not covers(*extent) for extent in extents), extents
+
+
+def covers(axis: int, window: int) -> bool:
+    """Whether a window covers the axis from either end of it."""
+    return all({*range(axis)} <= {end + place - window // 2 for place in range(window)} for end in (0, axis - 1))
 
 
 def test_the_same_in_every_process():

@@ -13,7 +13,7 @@ from syno.errors import WrongOutputError
 from syno.ir.graph import PGraph
 from syno.ir.primitives import UNFOLD
 from syno.lower.interpreter import interpret, shapes
-from syno.space.agreement import tiny_valuations
+from syno.space.tiny import tiny_valuations
 
 Array: TypeAlias = NDArray[Any]
 TOLERANCE = 1e-9  # in double precision, as a share of the largest value
