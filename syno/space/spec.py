@@ -187,11 +187,11 @@ class OperatorSpec(Section):
             ends = [pair[place] for pair in self.bound_axes]
             if len(set(ends)) < len(ends):
                 raise SpecError(f"bound_axes binds one axis twice: {list(self.bound_axes)}")
-        for size in self.causal:
+        for named in self.causal:
             for title, sizes in (("input", self.input_sizes), ("output", self.output_sizes)):
-                if (count := [*map(str, sizes)].count(size)) != 1:
+                if (count := [*map(str, sizes)].count(named)) != 1:
                     raise SpecError(
-                        f'causal holds "{size}", and the {title} has {count} axes of this size; give one that it has once: '
+                        f'causal holds "{named}", and the {title} has {count} axes of this size; give one that it has once: '
                         f"{', '.join(map(str, sizes))}"
                     )
         self._check_input_axes()
