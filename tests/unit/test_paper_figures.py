@@ -27,7 +27,7 @@ from syno.report.paper.speedups import geometric_mean
 from syno.stages.artifact import import_artifact
 from syno.stages.paper_figures import FORMATS, draw_paper, headline_texts, write_headlines
 
-NAMES = ("figure-5", "figure-6", "figure-8", "figure-9", "figure-10")
+NAMES = ("figure-5", "figure-6", "figure-8", "figure-9", "figure-10", "alpha-nas")
 every_figure = pytest.mark.parametrize("name", NAMES)
 
 
@@ -176,7 +176,7 @@ def test_without_data_a_figure_says_so(name: str, empty: Numbers) -> None:
 def test_what_one_machine_lacks_is_left_out(name: str, numbers: Numbers) -> None:
     figure, rest = PAPER_FIGURES[name], numbers._replace(rows=numbers.rows[numbers.rows["device"] != A100])
     text = words(figure.draw(rest, figure.tables(rest), figure.notes(rest)))
-    assert "A100" not in text and (name == "figure-10" or "mobile CPU" in text)
+    assert "A100" not in text and (name in ("figure-10", "alpha-nas") or "mobile CPU" in text)
 
 
 def test_a_case_without_its_network_has_no_speedup(numbers: Numbers) -> None:

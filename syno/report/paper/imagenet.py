@@ -6,7 +6,7 @@ import pandas
 
 from syno.evaluate.artifact.places import BASELINES, COMPILERS, DEVICES, MODELS
 from syno.evaluate.settings import ORIGINAL
-from syno.report.paper.speedups import accuracies, ordered, timed, with_accuracy
+from syno.report.paper.speedups import accuracies, ordered, timed, with_original
 from syno.report.pareto import front
 
 DATA = "imagenet"
@@ -18,7 +18,8 @@ def trade_offs(rows: pandas.DataFrame) -> pandas.DataFrame:
     Columns: as in `timed`, and accuracy, original_accuracy, lost (of accuracy), on_front: whether no other of the same network,
     device and compiler is as fast and as accurate, and better in one of the two.
     """
-    points = with_accuracy(timed(rows), accuracies(rows, DATA)).dropna(subset=["speedup"])
+    scores = with_original(accuracies(rows, DATA))
+    points = timed(rows).merge(scores, on=["model", "operator"]).dropna(subset=["speedup"])
     points = points[~points["operator"].isin(BASELINES)].sort_values("operator")
     points = ordered(points, compiler=COMPILERS, device=DEVICES, model=MODELS)
     points = points.assign(lost=points["original_accuracy"] - points["accuracy"], on_front=False)

@@ -33,6 +33,7 @@ class Shown:
     Attributes:
         name: in the catalogue, and of its section.
         is_wrong: whether latencies of kernels with the wrong guard are in it.
+        has_headlines: whether the paper prints numbers of it.
         deviations: its headline numbers that differ from the paper's, and why.
     """
 
@@ -41,6 +42,7 @@ class Shown:
     svg: Markup
     caption: str
     is_wrong: bool
+    has_headlines: bool
     deviations: tuple[str, ...]
 
 
@@ -74,7 +76,9 @@ def _shown(name: str, figure: PaperFigure, numbers: Numbers, headlines: pandas.D
     own = headlines[headlines["figure"] == name.removeprefix("figure-")]
     is_wrong = "latency" in figure.metrics and bool((numbers.rows["note"] == WRONG_GUARD).any())
     told = tuple(_deviation(row) for row in own[~own["same"].astype(bool)].to_dict("records"))
-    return Shown(name, figure.title, Markup(inline_svg(svg, name)), " ".join([caption, *sources]), is_wrong, told)
+    return Shown(
+        name, figure.title, Markup(inline_svg(svg, name)), " ".join([caption, *sources]), is_wrong, bool(len(own)), told
+    )
 
 
 def _deviation(row: Mapping[Any, Any]) -> str:

@@ -55,10 +55,7 @@ def accuracies(rows: pandas.DataFrame, data: str) -> pandas.DataFrame:
     return means.rename("accuracy").reset_index()
 
 
-def with_accuracy(times: pandas.DataFrame, scores: pandas.DataFrame) -> pandas.DataFrame:
-    """Latencies of which the accuracy is known, too, and that of the network as it is. New columns: accuracy,
-    original_accuracy.
-    """
+def with_original(scores: pandas.DataFrame) -> pandas.DataFrame:
+    """Accuracies of networks whose accuracy as they are is known, too. New column: original_accuracy."""
     originals = scores[scores["operator"] == ORIGINAL].drop(columns="operator")
-    both = times.merge(scores, on=["model", "operator"])
-    return both.merge(originals.rename(columns={"accuracy": "original_accuracy"}), on="model")
+    return scores.merge(originals.rename(columns={"accuracy": "original_accuracy"}), on="model")

@@ -1,0 +1,74 @@
+"""What networks save, beside αNAS: of a small artifact made here, and of the authors' data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas
+import pytest
+import torch
+from small_artifact import write_artifact
+
+from syno.evaluate.artifact.paper import ALPHA_NAS, COSTS
+from syno.model.backbones import BACKBONES
+from syno.model.counting import published_flops, published_parameters
+from syno.report.paper.savings import OURS, THEIRS, savings
+from syno.stages.artifact import import_artifact
+
+CLASSES = {"cifar100": 100, "imagenet": 1000}
+AS_PUBLISHED = {"resnext29_2x64d": "resnext29_2x64d_1000"}
+every_cost = pytest.mark.parametrize(("data", "model"), [(data, model) for data, models in COSTS.items() for model in models])
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> pandas.DataFrame:
+    folder = tmp_path_factory.mktemp("small")
+    return measurements(write_artifact(folder / "data"), folder / "out")
+
+
+def measurements(data: Path, folder: Path) -> pandas.DataFrame:
+    import_artifact(data, folder)
+    return pandas.read_parquet(folder / "tables" / "measurements.parquet")
+
+
+def ours(table: pandas.DataFrame) -> pandas.DataFrame:
+    return table[table["system"] == OURS].set_index("network")
+
+
+@every_cost
+def test_costs_of_the_networks_as_they_are_are_those_that_we_count(data: str, model: str) -> None:
+    with torch.device("meta"):
+        network = BACKBONES[AS_PUBLISHED.get(model, model)](classes=CLASSES[data])
+        picture = torch.zeros(1, 3, 224, 224)
+    assert COSTS[data][model] == (published_flops(network, picture), published_parameters(network))
+
+
+def test_the_fewest_flops_of_those_that_are_accurate_enough(rows: pandas.DataFrame) -> None:
+    found = ours(savings(rows))
+    assert list(found.index) == ["ResNet-18", "ResNet-34", "DenseNet-121", "ResNeXt-29", "EfficientNet-V2-S"]
+    first = found.loc["ResNet-18"]
+    assert (first["operator"], first["data"]) == ("published_07801", "cifar100")  # Operator 1 has half as many FLOPs more
+    assert first["fewer_flops"] == pytest.approx(1 - 1000 / COSTS["cifar100"]["resnet18"][0], rel=1e-12)
+    assert first["fewer_parameters"] == pytest.approx(1 - 100 / COSTS["cifar100"]["resnet18"][1], rel=1e-12)
+    assert (first["lost_cifar100"], first["lost_imagenet"]) == (pytest.approx(0.78836 - 0.785), pytest.approx(0.70835 - 0.69))
+    assert (first["least_speedup"], first["largest_speedup"]) == (pytest.approx(3), pytest.approx(3))
+    assert found.loc["ResNet-34", ["operator", "data"]].tolist() == ["operator_1", "imagenet"]  # the other loses too much there
+
+
+def test_what_is_too_inaccurate_saves_nothing(rows: pandas.DataFrame) -> None:
+    assert ours(savings(rows, most_lost=-0.05)).empty  # a network would have to gain five points
+
+
+def test_beside_it_is_what_the_other_paper_tells(rows: pandas.DataFrame) -> None:
+    theirs = savings(rows)[lambda table: table["system"] == THEIRS].set_index("network")
+    told = {name: (row["fewer_flops"], row["fewer_parameters"]) for name, row in theirs.iterrows()}
+    assert told == ALPHA_NAS
+    assert theirs["operator"].isna().all() and theirs["largest_speedup"].isna().all()
+
+
+def test_of_the_published_data(artifact: Path, tmp_path: Path) -> None:
+    found = ours(savings(measurements(artifact, tmp_path)))
+    assert found["operator"].tolist() == [
+        "published_07795", "operator_1", "published_08016", "published_07947", "published_07984_1002",
+    ]  # fmt: skip
+    assert found["fewer_flops"].round(2).tolist() == [0.59, 0.41, 0.36, 0.44, 0.46]
