@@ -104,7 +104,7 @@ class Abstraction:
         facts, spec = self.facts[dim], self.spec
         slack = spec.occurrences.chain_length - facts.height if self.rules.is_on("C13") else spec.depth
         window = UNREACHABLE
-        if slack > 0 and self.candidates.is_window(facts.size):
+        if slack > 0 and self.candidates.is_window(facts):
             window = int(facts.edge is Edge.REDUCE and self.rules.is_on("V19"))
         endings = UNREACHABLE
         if slack > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):

@@ -14,7 +14,7 @@ from syno.ir.dim import Dim
 from syno.space.facts import DimFacts, Edge, FactTable, Role
 from syno.space.rules import RuleSet
 from syno.space.rules.table import CONTRACTION, EXPAND, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, Candidate
-from syno.space.sizes import SizeFacts, SizeTable, Usage
+from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, Increase, State, more
 
@@ -98,15 +98,15 @@ class Candidates:
                     yield self._step(state, SPLIT, (major, minor))
 
     def _unfolds(self, state: State, live: list[Dim]) -> Iterator[Candidate]:
-        windows = [dim for dim in live if self.is_window(self.facts[dim].size)]
+        windows = [dim for dim in live if self.is_window(self.facts[dim])]
         for position in live:
             for window in windows:
                 if position is not window and self.sizes[position.size / window.size].lowest >= self.spec.windows.least_ratio:
                     yield self._step(state, UNFOLD, (position, window))
 
-    def is_window(self, size: SizeFacts) -> bool:
+    def is_window(self, facts: DimFacts) -> bool:
         """Whether the size can be a window's."""
-        return size.highest <= self.spec.windows.largest and (size.is_odd or not self.spec.windows.odd)
+        return facts.size.highest <= self.spec.windows.largest and (facts.size.is_odd or not self.spec.windows.odd)
 
     def _repeats(self, state: State, live: list[Dim]) -> Iterator[Candidate]:
         for dim in live:

@@ -203,7 +203,7 @@ class Space:
         windows = [
             (axis, window)
             for window in coefficients
-            if self.candidates.is_window(self.sizes[window])
+            if self.sizes[window].is_odd  # another is left as small as it may be
             for axis in (*free, *coefficients)
             if self.sizes[axis / window].lowest >= self.spec.windows.least_ratio
         ]
