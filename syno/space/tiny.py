@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, prod
 
 from syno.algebra import Kind, Size, Valuation, Variable
+from syno.ir.graph import PGraph
+from syno.ir.primitives import UNFOLD
 
 Window = tuple[Size, Size]  # the axis and the window of an Unfold
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
 FACTORS = range(2, 24)  # of what divides a primary
+MOST_SUMMANDS = 1_000_000_000  # of one operator, which are positions of all loops: arrays have an axis for some of these
 LEAST = 5  # value of a primary: rotations by few positions, either way, differ
 
 
@@ -38,6 +41,22 @@ def tiny_valuations(sizes: Iterable[Size], windows: Iterable[Window] = (), count
                 values[variable.name] = _multiple(variable, values, sizes, windows, taken)
         rows.append(Valuation(values))
     return tuple(rows)
+
+
+def windows_of(graph: PGraph) -> list[Window]:
+    """Axis and window of each Unfold."""
+    unfolds = (operation for operation in graph.operations if operation.primitive is UNFOLD)
+    return [(operation.bottoms[0].size, operation.bottoms[1].size) for operation in unfolds]
+
+
+def own_valuations(graph: PGraph) -> tuple[Valuation, ...]:
+    """Those for one operator. Where windows that are odd and narrow make it too large, they may be what they like."""
+
+    def summands(rows: Sequence[Valuation]) -> int:
+        return max(row.numel(dim.size for dim in (*graph.output, *graph.reduces)) for row in rows)
+
+    rows = tiny_valuations(graph.sizes, windows_of(graph))
+    return rows if summands(rows) <= MOST_SUMMANDS else min(rows, tiny_valuations(graph.sizes), key=summands)
 
 
 def _coefficients(

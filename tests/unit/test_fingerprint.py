@@ -18,12 +18,13 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.normal_form import normal_form
 from syno.ir.published import distinct, read_artifact
+from syno.ir.text import parse
 from syno.model.spec import SEQUENCE_DEFAULTS
 from syno.space.fingerprint import fingerprint, same_operator
 from syno.space.presets import PRESETS
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
-from syno.space.tiny import tiny_valuations
+from syno.space.tiny import own_valuations, tiny_valuations
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -125,6 +126,29 @@ def test_spaces_compare_operators_at_sizes_that_fit_into_memory():
     text = OperatorSpec(**SEQUENCE_DEFAULTS, layers=[{"N": 1, "seq_len": 64, "H_in": 96}])
     for spec in (text, *(make() for make in PRESETS.values())):
         assert max(value for row in Space(spec)._tiny for value in row.values()) <= 126
+
+
+def test_an_operator_whose_windows_are_large_if_they_are_odd_is_compared_at_smaller_sizes():
+    """It was found by a search for text, and took 22 GB."""
+    graph = parse("""
+        operator large
+        variables H_in, N, seq_len; g=4, k=2, t=3
+        output i0:N, i1:seq_len, i2:t*H_in
+        r0:g^-1*k^-2*H_in = Reduce()
+        r1:g^-2*t^-1*H_in = Reduce()
+        d0:t, d1:H_in = Merge(i2, H_in)
+        d2:g^-1*k^-2*H_in = Share(r0, w1[2])
+        d3:g^-2*t^-1*H_in = Share(r1, w1[1])
+        d4:t = Share(d0, w1[0])
+        d5:H_in = Unfold(d1, d3)
+        Expand(d4)
+        d6:H_in = Unfold(d5, d2)
+        input i0:N, i1:seq_len, d6:H_in
+        weight w1[t, g^-2*t^-1*H_in, g^-1*k^-2*H_in]
+    """)
+    rows = own_valuations(graph)
+    assert max(row.numel(dim.size for dim in (*graph.output, *graph.reduces)) for row in rows) <= 10**9
+    assert fingerprint(graph) == fingerprint(normal_form(graph))
 
 
 def test_the_same_in_every_process():
