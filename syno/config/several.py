@@ -113,6 +113,10 @@ def _one(name: str, plan: Mapping[str, Any], folders: Mapping[str, Path]) -> Exp
     source = select.get("source") if isinstance(select, Mapping) else None
     if isinstance(source, str) and source in folders:
         fields["select"] = {**plan["select"], "source": str(folders[source])}
+    elif isinstance(source, str) and not Path(source).exists() and (meant := suggestion(source, folders)):
+        raise SpecError(
+            f'experiment "{name}": select: source: neither an experiment here nor a folder is called "{source}".{meant}'
+        )
     return Experiment(**fields)
 
 

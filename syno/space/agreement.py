@@ -8,16 +8,16 @@ Paper: section 5.3 (approximate equivalences).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from syno.algebra import Kind, Size, Valuation, Variable
+from syno.algebra import Size, Valuation
 from syno.errors import GraphError
 from syno.ir.coordinates import coordinates
 from syno.ir.dim import Dim
@@ -177,71 +177,3 @@ def _order(shapes: tuple[tuple[int, ...], ...], axes: tuple[int, ...]) -> tuple[
             left = [shape for shape in left if shape[axis] == 1]
             left.append((*joint[:axis], 1, *joint[axis + 1 :]))
     return tuple(order)
-
-
-# ---- which sizes ----------------------------------------------------------------------------------------------------
-
-
-def tiny_valuations(sizes: Iterable[Size], windows: Iterable[Window] = (), count: int = 2) -> tuple[Valuation, ...]:
-    """Values as small as can be told apart, at which every size is a whole number, and above 1 unless it is 1 itself.
-
-    Coefficients are different primes, primaries are multiples of what divides them.
-
-    Args:
-        sizes: that must be whole; their variables get values.
-        windows: axis and window of each Unfold there may be. If possible windows are odd, and all of a window is inside
-            the axis at some position.
-        count: how many valuations. No variable has the same value in two of them, if possible.
-
-    Source: this project; several valuations, because in one of them different sizes can have equal values.
-    """
-    sizes, windows = sorted({*sizes}), sorted({*windows})
-    variables = sorted({variable for size in sizes for variable in size.variables}, key=lambda variable: variable.sort_key)
-    in_windows = {variable for _, window in windows for variable in window.variables}
-    rows: list[Valuation] = []
-    for number in range(count):
-        values: dict[str, int] = {}
-        for variable in _smallest_first(variables, sizes, in_windows if number % 2 else set()):
-            taken = {*values.values(), *(row[variable.name] for row in rows)}
-            if variable.kind is Kind.PRIMARY:
-                values[variable.name] = _multiple(variable, values, sizes, windows, taken)
-            else:
-                primes = (prime for prime in PRIMES if prime not in taken and not (prime == 2 and variable in in_windows))
-                values[variable.name] = next(primes, PRIMES[-1])
-        rows.append(Valuation(values))
-    return tuple(rows)
-
-
-def _smallest_first(variables: Iterable[Variable], sizes: Sequence[Size], first: set[Variable]) -> list[Variable]:
-    """Coefficients, those first that are `first` or else divide most, as they shall be smallest; then primaries."""
-
-    def key(variable: Variable) -> tuple[bool, bool, int]:
-        if variable.kind is Kind.PRIMARY:
-            return (True, False, 0)
-        return (False, variable not in first, min(size.exponent(variable) for size in sizes))
-
-    return sorted(variables, key=key)
-
-
-def _multiple(
-    variable: Variable, values: Mapping[str, int], sizes: Sequence[Size], windows: Sequence[Window], taken: set[int]
-) -> int:
-    """A multiple of its divisors that leaves few windows too wide or even, and few sizes alike, and is small."""
-    powers = dict.fromkeys(values, 0)
-    for size in sizes:
-        for below, exponent in size.exponents if size.exponent(variable) > 0 else ():
-            if exponent < 0:
-                powers[below.name] = max(powers[below.name], ceil(-exponent / size.exponent(variable)))
-    divisor = int(prod(values[name] ** power for name, power in powers.items()))
-    known = {*values, variable.name}
-    seen = [size for size in sizes if known.issuperset(v.name for v in size.variables)]
-    spans = [pair for pair in windows if known.issuperset(v.name for size in pair for v in size.variables)]
-
-    def fault(factor: int) -> tuple[int, int]:
-        row = Valuation({**values, variable.name: divisor * factor})
-        wide = sum(row.fraction(window) > 2 * row.fraction(axis) - 1 or row.fraction(window) % 2 == 0 for axis, window in spans)
-        alike = len(seen) - len({row.fraction(size) for size in seen})
-        return wide, 2 * factor + 3 * alike + 6 * (divisor * factor in taken)
-
-    least = max(LEAST, 3 * divisor if any(variable in axis.variables for axis, _ in windows) else 0)
-    return divisor * min((factor for factor in FACTORS if divisor * factor >= least), key=fault)

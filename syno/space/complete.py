@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from syno.algebra import Valuations, product
+from syno.errors import LoweringError
 from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form
+from syno.lower.causality import leak
 from syno.lower.plan import candidates as plans
 from syno.space.assemble import assemble
 from syno.space.facts import FactTable
@@ -95,7 +97,7 @@ class Completion:
         price = cost(operators[0], self.spec)  # which axis is which changes no cost
         if self.excess(price) is not None:
             return []
-        return operators[: self.spec.finalizations]
+        return [operator for operator in operators if self.leak(operator) is None][: self.spec.finalizations]
 
     def cost(self, operator: PGraph) -> Cost:
         """What an operator costs."""
@@ -139,6 +141,18 @@ class Completion:
         bound = (self._bound[axis] for axis in sorted(self._bound))
         partial = assemble(self.spec, state, (*bound, *state.data))
         return cost(partial, self.spec).flops + views < self.spec.budget.least_flops
+
+    def leak(self, operator: PGraph) -> str | None:
+        """Where the operator reads ahead along a causal axis in one of the layers, in words; None if it does nowhere."""
+        for axis in self.spec.causal:
+            for values in {tuple((name, row[name]) for name in operator.variables): None for row in self.spec.valuations}:
+                try:
+                    found = leak(operator, axis, dict(values))
+                except LoweringError as error:  # it would be refused when a layer is replaced
+                    return str(error)
+                if found is not None:
+                    return str(found)
+        return None
 
     def excess(self, price: Cost) -> str | None:
         """Which bound of the budget the cost breaks, in words; None if none."""

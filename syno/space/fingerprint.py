@@ -27,8 +27,8 @@ from syno.algebra import Valuation, product
 from syno.errors import GraphError
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
-from syno.ir.primitives import UNFOLD
-from syno.space.agreement import Array, Summands, Window, eliminated, summed, tiny_valuations
+from syno.space.agreement import Array, Summands, eliminated, summed
+from syno.space.tiny import own_valuations, tiny_valuations, windows_of
 
 LARGEST_BATCH = 50_000  # colors that are refined at once when elements are marked in turn
 TENSORS = ("output", "input")
@@ -59,7 +59,7 @@ def fingerprint(
         rolled_input: such axes of the input.
         mirrors: two output axes that may change places together with two input axes, as in `((2, 3), (2, 3))`.
         valuations: where to evaluate. Those at which some size of the operator is no whole number are passed over; if none
-            is left, the operator's own `tiny_valuations` stand in. Equal operators have equal fingerprints only at equal
+            is left, `own_valuations` of the operator stand in. Equal operators have equal fingerprints only at equal
             valuations: give the same to all that are to be compared.
 
     Different operators have different fingerprints, but for two kinds: those that agree at all of these valuations while
@@ -76,7 +76,7 @@ def fingerprint(
     _check_axes(graph, free, mirrors)
     given = map(Valuation, valuations or ())
     rows = [row for row in given if all(row.fraction(size).denominator == 1 for size in graph.sizes)]
-    summands = [Summands.of(graph, row) for row in rows or tiny_valuations(graph.sizes, _windows(graph))]
+    summands = [Summands.of(graph, row) for row in rows or own_valuations(graph)]
     content = [", ".join(str(dim.size) for dim in dims) for dims in (graph.output, graph.input)]
     content += sorted(str(product(dim.size for dim in weight)) for weight in graph.weights)
     content += [str(sorted(each.valuation.items())) for each in summands]
@@ -92,7 +92,7 @@ def same_operator(first: PGraph, second: PGraph, **free: Any) -> bool:
 
     Source: module docstring.
     """
-    rows = tiny_valuations([*first.sizes, *second.sizes], [*_windows(first), *_windows(second)])
+    rows = tiny_valuations([*first.sizes, *second.sizes], [*windows_of(first), *windows_of(second)])
     return fingerprint(first, valuations=rows, **free) == fingerprint(second, valuations=rows, **free)
 
 
@@ -115,11 +115,6 @@ def _check_axes(graph: PGraph, free: Free, mirrors: Sequence[Mirror]) -> None:
         for a, b in mirrored:
             if dims[a].size is not dims[b].size:
                 raise GraphError(f"{tensor} axes {a} and {b} are mirrored, but have sizes {dims[a].size} and {dims[b].size}")
-
-
-def _windows(graph: PGraph) -> list[Window]:
-    unfolds = (operation for operation in graph.operations if operation.primitive is UNFOLD)
-    return [(operation.bottoms[0].size, operation.bottoms[1].size) for operation in unfolds]
 
 
 @dataclass(frozen=True)

@@ -251,6 +251,8 @@ class _Way:
             self._refuse(state, f"rule {violated[0].id} rejects it ({violated[0].forbids}: {violated[0].reason})")
         elif excess is not None:
             self._refuse(state, f"the model with it has {excess}")
+        elif (ahead := space.completion.leak(complete)) is not None:
+            self._refuse(state, f"it reads ahead (causal): {ahead}")
         else:
             return Stage(finalize(normal_form(complete)), candidate, state, 0, space.spec.depth - state.steps, None)
         return None

@@ -14,7 +14,6 @@ from random import Random
 
 from syno.algebra import Kind, Size, Valuation, product
 from syno.ir.graph import PGraph
-from syno.space.agreement import tiny_valuations
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.facts import FactTable
@@ -27,6 +26,7 @@ from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 from syno.space.steps import Draft, Step, finalize, step_id
+from syno.space.tiny import tiny_valuations
 
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
 
@@ -219,7 +219,13 @@ class Space:
         for size in free:
             sizes |= {size / divisor for divisor in (*coefficients, *map(product, combinations(coefficients, 2)))}
         usual = [size for size in sizes if self.sizes[size].is_legal and self.sizes[size].is_valid]
-        windows = [(size, c) for size in free for c in coefficients if self.sizes[c].is_odd]
+        windows = [
+            (axis, window)
+            for window in coefficients
+            if self.sizes[window].is_odd  # another is left as small as it may be
+            for axis in (*free, *coefficients)
+            if self.sizes[axis / window].lowest >= self.spec.windows.least_ratio
+        ]
         return tiny_valuations(usual, windows)
 
 

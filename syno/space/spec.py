@@ -48,6 +48,7 @@ class OperatorSpec(Section):
             bound how often a variable is used by reductions and weights (3 if not given, 0 bans it).
         layers: the values of the variables in each replaced layer.
         bound_axes: pairs of output and input axis that are the same (a batch).
+        causal: sizes of axes, such as seq_len, along which no output position may read a later input position.
         depth: the most primitives of an operator; a contraction counts as one.
         finalizations: the most operators made of one set of coordinates (they differ in which axis is which).
         rules_off, rules_on: ids of canonicalization rules to switch off, or on if they are off by default.
@@ -59,6 +60,7 @@ class OperatorSpec(Section):
     variables: str
     layers: tuple[Layer, ...]
     bound_axes: tuple[tuple[Count, Count], ...] = ()
+    causal: tuple[str, ...] = ()
     depth: Positive = 12
     finalizations: Positive = 2
     occurrences: Occurrences = Occurrences()
@@ -89,7 +91,8 @@ class OperatorSpec(Section):
     @cached_property
     def id(self) -> str:
         """Content id of everything but the name."""
-        return content_id("spec", self.model_dump_json(exclude={"name"}))
+        unsaid = {"name"} if self.causal else {"name", "causal"}  # specs had their ids before there was this option
+        return content_id("spec", self.model_dump_json(exclude=unsaid))
 
     @field_validator("layers", mode="before")
     @classmethod
@@ -184,6 +187,13 @@ class OperatorSpec(Section):
             ends = [pair[place] for pair in self.bound_axes]
             if len(set(ends)) < len(ends):
                 raise SpecError(f"bound_axes binds one axis twice: {list(self.bound_axes)}")
+        for named in self.causal:
+            for title, sizes in (("input", self.input_sizes), ("output", self.output_sizes)):
+                if (count := [*map(str, sizes)].count(named)) != 1:
+                    raise SpecError(
+                        f'causal holds "{named}", and the {title} has {count} axes of this size; give one that it has once: '
+                        f"{', '.join(map(str, sizes))}"
+                    )
         self._check_input_axes()
         if self.contractions.least_low_rank > self.contractions.most_low_rank:
             raise SpecError(

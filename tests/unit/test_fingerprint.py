@@ -18,8 +18,13 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.normal_form import normal_form
 from syno.ir.published import distinct, read_artifact
-from syno.space.agreement import tiny_valuations
+from syno.ir.text import parse
+from syno.model.spec import SEQUENCE_DEFAULTS
 from syno.space.fingerprint import fingerprint, same_operator
+from syno.space.presets import PRESETS
+from syno.space.space import Space
+from syno.space.spec import OperatorSpec
+from syno.space.tiny import own_valuations, tiny_valuations
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -88,6 +93,62 @@ def test_tiny_valuations():
     rows = tiny_valuations(variables.sizes("H, k^-3*C, s"), [(variables.size("H"), variables.size("k"))], count=3)
     assert len(rows) == 3 and all(row["k"] % 2 == 1 for row in rows)
     assert all(row["C"] % row["k"] ** 3 == 0 and 2 * row["H"] - 1 >= row["k"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("coefficients", "windows"),
+    [
+        ("k, s", "k s"),
+        ("k, s", "s k"),
+        ("k, s", "k s, s k"),
+        ("a, b, c", "a b, b c, c a"),
+        ("a, b, c, d, e", "b a, c b, d b, e b"),
+        ("k, s, t", "k s^2, s t"),
+        ("k, s", "s^-1*H k, k s"),
+    ],
+)
+def test_a_window_is_narrow_at_one_valuation_at_least(coefficients, windows):
+    variables = VariableTable.parse(f"H; {coefficients}")
+    pairs = [tuple(map(variables.size, pair.split())) for pair in windows.split(", ")]
+    rows = tiny_valuations([variables.size("H"), *(size for pair in pairs for size in pair)], pairs)
+    for axis, window in pairs:
+        extents = [(row.integer(axis), row.integer(window)) for row in rows]
+        assert any(not covers(*extent) for extent in extents), extents
+
+
+def covers(axis: int, window: int) -> bool:
+    """Whether a window covers the axis from either end of it."""
+    return all({*range(axis)} <= {end + place - window // 2 for place in range(window)} for end in (0, axis - 1))
+
+
+def test_spaces_compare_operators_at_sizes_that_fit_into_memory():
+    """Windows of 2 positions, as those for text have, are not made odd: that took gigabytes."""
+    text = OperatorSpec(**SEQUENCE_DEFAULTS, layers=[{"N": 1, "seq_len": 64, "H_in": 96}])
+    for spec in (text, *(make() for make in PRESETS.values())):
+        assert max(value for row in Space(spec)._tiny for value in row.values()) <= 126
+
+
+def test_an_operator_whose_windows_are_large_if_they_are_odd_is_compared_at_smaller_sizes():
+    """It was found by a search for text, and took 22 GB."""
+    graph = parse("""
+        operator large
+        variables H_in, N, seq_len; g=4, k=2, t=3
+        output i0:N, i1:seq_len, i2:t*H_in
+        r0:g^-1*k^-2*H_in = Reduce()
+        r1:g^-2*t^-1*H_in = Reduce()
+        d0:t, d1:H_in = Merge(i2, H_in)
+        d2:g^-1*k^-2*H_in = Share(r0, w1[2])
+        d3:g^-2*t^-1*H_in = Share(r1, w1[1])
+        d4:t = Share(d0, w1[0])
+        d5:H_in = Unfold(d1, d3)
+        Expand(d4)
+        d6:H_in = Unfold(d5, d2)
+        input i0:N, i1:seq_len, d6:H_in
+        weight w1[t, g^-2*t^-1*H_in, g^-1*k^-2*H_in]
+    """)
+    rows = own_valuations(graph)
+    assert max(row.numel(dim.size for dim in (*graph.output, *graph.reduces)) for row in rows) <= 10**9
+    assert fingerprint(graph) == fingerprint(normal_form(graph))
 
 
 def test_the_same_in_every_process():

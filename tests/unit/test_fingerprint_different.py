@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 from rewritten_operators import CHANNELS, MIRRORED, ROLLED, op
 
+from syno.errors import UnreachableError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
-from syno.space.agreement import tiny_valuations
 from syno.space.fingerprint import fingerprint, same_operator
+from syno.space.space import Space
+from syno.space.spec import OperatorSpec
+from syno.space.tiny import tiny_valuations
 
 DIFFERENT = {
     "V6, a Shift above or below a Merge": (
@@ -106,3 +109,37 @@ def test_other_windows_and_transposed_pictures():
     for other in (transposed, wider):
         assert not same_operator(parse(conv2d), other)
         assert not same_operator(parse(conv2d), other, **CHANNELS, **MIRRORED, **ROLLED)
+
+
+def test_windows_along_sums_in_a_space():
+    """Which its rules leave out (V19, V20) unless they are switched off."""
+    first, second = (
+        parse(f"""
+        operator digits
+        variables H=4, C=45; k=9, t=3
+        output i:H
+        r:k^-1*C = Reduce()
+        p:k = Reduce()
+        w:t = Reduce()
+        a:k = Unfold(p, w)
+        d:C = Split({digits})
+        input i:H, d:C
+        """)
+        for digits in ("r, a", "a, r")
+    )
+    spec = OperatorSpec(
+        input="H, C",
+        output="H",
+        bound_axes=[(0, 0)],
+        variables="H:0, C:2; k=9:4, s=5:4, t=3:4",
+        layers=[{"H": 4, "C": 45}],
+        depth=6,
+    )
+    with pytest.raises(UnreachableError):
+        Space(spec).path(first)
+    for off in ("V19", "V20"):
+        with pytest.raises(UnreachableError):
+            Space(spec.with_(rules_off=("C1", "C14", off))).path(first)
+    space = Space(spec.with_(rules_off=("C1", "C14", "V19", "V20")))
+    assert len(space.path(first)) == len(space.path(second)) == 6
+    assert space.fingerprint(first) != space.fingerprint(second)

@@ -141,6 +141,10 @@ class TestWhichIsMeant:
         (with_experiments(a={"select": {"within": 0.1}}), 'experiment "a": select: within .* give source'),
         (with_experiments(a={"select": {"source": "a"}}), 'experiment "a": select: source leads back to itself'),
         (
+            with_experiments(first={}, again={"select": {"source": "frist"}}),
+            'experiment "again": select: source: .* nor a folder is called "frist". Did you mean "first"',
+        ),
+        (
             with_experiments(z={"select": {"source": "b"}}, b={"select": {"source": "c"}}, c={"select": {"source": "b"}}),
             'experiment "b": .*: results/group/b takes from results/group/c takes from results/group/b',
         ),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from small_artifact import write_artifact
-from small_run import FIELDS, merged, planned, snakemake
+from small_run import FIELDS, ROOT, merged, planned, snakemake
 
 from syno.config import Experiment
 from syno.evaluate.training_record import TrainingRecord
@@ -87,6 +87,12 @@ def test_taking_operators_is_planned_without_a_search(run: Path) -> None:
     """At most one is taken, so there are two trainings, of it and of the network as it is."""
     jobs = planned(run, write(run), "again")
     assert jobs == {"data": 1, "select": 1, "train": 2, "tables": 1, "figure": 1, "report": 1}
+
+
+def test_the_example_is_planned(tmp_path: Path) -> None:
+    """config/published-again.yaml, where nothing is there yet, not even the artifact."""
+    jobs = planned(tmp_path, ROOT / "config" / "published-again.yaml", "again")
+    assert jobs == {"artifact": 1, "data": 1, "select": 1, "train": 3, "tune": 3, "tables": 1, "figure": 3, "report": 1}
 
 
 @pytest.mark.slow

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from syno.algebra import Valuation
 from syno.errors import WrongOutputError
 from syno.ir.graph import PGraph
-from syno.ir.primitives import UNFOLD
 from syno.lower.interpreter import interpret, shapes
-from syno.space.agreement import tiny_valuations
+from syno.space.tiny import own_valuations
 
 Array: TypeAlias = NDArray[Any]
 TOLERANCE = 1e-9  # in double precision, as a share of the largest value
@@ -29,9 +28,7 @@ def equal_to_meaning(operator: PGraph, what: str, compute: Callable[[Valuation, 
 
     Raises WrongOutputError if it computes something else.
     """
-    unfolds = [operation for operation in operator.operations if operation.primitive is UNFOLD]
-    windows = [(unfold.bottoms[0].size, unfold.bottoms[1].size) for unfold in unfolds]
-    rows = tiny_valuations(operator.sizes, windows)
+    rows = own_valuations(operator)
     error = max(_error(operator, compute, row, seed) for seed, row in enumerate(rows))
     if not error <= TOLERANCE:
         raise WrongOutputError(
