@@ -24,8 +24,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what schedulers send wh
 
 
 class Interruption:
-    """Turns these signals into KeyboardInterrupt where it is allowed; a second one raises anywhere.
+    """Turns these signals into KeyboardInterrupt where it is allowed; a second Ctrl-C raises anywhere.
 
+    A second SIGTERM does not: Slurm sends two when the time is up, and the trial is to be given back between them.
     Use it as a context in a process's main thread; in others it does nothing.
     """
 
@@ -44,14 +45,19 @@ class Interruption:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        again, self._asked = self._asked, True
-        if self._is_allowed or again:
-            raise KeyboardInterrupt
+        is_impatient = self._asked and number == signal.SIGINT
+        self._asked = True
+        if self._is_allowed or is_impatient:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._is_allowed = False  # what is cleared up on the way out is not to be stopped in its turn
+        raise KeyboardInterrupt
 
     def check(self) -> None:
         """Stop here if a signal has come."""
         if self._asked:
-            raise KeyboardInterrupt
+            self._stop()
 
     @contextmanager
     def allowed(self, yes: bool = True) -> Iterator[None]:
@@ -78,6 +84,7 @@ class Stoppable:
         def safely(step: int, value: float) -> None:
             with self.interruption.allowed(False):
                 report(step, value)
+            self.interruption.check()
 
         with self.interruption.allowed():
             return self.evaluate(operator, safely)

@@ -14,9 +14,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from daemons import NoSlurmError, found, name_of, note, owned, path, run, said, stop, stop_all, wait, works, write_down
+from daemons import NoSlurmError, found, note, owned, path, processes, run, said, stop, stop_all, wait, works, write_down
 from slurm_settings import DATABASE_PORT, ETC, FOLDER, MARK, NODES, write_settings
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server", "munge")
@@ -43,11 +45,14 @@ def up() -> None:
         (FOLDER / name).mkdir(parents=True, exist_ok=True)
     write_settings()
     _start_munge()
-    _start_accounts()
+    _start_database()
+    start_accounts()
+    for what in (["cluster", "syno"], ["account", "tests", "Cluster=syno"], ["user", "root", "Account=tests", "Cluster=syno"]):
+        said("sacctmgr", "--immediate", "--quiet", "add", *what)
     start_controller()
     for number in range(1, NODES + 1):
         start_node(number)
-    wait("the nodes are idle", lambda: said("sinfo", "-h", "-N", "-p", "main", "-t", "idle", "-o", "%N").count("\n") == NODES)
+    _wait_for_nodes()
 
 
 def down() -> None:
@@ -57,16 +62,18 @@ def down() -> None:
     stop_all()
 
 
+def start_accounts() -> None:
+    """Start the daemon of the accounts: without it, the plugin of Snakemake does not learn how jobs ended."""
+    run("slurmdbd")
+    wait("the database of accounts answers", lambda: works("sacctmgr", "-n", "show", "cluster"))
+    note("slurmdbd", FOLDER / "run" / "slurmdbd.pid")
+
+
 def start_controller() -> None:
     """Start the controller, which goes on where it was."""
     run("slurmctld")
     wait("the controller answers", lambda: "is UP" in said("scontrol", "ping"))
     note("slurmctld", FOLDER / "run" / "slurmctld.pid")
-
-
-def stop_controller() -> None:
-    """Stop the controller; jobs go on."""
-    stop("slurmctld", int((FOLDER / "run" / "slurmctld.pid").read_text(encoding="ascii")))
 
 
 def start_node(number: int) -> None:
@@ -79,18 +86,53 @@ def start_node(number: int) -> None:
     note("slurmd", file)
 
 
-def kill_node(number: int) -> None:
-    """Kill the daemon of a node, and tell the controller that the node is down."""
-    pid = int((FOLDER / "run" / f"slurmd.n{number}.pid").read_text(encoding="ascii"))
-    if name_of(pid) == "slurmd":
-        os.kill(pid, signal.SIGKILL)
+@contextmanager
+def node_lost(number: int) -> Iterator[None]:
+    """A node that nobody reaches: what runs there stands still, its daemon is gone, and the controller is told that it is down.
+
+    Afterwards it is back, without what ran there.
+    """
+    jobs = [pid for pid, variables in processes().items() if variables.get("SLURMD_NODENAME") == f"n{number}"]
+    for pid in jobs:
+        _signal(pid, signal.SIGSTOP)
+    _signal(_pid_of(f"slurmd.n{number}"), signal.SIGKILL)
     run("scontrol", "update", f"nodename=n{number}", "state=down", "reason=test")
+    try:
+        yield
+    finally:
+        for pid in jobs:
+            _signal(pid, signal.SIGKILL)
+        start_node(number)
+        said("scontrol", "update", f"nodename=n{number}", "state=resume")
+        _wait_for_nodes()
 
 
-def revive_node(number: int) -> None:
-    """Start the daemon of a node again, and let jobs run there."""
-    start_node(number)
-    run("scontrol", "update", f"nodename=n{number}", "state=resume")
+@contextmanager
+def slurm_away() -> Iterator[None]:
+    """The controller and the accounts are stopped; afterwards they go on where they were. Jobs go on all the while."""
+    for name in ("slurmctld", "slurmdbd"):
+        stop(name, _pid_of(name))
+    try:
+        yield
+    finally:
+        start_accounts()
+        start_controller()
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        os.kill(pid, number)
+
+
+def _pid_of(daemon: str) -> int:
+    return int((FOLDER / "run" / f"{daemon}.pid").read_text(encoding="ascii"))
+
+
+def _wait_for_nodes() -> None:
+    wait(
+        "the nodes are there",
+        lambda: said("sinfo", "-h", "-N", "-p", "main", "-t", "idle,mix,alloc", "-o", "%N").count("\n") == NODES,
+    )
 
 
 # ---- daemons -----------------------------------------------------------------------------------------------------------
@@ -110,8 +152,8 @@ def _start_munge() -> None:
     note("munged", Path("/run/munge/munged.pid"))
 
 
-def _start_accounts() -> None:
-    """The database that sacct reads: without it the plugin of Snakemake does not learn how jobs ended."""
+def _start_database() -> None:
+    """Of the accounts."""
     socket_file, data = Path("/run/mysqld/syno.sock"), FOLDER / "mysql"
     owned(socket_file.parent, "mysql", 0o755)
     FOLDER.chmod(0o755)
@@ -129,11 +171,6 @@ def _start_accounts() -> None:
     grant = "grant all on syno_slurm.* to 'slurm'@'{}' identified by 'slurm'"
     users = "; ".join(map(grant.format, ("localhost", "127.0.0.1")))
     run(*client, "-e", f"create database if not exists syno_slurm; {users}")
-    run("slurmdbd")
-    wait("the database of accounts answers", lambda: works("sacctmgr", "-n", "show", "cluster"))
-    note("slurmdbd", FOLDER / "run" / "slurmdbd.pid")
-    for what in (["cluster", "syno"], ["account", "tests", "Cluster=syno"], ["user", "root", "Account=tests", "Cluster=syno"]):
-        said("sacctmgr", "--immediate", "--quiet", "add", *what)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ def cluster() -> Iterator[None]:
         pytest.skip('no plugin of Snakemake for Slurm: pip install "syno[slurm]"')
     if reason := why_not():
         pytest.skip(f"no Slurm can be started here: {reason}")
-    up()
-    yield
-    down()
+    try:
+        up()
+        yield
+    finally:
+        down()

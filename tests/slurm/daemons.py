@@ -1,4 +1,4 @@
-"""Programs and daemons: started, waited for, written down, stopped by what was written down."""
+"""Programs, daemons and other processes: started, waited for, written down, stopped by what was written down."""
 
 from __future__ import annotations
 
@@ -80,6 +80,29 @@ def name_of(pid: int) -> str:
         return ""
     name, _, rest = stat.partition("(")[2].rpartition(")")
     return "" if rest.split()[0] in ("Z", "X") else name
+
+
+def processes(*words: str) -> dict[int, dict[str, str]]:
+    """The environments of running processes, by their ids: all, or Python on a program of this name with such arguments."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                command = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                variables = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+            except OSError:  # it has ended
+                continue
+            if not words or [Path(word).name for word in command[1 : 1 + len(words)]] == list(words):
+                found[int(entry.name)] = {name: value for name, _, value in (line.partition("=") for line in variables)}
+    return found
+
+
+def folder_of(pid: int) -> Path | None:
+    """Where a process runs; None if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cwd").resolve(strict=True)
+    except OSError:
+        return None
 
 
 def owned(folder: Path, user: str, mode: int) -> None:

@@ -1,63 +1,86 @@
-"""A small experiment on a cluster, as users run it there, and what is done to its jobs on the way."""
+"""A small experiment on a cluster, as users run it there: its Snakemake, its jobs, and its study."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import run_state
-from daemons import run, said
+from daemons import folder_of, processes, run, said
 from small_run import RESULTS, ROOT, environment, merged, write_config
 
 from syno.config import Experiment
 from syno.search.records import table
 from syno.search.storage import read_trials
 
+if TYPE_CHECKING:
+    import pandas
+
 WORKERS, TRIALS = 4, 16
-# Trainings of some seconds each; a worker that is silent for ten counts as dead.
+# Trainings of some seconds each.
 CHANGES: Mapping[str, Any] = {
     "workload": {"data_settings": {"train": 2048}, "training": {"epochs": 2}},
-    "study": {"n_trials": TRIALS, "workers": WORKERS, "storage": "journal", "heartbeat_seconds": 2, "grace_seconds": 10},
-    "train": {"seeds": [1, 2]},
+    "study": {"n_trials": TRIALS, "workers": WORKERS, "storage": "journal", "heartbeat_seconds": 2},
 }
 # The profile for clusters, but for one that is small and near by.
-NEAR = ("--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "10")
-MOST_SECONDS = 600  # of one Snakemake
+NEAR = ("--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "10", "--max-jobs-per-timespan", "100/1s")
+MOST_SECONDS = 400  # of one Snakemake: then it is stuck
 RUN_ID = re.compile(r"SLURM run ID: (\S+)")
+Look = Callable[[Path, Path], list[str]]  # from a config and a folder of results to what is wrong there
 
 
-class Job(NamedTuple):
-    """A job in Slurm's queue: its id, its state, and for which rule and wildcards it is."""
+class Worker(NamedTuple):
+    """A worker of the search: its process, and the id of its job."""
 
-    id: str
-    state: str
-    what: str
+    pid: int
+    job: str
 
 
 class Run:
-    """An experiment in a folder of its own."""
+    """An experiment in a folder of its own. As a context, it leaves no processes or jobs.
+
+    Attributes:
+        experiment: it.
+        snakemake: the last one that was started.
+    """
+
+    snakemake: subprocess.Popen[bytes]
 
     def __init__(self, folder: Path, changes: Mapping[str, Any] | None = None) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.config = write_config(folder / "small.yaml", merged(CHANGES, changes or {}))
-        self.results = folder / RESULTS
-        self.printed = folder / "printed"
+        self.experiment = Experiment.load(self.config).model_copy(update={"output": folder / RESULTS})
+        self._printed = folder / "printed"
+        self._held: list[int] = []
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.snakemake.kill()
+        self.snakemake.wait()
+        for pid in set(self._held) & set(self.workers()):
+            os.kill(pid, signal.SIGKILL)
+        if self._names:
+            said("scancel", f"--name={self._names}")
 
     # ---- Snakemake ------------------------------------------------------------------------------------------------
 
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
-        """Start Snakemake with the profile; what it prints is in `printed`."""
-        command = [sys.executable, "-m", "snakemake", "--profile", str(ROOT / "slurm"), "--snakefile", str(ROOT / "Snakefile")]
-        command += ["--directory", str(self.folder), "--configfile", str(self.config), *NEAR, *more]
-        with self.printed.open("ab") as printed:
-            return subprocess.Popen(
+    def start(self, *more: str) -> None:
+        """Start Snakemake with the profile, and with targets and options."""
+        command = [sys.executable, "-m", "snakemake", *more, "--profile", str(ROOT / "slurm"), "--directory", str(self.folder)]
+        command += ["--snakefile", str(ROOT / "Snakefile"), "--configfile", str(self.config), *NEAR]
+        with self._printed.open("ab") as printed:
+            self.snakemake = subprocess.Popen(
                 command,
                 cwd=self.folder,
                 env=environment() | {"PATH": os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])},
@@ -67,62 +90,96 @@ class Run:
                 start_new_session=True,
             )
 
-    def finish(self, *more: str) -> None:
-        """Run Snakemake to its end, which must be a good one."""
-        self.end(self.start(*more))
-
-    def end(self, snakemake: subprocess.Popen[bytes]) -> None:
-        """Wait until Snakemake has ended well, and look at what there is."""
+    def end(self, look: Look = run_state.faults) -> None:
+        """Wait until Snakemake has ended well and no job is left, and look at what there is."""
         try:
-            code = snakemake.wait(MOST_SECONDS)
+            code = self.snakemake.wait(MOST_SECONDS)
         except subprocess.TimeoutExpired:
-            snakemake.kill()
             code = -1
-        printed = self.printed.read_text(encoding="utf-8", errors="replace")
-        assert code == 0, printed[-8000:]
-        assert run_state.faults(self.config, self.results) == [], printed[-8000:]
+        assert code == 0, f"Snakemake: {code}; {self.jobs()}\n{self.printed[-8000:]}"
+        until("no job is left", lambda: not self.running())
+        assert look(self.config, self.experiment.folder) == [], self.printed[-8000:]
+
+    @property
+    def printed(self) -> str:
+        """What all Snakemakes printed."""
+        return self._printed.read_text(encoding="utf-8", errors="replace")
 
     # ---- jobs -----------------------------------------------------------------------------------------------------
 
-    def jobs(self, rule: str) -> list[Job]:
-        """Those of this experiment that are in the queue."""
-        name = ",".join(RUN_ID.findall(self.printed.read_text(encoding="utf-8", errors="replace")))
-        lines = said("squeue", "--noheader", "--format=%i %T %k", f"--name={name}").splitlines() if name else []
-        found = [Job(*line.split(" ", 2)) for line in lines]
-        return [job for job in found if job.what.startswith(f"rule_{rule}")]
+    @property
+    def _names(self) -> str:
+        """What the jobs of each Snakemake are called."""
+        return ",".join(RUN_ID.findall(self.printed))
 
-    def running(self, rule: str) -> list[Job]:
-        """Those of them that are running."""
-        return [job for job in self.jobs(rule) if job.state == "RUNNING"]
+    def jobs(self, column: str = "State") -> list[tuple[str, str]]:
+        """What the accounts say of all jobs so far: ids and a column. A job that was put back has several rows."""
+        options = ("--allocations", "--duplicates", "--noheader", "--parsable2", "--starttime=now-1days")
+        lines = said("sacct", *options, f"--name={self._names}", f"--format=JobIDRaw,{column}").splitlines()
+        return [(id_, value) for id_, _, value in (line.partition("|") for line in lines)]
 
-    def node_of(self, job: Job) -> int:
+    def became_of(self, job: str) -> list[str]:
+        """The states in which a job ended, or is."""
+        return [state for id_, state in self.jobs() if id_ == job]
+
+    def running(self) -> list[str]:
+        """The ids of jobs that wait or run."""
+        return said("squeue", "--noheader", "--format=%i", "--states=PENDING,RUNNING", f"--name={self._names}").split()
+
+    def node_of(self, job: str) -> int:
         """The number of the node on which a job runs."""
-        return int(run("squeue", "--noheader", "--format=%N", f"--jobs={job.id}").strip().removeprefix("n"))
+        return int(run("squeue", "--noheader", "--format=%N", f"--jobs={job}").strip().removeprefix("n"))
 
     # ---- the study ------------------------------------------------------------------------------------------------
 
+    def trials(self) -> pandas.DataFrame:
+        """As they are stored now; none while the study is being made."""
+        try:
+            return table(read_trials(self.experiment.storage, self.experiment.name))
+        except Exception:
+            return table([])
+
     def outcomes(self) -> dict[str, int]:
         """How many trials there are, by outcome."""
-        experiment = Experiment.load(self.config).model_copy(update={"output": self.results})
-        try:
-            trials = table(read_trials(experiment.storage, experiment.name))
-        except Exception:  # the study is being made
-            return {}
+        trials = self.trials()
         return dict(trials["outcome"].value_counts()) if len(trials) else {}
 
-    def processes(self) -> list[int]:
-        """The workers of this experiment, by their command lines."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                try:
-                    words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                    here = (entry / "cwd").resolve() == self.folder.resolve()
-                except OSError:  # it has ended
-                    continue
-                if here and "worker" in words[1:4] and any(Path(word).name == "syno" for word in words[:3]):
-                    found.append(int(entry.name))
-        return found
+    def lost(self) -> list[int]:
+        """The numbers of trials whose worker died over them, without a word."""
+        trials = self.trials()
+        return list(trials["number"][(trials["outcome"] == "interrupted") & (trials["message"] == "")])
+
+    def workers(self) -> dict[int, str]:
+        """Processes of workers, and the ids of their jobs."""
+        here = {
+            pid: variables for pid, variables in processes("syno", "worker").items() if folder_of(pid) == self.folder.resolve()
+        }
+        return {pid: variables["SLURM_JOB_ID"] for pid, variables in here.items()}
+
+    def hold(self) -> Worker:
+        """Let a worker stand still in the midst of a trial: until that has ended, the study can't end."""
+        found: list[Worker] = []
+        lock = self.experiment.folder / "trials.log.lock"
+
+        def is_held() -> bool:
+            for pid, job in self.workers().items():
+                if pid in self._busy():
+                    os.kill(pid, signal.SIGSTOP)
+                    if not lock.is_symlink() and pid in self._busy():
+                        found.append(Worker(pid, job))
+                        return True
+                    os.kill(pid, signal.SIGCONT)  # it had ended its trial a moment before, or is about to store something
+            return False
+
+        until("a worker is in the midst of a trial", is_held)
+        self._held.append(found[0].pid)
+        return found[0]
+
+    def _busy(self) -> set[int]:
+        """Processes whose trials are running."""
+        trials = self.trials()
+        workers = trials["worker"][trials["outcome"] == "running"] if len(trials) else ()
+        return {int(worker.rpartition(":")[2]) for worker in workers}
 
 
 def until(what: str, true: Callable[[], bool], seconds: float = 180) -> None:
@@ -130,4 +187,4 @@ def until(what: str, true: Callable[[], bool], seconds: float = 180) -> None:
     last = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < last, f"not within {seconds:g} s: {what}"
-        time.sleep(0.5)
+        time.sleep(0.3)

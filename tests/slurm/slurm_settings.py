@@ -10,6 +10,7 @@ FOLDER = Path("/tmp/syno-slurm")  # of all that is not settings
 ETC = Path("/etc/slurm")
 MARK = "# Syno's tests wrote this: tests/slurm/cluster.py\n"
 NODES, CPUS, MEMORY_MIB, GPUS = 3, 4, 32_000, 1
+REQUEUE_SECONDS = 20  # until a job starts again whose node was lost
 CONTROLLER_PORT, FIRST_NODE_PORT, DATABASE_PORT = 16_817, 17_001, 13_306
 
 
@@ -43,6 +44,7 @@ SlurmctldHost={here}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
+AuthInfo=cred_expire={REQUEUE_SECONDS}
 MpiDefault=none
 ReturnToService=2
 SlurmctldPort={CONTROLLER_PORT}
@@ -71,6 +73,6 @@ AccountingStorageHost=localhost
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=5
 NodeName={nodes} NodeHostname={here} NodeAddr=127.0.0.1 Port={ports} CPUs={CPUS} RealMemory={MEMORY_MIB} Gres=gpu:{GPUS}
-PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE State=UP
-PartitionName=gpu Nodes={nodes} MaxTime=INFINITE State=UP
+PartitionName=main Nodes={nodes} Default=YES LLN=YES MaxTime=INFINITE State=UP
+PartitionName=gpu Nodes={nodes} LLN=YES MaxTime=INFINITE State=UP
 """

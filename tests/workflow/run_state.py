@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -30,9 +30,18 @@ def done(results: Path) -> str:
 
 def faults(config: Path, results: Path) -> list[str]:
     """What is lost, doubled or damaged in an experiment that has ended."""
+    return _found(config, results, (_wrong_trials, _wrong_files))
+
+
+def search_faults(config: Path, results: Path) -> list[str]:
+    """The same of its search, where that is all that was asked for."""
+    return _found(config, results, (_wrong_trials, _wrong_workers))
+
+
+def _found(config: Path, results: Path, looks: Sequence[Callable[[Experiment], Iterator[str]]]) -> list[str]:
     experiment = Experiment.load(config).model_copy(update={"output": results})
     found: list[str] = []
-    for look in (_wrong_trials, _wrong_files):
+    for look in looks:
         try:
             found += look(experiment)
         except Exception as error:  # whatever cannot be read is a fault
@@ -49,6 +58,14 @@ def _wrong_trials(experiment: Experiment) -> Iterator[str]:
         found = (len(finished), finished["fingerprint"].nunique(), running)
         if found != (experiment.study.n_trials, experiment.study.n_trials, 0):
             yield f"{name}: {found[0]} trials have ended, of {found[1]} operators, and {running} are running"
+
+
+def _wrong_workers(experiment: Experiment) -> Iterator[str]:
+    """Workers that did not stay until the study was finished."""
+    for number in range(1, experiment.study.workers + 1):
+        record = WorkerRecord.read(worker_file(experiment, number))
+        if record.finished != experiment.study.n_trials:
+            yield f"worker {number} ended after {record.finished} trials of the study"
 
 
 def _wrong_files(experiment: Experiment) -> Iterator[str]:

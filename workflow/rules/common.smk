@@ -18,6 +18,7 @@ from syno.stages import select as selection
 from syno.stages.data import files_to_convert
 from syno.stages.places import device_named, keep_config
 from syno.stages.published import is_published
+from syno.stages.slurm import understand_slurm
 from syno.stages.source import SCORES
 from syno.stages.workflow import check_place, use_this_environment
 
@@ -47,6 +48,7 @@ CONFIG = "{folder}/experiment.yaml"  # written when the workflow starts
 ENVIRONMENTS = {kind: f"../../envs/{kind}.yaml" for kind in ("search", "train", "tune", "plot")}  # of conda
 
 use_this_environment()
+understand_slurm()
 
 
 wildcard_constraints:

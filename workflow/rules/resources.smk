@@ -7,6 +7,8 @@ ALL_CORES = workflow.resource_settings.cores or 1
 CONVERTING_THREADS = 16 if ELSEWHERE else min(ALL_CORES, 16)  # for ImageNet's pictures: hours on so many
 A_DAY = 24 * 60
 AROUND_TUNING = 30  # minutes: the network is loaded, and another one after a failure
+# How often what failed goes on. Within a job of a cluster not at all: who sent it starts it again, with more memory.
+RETRIES = int(workflow.is_main_process)
 
 
 def growing(first):

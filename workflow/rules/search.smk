@@ -16,13 +16,16 @@ rule worker:
         ENVIRONMENTS["search"]
     threads: training_threads
     priority: 10
-    retries: 1
+    retries: RETRIES
     resources:
         mem_mb=growing(4000),
         runtime=A_DAY,
         gpu=training_gpus,
     shell:
-        "OMP_NUM_THREADS={threads} syno worker {params.config} --number {wildcards.number} --output {output} 2>&1 | tee -i {log}"
+        # SIGTERM comes to all processes of a job. Slurm kills what is left when the first of them has ended, so the shell and
+        # `tee` wait until the worker has given its trial back.
+        "trap : TERM; OMP_NUM_THREADS={threads}"
+        " syno worker {params.config} --number {wildcards.number} --output {output} 2>&1 | (trap '' TERM; exec tee -i {log})"
 
 
 rule freeze:

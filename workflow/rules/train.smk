@@ -14,7 +14,7 @@ rule train:
     conda:
         ENVIRONMENTS["train"]
     threads: training_threads
-    retries: 1
+    retries: RETRIES
     resources:
         mem_mb=growing(4000),
         runtime=A_DAY,

@@ -17,7 +17,7 @@ rule tune:
         ENVIRONMENTS["tune"]
     threads: tuning_threads
     priority: -10
-    retries: 1
+    retries: RETRIES
     resources:
         mem_mb=growing(4000),
         runtime=tuning_minutes,

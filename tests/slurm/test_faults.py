@@ -1,0 +1,103 @@
+"""What clusters do to a search, on a real Slurm. Each time it ends with every trial once, and with nothing left running."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import node_lost, slurm_away
+from daemons import run
+from run_state import search_faults
+from slurm_run import Run, until
+from small_run import RESULTS
+
+from syno.stages.data import prepare
+
+pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("cluster")]
+
+WORKERS = 2
+TABLE = f"{RESULTS}/trials.parquet"  # with it, the search has ended
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of data with which a search begins."""
+    small = Run(tmp_path_factory.mktemp("data"))
+    prepare(small.experiment)
+    return small.experiment.folder / "data.json"
+
+
+@contextmanager
+def searching(folder: Path, data: Path, **study: Any) -> Iterator[Run]:
+    """A search on the cluster of which some trials are complete, and others are running."""
+    with Run(folder, {"study": {"n_trials": 6, "workers": WORKERS, **study}}) as small:
+        small.experiment.folder.mkdir()
+        shutil.copy2(data, small.experiment.folder)
+        small.start(TABLE)
+        until("trials are complete and running", lambda: {"complete", "running"} <= set(small.outcomes()))
+        yield small
+
+
+def test_a_worker_is_cancelled(tmp_path: Path, data: Path) -> None:
+    """It gives its trial back, and is started again."""
+    with searching(tmp_path, data) as small:
+        worker = small.hold()
+        run("scancel", worker.job)  # which lets it go on
+        small.end(search_faults)
+        assert small.became_of(worker.job) == ["CANCELLED by 0"] and small.lost() == []
+
+
+def test_the_time_is_up(tmp_path: Path, data: Path) -> None:
+    """A worker gives its trial back, and is started again."""
+    with searching(tmp_path, data) as small:
+        worker = small.hold()
+        run("scontrol", "update", f"jobid={worker.job}", "endtime=now+1")
+        small.end(search_faults)
+        assert small.became_of(worker.job) == ["TIMEOUT"] and small.lost() == []
+
+
+def test_a_worker_runs_out_of_memory(tmp_path: Path, data: Path) -> None:
+    """The kernel would kill it; there are no limits of memory here, so this test does. It is started again with more of it."""
+    with searching(tmp_path, data) as small:
+        worker = small.hold()
+        os.kill(worker.pid, signal.SIGKILL)
+        small.end(search_faults)
+        assert small.became_of(worker.job) == ["FAILED"] and len(small.lost()) == 1
+        memory = [amount for _, amount in small.jobs("ReqMem")]
+        assert memory.count("8000M") == 1 and memory.count("4000M") == WORKERS
+
+
+def test_a_node_is_lost(tmp_path: Path, data: Path) -> None:
+    """Its trial is retried when there was no sign of life for so long; Slurm starts its worker on another node."""
+    with searching(tmp_path, data, grace_seconds=10) as small:
+        worker = small.hold()
+        with node_lost(small.node_of(worker.job)):
+            small.end(search_faults)
+        assert small.became_of(worker.job) == ["NODE_FAIL", "COMPLETED"] and len(small.lost()) == 1
+
+
+def test_slurm_is_restarted(tmp_path: Path, data: Path) -> None:
+    """Jobs go on; Snakemake asks until it is answered."""
+    with searching(tmp_path, data) as small:
+        with slurm_away():
+            until("Snakemake asks in vain", lambda: "asked again" in small.printed)
+        small.end(search_faults)
+
+
+def test_snakemake_is_killed_and_started_again(tmp_path: Path, data: Path) -> None:
+    """The jobs of the first one go on, and the second one, told to heed no lock, starts the same beside them."""
+    with searching(tmp_path, data) as small:
+        worker = small.hold()
+        small.snakemake.kill()
+        small.snakemake.wait()
+        small.start(TABLE, "--nolock")
+        until("all workers are there twice", lambda: len(small.workers()) == 2 * WORKERS)
+        os.kill(worker.pid, signal.SIGCONT)
+        small.end(search_faults)
+        assert small.lost() == []

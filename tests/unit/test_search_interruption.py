@@ -1,0 +1,67 @@
+"""Signals stop a worker where that does no harm, and once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from syno.ir.graph import PGraph
+from syno.search.interruption import Interruption, Stoppable
+from syno.search.study import Report
+
+
+def told(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_raises_where_it_is_allowed(number: signal.Signals) -> None:
+    with Interruption() as stop, pytest.raises(KeyboardInterrupt), stop.allowed():
+        told(number)
+
+
+def test_elsewhere_it_is_noted() -> None:
+    with Interruption() as stop:
+        told(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            stop.check()
+
+
+def test_a_second_ctrl_c_raises_anywhere() -> None:
+    with Interruption():
+        told(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            told(signal.SIGINT)
+
+
+def test_two_sigterms_as_slurm_sends_them_when_the_time_is_up() -> None:
+    given_back = []
+    with Interruption() as stop, pytest.raises(KeyboardInterrupt), stop.allowed():
+        try:
+            told(signal.SIGTERM)
+        finally:  # on the way out, as when a trial is given back
+            told(signal.SIGTERM)
+            given_back.append("trial")
+    assert given_back == ["trial"]
+
+
+def test_a_signal_while_a_step_is_reported_stops_the_evaluation_after_that() -> None:
+    operator: Any = None  # it is not looked at
+    reported = []
+
+    def report(step: int, value: float) -> None:
+        told(signal.SIGTERM)
+        reported.append(step)
+
+    def evaluate(operator: PGraph, report: Report) -> Mapping[str, float]:
+        report(1, 0.5)
+        report(2, 0.5)
+        return {}
+
+    with Interruption() as stop, pytest.raises(KeyboardInterrupt):
+        Stoppable(evaluate, stop)(operator, report)
+    assert reported == [1]
