@@ -140,6 +140,7 @@ class Ordeal:
                 stdin=subprocess.DEVNULL,
                 text=True,
                 start_new_session=True,
+                preexec_fn=_heed_ctrl_c,
             )
 
     def _alive(self, kind: str) -> list[int]:
@@ -204,6 +205,11 @@ class Ordeal:
         left = planned(self.folder, self.config)
         if left:
             self.faults.append(f"left to do in the end: {left}")
+
+
+def _heed_ctrl_c() -> None:
+    """What a shell starts in the background ignores SIGINT, and so does all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def endure(folder: Path, kills: int, seed: int) -> Iterator[Kill | list[str]]:
