@@ -14,22 +14,6 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 RESULTS = "out"
-FIELDS: Mapping[str, Any] = {
-    "name": "small",
-    "workload": {
-        "width": 0.25,
-        "data_settings": {"preset": "micro", "train": 128, "test": 64},
-        "training": {"epochs": 1, "batch": 32},
-    },
-    "spec": {"depth": 4},
-    "reward": {"name": "accuracy", "low": 0.0},
-    "policy": {"name": "random"},
-    "study": {"n_trials": 3},
-    "select": {"count": 1},
-    "train": {"seeds": [1]},
-    "tune": {"compilers": ["eager"], "latency": {"least_ms": 1, "warm_up_ms": 0, "most_repeats": 6, "least_repeats": 6}},
-    "output": RESULTS,
-}
 # A search that trains nothing, for what ends it at once.
 COUNTED: Mapping[str, Any] = {
     "spec": {"preset": "resnet18", "depth": 4},
@@ -45,6 +29,13 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     """`base` with `changes`, group by group."""
     inner = {key: merged(base[key], value) for key, value in changes.items() if isinstance(base.get(key), Mapping)}
     return {**base, **changes, **inner}
+
+
+# The small experiment of other tests, with less to do: of a file, since scripts in this folder do not find modules beside it.
+FIELDS: Mapping[str, Any] = merged(
+    yaml.safe_load((ROOT / "tests" / "small_experiment.yaml").read_text(encoding="utf-8")),
+    {"study": {"n_trials": 3}, "select": {"count": 1}, "train": {"seeds": [1], "baselines": []}, "output": RESULTS},
+)
 
 
 def write_config(file: Path, changes: Mapping[str, Any] | None = None, base: Mapping[str, Any] = FIELDS) -> Path:
