@@ -215,10 +215,11 @@ class Space:
         coefficients = [Size.of(v) for v in self.sizes.variables if v.kind is Kind.COEFFICIENT]
         bound = {axis for axis, _ in self.spec.bound_axes}
         free = {size for axis, size in enumerate(self.spec.output_sizes) if axis not in bound} | set(self.completion.wanted)
-        sizes = {*self.spec.output_sizes, *free, *coefficients}
+        given = {*self.spec.output_sizes, *free}  # whatever they are, as every operator has them
+        sizes = {*given, *coefficients}
         for size in free:
             sizes |= {size / divisor for divisor in (*coefficients, *map(product, combinations(coefficients, 2)))}
-        usual = [size for size in sizes if self.sizes[size].is_legal and self.sizes[size].is_valid]
+        usual = [size for size in sizes if size in given or (self.sizes[size].is_legal and self.sizes[size].is_valid)]
         windows = [
             (axis, window)
             for window in coefficients

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from rewritten_operators import CHANNELS, MIRRORED, ROLLED, SAME, op
@@ -21,7 +22,7 @@ from syno.ir.published import distinct, read_artifact
 from syno.ir.text import parse
 from syno.model.spec import SEQUENCE_DEFAULTS
 from syno.space.fingerprint import fingerprint, same_operator
-from syno.space.presets import PRESETS
+from syno.space.presets import PRESETS, paper
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.space.tiny import own_valuations, tiny_valuations
@@ -50,6 +51,17 @@ def test_numbers_of_reductions():
 def test_normal_forms_of_known_operators_have_the_same_fingerprint():
     for make in OPERATORS.values():
         assert fingerprint(normal_form(make())) == fingerprint(make())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_is_drawn_in_a_space_of_the_paper_can_be_compared(preset):
+    """Also where a size is 1, as GPT-2's batch is, and so none that the options allow."""
+    space, random = Space(paper(preset)), Random(0)
+    walk = None
+    while walk is None:
+        walk = space.walk(space.root, random)
+    operator = walk[-1].operator
+    assert space.fingerprint(operator) == Space(paper(preset)).fingerprint(operator)
 
 
 # ---- what fingerprints depend on ------------------------------------------------------------------------------------
