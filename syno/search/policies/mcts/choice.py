@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from syno.search.draws import Draws
+from syno.search.policies.mcts.rave import rave_at
 from syno.search.policies.mcts.settings import MctsSettings
-from syno.search.policies.mcts.statistics import NO_REWARDS, NO_STEPS, NodeStatistics, Rewards, Statistics, Visits
+from syno.search.policies.mcts.statistics import NO_REWARDS, NO_STEPS, NodeStatistics, Rave, Rewards, Statistics, Visits
 from syno.search.tree import Step
 
 
@@ -65,11 +66,16 @@ class Place:
         """What is known at the node."""
         return self.statistics.at(self.node)
 
+    @cached_property
+    def rave(self) -> Rave:
+        """What operators above the node say of their steps further up."""
+        return rave_at(self.statistics, self.node)
+
     def new_kinds(self) -> list[str]:
         """Kinds of steps that come into consideration and of which none was ever taken."""
 
         def promise(kind: str) -> float:
-            return self._promise(self.here.rave_kinds.get(kind), self.statistics.kinds.promise(kind), f"kind {kind}")
+            return self._promise(self.rave.kinds.get(kind), self.statistics.kinds.promise(kind), f"kind {kind}")
 
         kinds = list(dict.fromkeys(step.kind for step in self.steps))
         return reveal(kinds, self.here.kinds, self.here.visits.count, promise, self.settings)
@@ -78,7 +84,7 @@ class Place:
         """Steps of this kind that come into consideration and were never taken."""
 
         def promise(id_: str) -> float:
-            return self._promise(self.here.rave.get(id_), self.statistics.operations.promise(id_), f"step {id_}")
+            return self._promise(self.rave.operations.get(id_), self.statistics.operations.promise(id_), f"step {id_}")
 
         steps = {step.id: step for step in self.steps if step.kind == kind}
         known = self.here.kinds.get(kind, NO_STEPS)

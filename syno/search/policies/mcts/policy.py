@@ -71,4 +71,4 @@ class MonteCarloTreeSearch(Policy):
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:
         reward = self.settings.failure_reward if isinstance(outcome, Failure) else outcome
         visits = self._visits.pop(candidate.fingerprint)
-        self.statistics = backpropagate(self.statistics, self.tree.root, visits, candidate.path, reward)
+        self.statistics = backpropagate(self.statistics, visits, candidate.path, reward)

@@ -1,51 +1,52 @@
 """RAVE: what an operator's reward says of its operations wherever else they could have been taken.
 
-The published system walks all permutations of the commuting steps of a path, which are factorially many. Steps here have
-ids that don't depend on where they are taken, so the nodes of the search tree that lie below the operator are found by
-following the steps it has: each is visited once.
+When a reward comes back, the published system walks all permutations of the commuting steps of its path, which are
+factorially many, to credit every node below the operator. Steps here have ids that don't depend on where they are taken, so
+a node is below an operator that has all its steps; and a node is credited when it is looked at next, which few are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from syno.search.policies.mcts.statistics import NO_REWARDS, Rewards, Statistics, with_changes
+from syno.search.policies.mcts.statistics import NO_REWARDS, Arrival, Rave, Rewards, Statistics
 from syno.search.tree import Arc
 
 
-def credit(statistics: Statistics, root: Hashable, path: Sequence[Arc], reward: float) -> Statistics:
-    """Add the reward to the statistics of every operation of an operator: everywhere, and at every node below it."""
-    changed = {}
-    for node, done in below(statistics, root, path).items():
-        here = statistics.at(node)
-        rest = [arc for arc in path if arc.id not in done]
-        changed[node] = replace(
-            here,
-            rave=_credited(here.rave, {arc.id for arc in rest}, reward),
-            rave_kinds=_credited(here.rave_kinds, {arc.kind for arc in rest}, reward),
-        )
+def credit(statistics: Statistics, path: Sequence[Arc], reward: float) -> Statistics:
+    """Credit every operation of an operator with its reward: everywhere, and at every node below it."""
+    ids, kinds = frozenset(arc.id for arc in path), {arc.kind for arc in path}
     return replace(
-        statistics.changed(changed),
-        operations=statistics.operations.add({arc.id for arc in path}, reward),
-        kinds=statistics.kinds.add({arc.kind for arc in path}, reward),
+        statistics,
+        arrivals=(*statistics.arrivals, Arrival(tuple(path), ids, reward)),
+        operations=statistics.operations.add(ids, reward),
+        kinds=statistics.kinds.add(kinds, reward),
     )
 
 
-def _credited(known: Mapping[str, Rewards], names: set[str], reward: float) -> Mapping[str, Rewards]:
-    return with_changes(known, {name: known.get(name, NO_REWARDS).add(reward) for name in sorted(names)})
-
-
-def below(statistics: Statistics, root: Hashable, path: Sequence[Arc]) -> dict[Hashable, frozenset[str]]:
-    """The nodes of the search tree that steps of `path` lead to, in any order, and the ids of the steps to each."""
-    found: dict[Hashable, frozenset[str]] = {root: frozenset()}
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        here = statistics.at(node)
-        for arc in path:
-            child = here.child(arc)
-            if child is not None and child not in found:
-                found[child] = found[node] | {arc.id}
-                pending.append(child)
+def rave_at(statistics: Statistics, node: Hashable) -> Rave:
+    """What the operators above a node say of their steps further up: those that came back since it joined the search tree."""
+    here, arrivals, known = statistics.at(node), statistics.arrivals, statistics.raves.get(node)
+    if known is None or not _is_earlier(known, arrivals):
+        known = Rave(here.joined, None)
+    if known.count == len(arrivals):
+        return known
+    operations, kinds = dict(known.operations), dict(known.kinds)
+    for arrival in arrivals[known.count :]:
+        if here.steps <= arrival.ids:
+            above = [arc for arc in arrival.path if arc.id not in here.steps]
+            _add(operations, {arc.id for arc in above}, arrival.reward)
+            _add(kinds, {arc.kind for arc in above}, arrival.reward)
+    found = statistics.raves[node] = Rave(len(arrivals), arrivals[-1], operations, kinds)
     return found
+
+
+def _is_earlier(known: Rave, arrivals: Sequence[Arrival]) -> bool:
+    """Whether it was made from the first of these: statistics that got different rewards may have remembered it."""
+    return known.count <= len(arrivals) and known.last is arrivals[known.count - 1]
+
+
+def _add(rewards: dict[str, Rewards], names: set[str], reward: float) -> None:
+    for name in names:
+        rewards[name] = rewards.get(name, NO_REWARDS).add(reward)

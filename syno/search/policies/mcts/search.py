@@ -94,19 +94,21 @@ def depart(statistics: Statistics, tree: Tree, path: Sequence[Arc]) -> tuple[Sta
             break
         visits.append(Visit(node, arc, child))
         node = child
+    if visits and visits[-1].child not in statistics.nodes:
+        steps = frozenset(visit.arc.id for visit in visits)
+        joined = NodeStatistics(steps=steps, joined=len(statistics.arrivals))
+        statistics = statistics.changed({visits[-1].child: joined})
     return _along(statistics, visits, Visits.depart), tuple(visits)
 
 
-def backpropagate(
-    statistics: Statistics, root: Hashable, visits: Sequence[Visit], path: Sequence[Arc], reward: float | None
-) -> Statistics:
+def backpropagate(statistics: Statistics, visits: Sequence[Visit], path: Sequence[Arc], reward: float | None) -> Statistics:
     """The reward of a proposal comes back (None if it is to count as nothing).
 
     Takes back the virtual losses on `visits`, adds the reward there, and credits the operator's operations with it in the
     RAVE statistics.
     """
     after = _along(statistics, visits, lambda visit: visit.arrive(reward))
-    return after if reward is None else credit(after, root, path, reward)
+    return after if reward is None else credit(after, path, reward)
 
 
 def _along(statistics: Statistics, visits: Sequence[Visit], change: Callable[[Visits], Visits]) -> Statistics:

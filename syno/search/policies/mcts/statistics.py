@@ -1,14 +1,16 @@
 """What a Monte Carlo tree search knows: frozen statistics of nodes, kinds of steps, steps, and operations everywhere.
 
-Every event makes new statistics from old ones; nothing changes in place.
+Every event makes new statistics from old ones; nothing that was learnt changes in place.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+from immutables import Map
 
 from syno.search.tree import Arc
 
@@ -101,14 +103,14 @@ class NodeStatistics:
     Attributes:
         visits: of the node, whichever way they came.
         kinds: for each kind of which a step was taken, what is known of these.
-        rave: for each operation, by id, the rewards of operators above this node that have it further up.
-        rave_kinds: the same for kinds of steps.
+        steps: ids of the steps to it from the root.
+        joined: how many rewards had come back when the node joined the search tree.
     """
 
     visits: Visits = NO_VISITS
     kinds: Mapping[str, KindStatistics] = field(default_factory=dict)
-    rave: Mapping[str, Rewards] = field(default_factory=dict)
-    rave_kinds: Mapping[str, Rewards] = field(default_factory=dict)
+    steps: frozenset[str] = frozenset()
+    joined: int = 0
 
     def child(self, arc: Arc) -> Hashable | None:
         """The node that a step leads to; None if it was never taken."""
@@ -137,7 +139,7 @@ class Global:
         promises: sum of the promises of these.
     """
 
-    of: Mapping[str, Rewards] = field(default_factory=dict)
+    of: Map[str, Rewards] = field(default_factory=Map)
     promises: float = 0.0
 
     def promise(self, name: str) -> float:
@@ -147,28 +149,62 @@ class Global:
             return known.promise
         return self.promises / len(self.of) if self.of else 0.0
 
-    def add(self, names: set[str], reward: float) -> Global:
+    def add(self, names: Set[str], reward: float) -> Global:
         """With the reward of an operator that has these."""
         new = {name: self.of.get(name, NO_REWARDS).add(reward) for name in sorted(names)}
         gain = sum(rewards.promise - self.of.get(name, NO_REWARDS).promise for name, rewards in new.items())
-        return Global(with_changes(self.of, new), self.promises + gain)
+        return Global(self.of.update(new), self.promises + gain)
+
+
+class Arrival(NamedTuple):
+    """An operator whose reward came back: its steps, their ids, and the reward."""
+
+    path: tuple[Arc, ...]
+    ids: frozenset[str]
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rave:
+    """What the operators above a node say of their steps further up.
+
+    Attributes:
+        count: how many arrivals it takes into account.
+        last: the last of these; None if there are none.
+        operations: for each operation, by id, the rewards of operators above the node that have it further up.
+        kinds: the same for kinds of steps.
+    """
+
+    count: int
+    last: Arrival | None
+    operations: Mapping[str, Rewards] = field(default_factory=dict)
+    kinds: Mapping[str, Rewards] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """All that a search has learnt. The search tree is the part of the space that `nodes` has entries for."""
+    """All that a search has learnt.
 
-    nodes: Mapping[Hashable, NodeStatistics] = field(default_factory=dict)
+    Attributes:
+        nodes: the search tree, which is a part of the space.
+        operations, kinds: rewards by operation and by kind of step, wherever it stands.
+        arrivals: the operators whose rewards came back, in that order.
+        raves: what follows from `arrivals` at some nodes, remembered. Older and newer statistics share it.
+    """
+
+    nodes: Map[Hashable, NodeStatistics] = field(default_factory=Map)
     operations: Global = Global()
     kinds: Global = Global()
+    arrivals: tuple[Arrival, ...] = ()
+    raves: dict[Hashable, Rave] = field(default_factory=dict, compare=False, repr=False)
 
     def at(self, node: Hashable) -> NodeStatistics:
-        """What is known at the node; nothing if it was never visited."""
+        """What is known at a node of the search tree; nothing at a root that was never visited."""
         return self.nodes.get(node, NOTHING)
 
     def changed(self, nodes: Mapping[Hashable, NodeStatistics]) -> Statistics:
         """With other statistics at some nodes."""
-        return replace(self, nodes=with_changes(self.nodes, nodes))
+        return replace(self, nodes=self.nodes.update(nodes))
 
 
 def with_changes(old: Mapping[K, V], new: Mapping[K, V]) -> Mapping[K, V]:
