@@ -155,10 +155,20 @@ def eliminated(factors: Iterable[Array], over: Mapping[int, int]) -> list[Array]
         bucket = [factor for factor in left if factor.shape[axis] > 1]
         if bucket:
             left = [factor for factor in left if factor.shape[axis] == 1]
-            left.append(reduce(np.multiply, sorted(bucket, key=np.size)).sum(axis=axis, keepdims=True))
+            left.append(_joined(bucket, axis))
         elif over[axis] > 1:
             left[0] = left[0] * left[0].dtype.type(over[axis])
     return left
+
+
+def _joined(bucket: list[Array], axis: int) -> Array:
+    """The product, summed over an axis. The largest factor comes in as the sum is taken: nothing of that size is stored."""
+    *others, largest = sorted(bucket, key=np.size)
+    axes = list(range(largest.ndim))
+    left = [other for other in axes if other != axis]
+    read = (reduce(np.multiply, others), axes, largest, axes) if others else (largest, axes)
+    found: Array = np.einsum(*read, left)
+    return np.expand_dims(found, axis)
 
 
 @lru_cache(maxsize=4096)

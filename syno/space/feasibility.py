@@ -87,27 +87,27 @@ class Feasibility:
         """Whether the state may still become an operator, as far as the distance can tell."""
         if state.steps > self.spec.depth:
             return False
+        if self.use_distance and not self._within_reach(state):  # first, as it rejects by far the most
+            return False
         if self.flops.lower_bound(state) > self.most_flops:
             return False
         if not self.use_distance:
             return True
-        if not self._within_reach(state):
-            return False
         if product(dim.size for dim in state.data) is not self._goal or not self.rules.is_on("C1"):
             return True
         return not self._cheap(state)
-
-    def _within_reach(self, state: State) -> bool:
-        counts = state.ends.counts
-        if counts.steps == counts.reductions and self.rules.is_on("C1"):  # cheaper than to find the least
-            return self.sum_sets.leads_on(tuple(dim.size for dim in state.ends.sums))
-        return self.distance_of(state) < UNREACHABLE
 
     def _cheap(self, state: State) -> bool:
         found = self._cheap_states.get(state)
         if found is None:
             found = self._cheap_states[state] = self.completion.cheap_forever(state)
         return found
+
+    def _within_reach(self, state: State) -> bool:
+        counts = state.ends.counts
+        if counts.steps == counts.reductions and self.rules.is_on("C1"):  # cheaper than to find the least
+            return self.sum_sets.leads_on(tuple(dim.size for dim in state.ends.sums))
+        return self.distance_of(state) < UNREACHABLE
 
     @cached_property
     def sum_sets(self) -> SumSets:

@@ -159,9 +159,9 @@ class RuleSet:
             for row in RULES.values()
             if (row.on or row.id in on) and row.id not in off and ("all" not in off or row.id in on)
         )
-        active = {row.id for row in self.rules}
+        self._active = {row.id for row in self.rules}
         for row in self.rules:
-            if row.against in active:
+            if row.against in self._active:
                 raise SpecError(
                     f"rules {row.against} and {row.id} are both on: each rejects one of two equal forms, so that both would be "
                     f"lost; add one of them to rules_off"
@@ -183,7 +183,7 @@ class RuleSet:
 
     def is_on(self, name: str) -> bool:
         """Whether the rule applies here."""
-        return any(row.id == name for row in self.rules)
+        return name in self._active
 
     @property
     def table(self) -> Mapping[str, Rule]:
