@@ -155,8 +155,13 @@ def small_tree() -> MockTree:
 
 
 def wide_tree() -> MockTree:
-    """Some 30 000 operators, dead ends among them."""
+    """8,216 operators, dead ends among them."""
     return MockTree(20, (4, 5), {7: 2, 11: 5, 13: 2}, frozenset({(0, 1), (2, 9), (4, 15), (8, 16)}))
+
+
+def vast_tree() -> MockTree:
+    """71,673 operators: more than any search here asks for."""
+    return MockTree(24, (5, 6), {7: 2, 11: 5, 13: 2}, frozenset({(0, 1), (2, 9), (4, 15), (8, 16)}))
 
 
 def hard_tree() -> MockTree:
