@@ -19,6 +19,7 @@ from optuna.trial import FrozenTrial
 
 from syno.ir.graph import PGraph
 from syno.search.draws import Draws
+from syno.search.garbage import keep
 from syno.search.ledger import Claim, Ledger, is_running
 from syno.search.policies.contract import EXHAUSTED, Policy, Proposal
 from syno.search.records import Result, attributes, operator_of, worker_of
@@ -26,6 +27,7 @@ from syno.search.storage import TrialStore
 from syno.search.worker import Worker
 
 PACKAGES = ("syno", "optuna", "torch")
+KEPT_AT_ONCE = 100  # trials
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Dispatch:
         self._salt = ""
         self._is_rebuilding = True
         self._looked_for_stale = -float("inf")
+        self._kept = 0  # how many trials the garbage collector passes over
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -132,6 +135,13 @@ class Dispatch:
 
         None is not the end: while `ledger.is_open`, trials of other workers may yet be interrupted.
         """
+        task = self._next(most)
+        if self.ledger.seen >= self._kept + KEPT_AT_ONCE:
+            self._kept = self.ledger.seen
+            keep()
+        return task
+
+    def _next(self, most: int) -> Task | None:
         while True:
             self.read(self.end_dead())
             interrupted = self.ledger.to_retry(most)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 
 import optuna
 import pytest
@@ -12,10 +14,12 @@ from search_trees import MockTree, chosen_of, operator_of, small_tree, wide_tree
 from small_studies import FAMILY, evaluate, proposed, reward, study
 
 from syno.errors import SpecError, UnknownNameError
+from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.search.policies.mcts import MctsSettings
 from syno.search.progress import LogDisplay, Progress
 from syno.search.reward import AccuracyReward, LossReward
+from syno.search.study import Report
 
 
 class TestTrials:
@@ -55,6 +59,24 @@ class TestTrials:
         assert all(record.reward == pytest.approx(0.1 + 0.9 * reward(record.operator)) for record in best)
         assert [r.number for r in best] == [r.number for r in sorted(best, key=lambda r: (-r.reward, r.number))]
         assert len(found.best(1000)) == len(values) and found.best(0) == []
+
+    def test_many_trials_are_passed_over_by_the_garbage_collector_until_the_end(self) -> None:
+        class Cycle:
+            def __init__(self) -> None:
+                self.itself = self
+
+        passed_over: list[int] = []
+        cycles: list[weakref.ref[Cycle]] = []
+
+        def evaluation(operator: PGraph, report: Report) -> dict[str, float]:
+            passed_over.append(gc.get_freeze_count())
+            cycles.append(weakref.ref(Cycle()))
+            return {"accuracy": 0.5, "flops": 1e9}
+
+        study().run(evaluation, 101)
+        assert not any(passed_over[:99]) and passed_over[-1] > 1000
+        assert not any(cycle() for cycle in cycles[:99])
+        assert not gc.get_freeze_count()
 
     def test_no_trials(self) -> None:
         found = study()
