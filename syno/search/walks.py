@@ -50,9 +50,10 @@ class Walks:
         self._left = 0  # nodes that may still be looked at
         self._given_up: set[Hashable] = set()  # in this completion
 
-    def alive(self, node: Hashable) -> list[Step]:
-        """The steps from `node` that are not known to have nothing left below them."""
-        return [step for step in self.tree.steps(node) if step.node not in self.closed]
+    def has_more(self, node: Hashable) -> bool:
+        """Whether any step from `node` is not known to have nothing left below it."""
+        looked = (draft.look() for draft in self.tree.drafts(node))
+        return any(step is not None and step.node not in self.closed for step in looked)
 
     def fingerprint(self, step: Step) -> str:
         """The fingerprint of the operator that a Finalize leads to."""

@@ -39,6 +39,14 @@ def visits(*values: float, outstanding: int = 0) -> Visits:
     return Visits(rewards(*values), outstanding)
 
 
+def any_name(name: str) -> bool:
+    return True
+
+
+def any_node(node: Hashable) -> bool:
+    return True
+
+
 def path_to(tree: MockTree, *chosen: int) -> tuple[Arc, ...]:
     return arcs(tree.path(operator_of(frozenset(chosen))))
 
@@ -89,16 +97,26 @@ class TestReveal:
     @pytest.mark.parametrize(("count", "room"), [(0, 1), (1, 1), (2, 1), (3, 2), (10, 6), (32, 16)])
     def test_a_node_considers_visits_to_the_power_of_widening(self, count: int, room: int) -> None:
         names = [f"{number:02}" for number in range(20)]
-        assert reveal(names, {}, count, lambda name: 0.0, SETTINGS) == names[:room]
+        assert reveal(names, 0, count, lambda name: 0.0, any_name, SETTINGS) == names[:room]
 
     def test_the_most_promising_first(self) -> None:
         promise = {"a": 0.1, "b": 0.9, "c": 0.5}
-        assert reveal("abc", {}, 3, promise.__getitem__, SETTINGS) == ["b", "c"]
-        assert reveal("abc", {"b"}, 3, promise.__getitem__, SETTINGS) == ["c"]
-        assert reveal("abc", {"b"}, 2, promise.__getitem__, SETTINGS) == []
+        assert reveal("abc", 0, 3, promise.__getitem__, any_name, SETTINGS) == ["b", "c"]
+        assert reveal("ac", 1, 3, promise.__getitem__, any_name, SETTINGS) == ["c"]
+        assert reveal("ac", 1, 2, promise.__getitem__, any_name, SETTINGS) == []
 
     def test_what_has_nothing_left_does_not_count(self) -> None:
-        assert reveal("c", {"a", "b"}, 2, lambda name: 0.0, SETTINGS) == ["c"]
+        assert reveal("abc", 0, 3, lambda name: 0.0, {"b", "c"}.__contains__, SETTINGS) == ["b", "c"]
+
+    def test_no_more_are_looked_at_than_come_into_consideration(self) -> None:
+        looked: list[str] = []
+
+        def leads_on(name: str) -> bool:
+            looked.append(name)
+            return name != "a"
+
+        assert reveal("abcd", 0, 2, lambda name: 0.0, leads_on, SETTINGS) == ["b"]
+        assert looked == ["a", "b"]
 
 
 class TestBest:
@@ -135,20 +153,20 @@ class TestBest:
 class TestTheFourFunctions:
     def test_select_stops_where_a_step_was_never_taken(self) -> None:
         tree = wide_tree()
-        frontier = select(Statistics(), tree.root, tree.steps, SETTINGS, DRAWS)
+        frontier = select(Statistics(), tree, any_node, SETTINGS, DRAWS)
         assert (frontier.path, frontier.node) == ((), tree.root)
         assert len(frontier.choices) == 1
 
     def test_select_descends_once_enough_was_taken(self) -> None:
         tree = MockTree(1, (1,))
         statistics, _ = depart(Statistics(), tree, path_to(tree, 0)[:1])
-        frontier = select(statistics, tree.root, tree.steps, SETTINGS, DRAWS)
+        frontier = select(statistics, tree, any_node, SETTINGS, DRAWS)
         assert [step.id for step in frontier.path] == ["add 0"]
         assert [step.kind for step in frontier.choices] == ["Finalize"]
 
     def test_expand_and_simulate_complete_the_path(self) -> None:
         tree = wide_tree()
-        step = expand(select(Statistics(), tree.root, tree.steps, SETTINGS, DRAWS), DRAWS)
+        step = expand(select(Statistics(), tree, any_node, SETTINGS, DRAWS), DRAWS)
         rest = simulate(Walks(tree), step, DRAWS)
         assert rest is not None and rest[-1].operator is not None
         assert int(step.id.split()[1]) in chosen_of(rest[-1].operator)
@@ -263,7 +281,7 @@ class TestRave:
         statistics = Statistics()
         for chosen, reward in (((0, 1), 0.1), ((2, 3), 0.9), ((4, 5), 0.1)):
             statistics = backpropagate(statistics, (), path_to(tree, *chosen), reward)
-        frontier = select(statistics, tree.root, tree.steps, settings, DRAWS)
+        frontier = select(statistics, tree, any_node, settings, DRAWS)
         assert expand(frontier, DRAWS).id in ("add 2", "add 3")
 
 

@@ -36,7 +36,7 @@ class MonteCarloTreeSearch(Policy):
     def _choose(self, draws: Draws) -> tuple[Step, ...] | None:
         root = self.tree.root
         while root not in self.walks.closed:
-            frontier = select(self.statistics, root, self._alive, self.settings, draws)
+            frontier = select(self.statistics, self.tree, self._is_open, self.settings, draws)
             if not frontier.choices:
                 if frontier.node == root:  # all that is left below it is hidden
                     return self.walks.anywhere(draws)
@@ -50,16 +50,16 @@ class MonteCarloTreeSearch(Policy):
                 self._hidden[step.node] = self.statistics.at(step.node).visits.count
         return None
 
-    def _alive(self, node: Hashable) -> list[Step]:
-        return [step for step in self.walks.alive(node) if not self._is_hidden(step.node)]
+    def _is_open(self, node: Hashable) -> bool:
+        return node not in self.walks.closed and not self._is_hidden(node)
 
     def _is_hidden(self, node: Hashable) -> bool:
         visits = self._hidden.get(node)
         return visits is not None and visits == self.statistics.at(node).visits.count
 
     def _set_aside(self, node: Hashable) -> None:
-        """Close a node that has no alive steps; hide it if some are only hidden."""
-        if self.walks.alive(node):
+        """Close a node whose steps have nothing left; hide it if some are only hidden."""
+        if self.walks.has_more(node):
             self._hidden[node] = self.statistics.at(node).visits.count
         else:
             self.walks.closed.add(node)

@@ -47,22 +47,22 @@ class Visit(NamedTuple):
 
 
 def select(
-    statistics: Statistics, root: Hashable, alive: Callable[[Hashable], Sequence[Step]], settings: MctsSettings, draws: Draws
+    statistics: Statistics, tree: Tree, is_open: Callable[[Hashable], bool], settings: MctsSettings, draws: Draws
 ) -> Frontier:
     """Descend from the root to a node where a step that was never taken comes into consideration.
 
-    Two decisions are made at each node: first the kind of step, then the step. `alive` gives the steps that are not known to
+    Two decisions are made at each node: first the kind of step, then the step. `is_open` says whether a node is not known to
     have no operators left.
     """
-    node = root
+    node = tree.root
     path: list[Step] = []
     while True:
-        place = Place(statistics, node, alive(node), settings, draws.below(str(len(path))))
+        place = Place(statistics, tree, node, is_open, settings, draws.below(str(len(path))))
         choices = [step for kind in place.new_kinds() for step in place.new_steps(kind)]
-        if not choices and place.steps:
+        if not choices and place.kinds:
             kind = place.best_kind()
             choices = place.new_steps(kind)
-        if choices or not place.steps:
+        if choices or not place.kinds:
             return Frontier(tuple(path), node, tuple(choices))
         path.append(place.best_step(kind))
         node = path[-1].node
