@@ -9,7 +9,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -123,6 +123,13 @@ class Stopwatch:
 
     def propose(self, salt: str = "") -> Proposal | Exhausted:
         return self._timed(self.policy.propose, salt)
+
+    @property
+    def found_closed(self) -> list[str]:
+        return self.policy.found_closed
+
+    def hear_closed(self, names: Iterable[str]) -> None:
+        self._timed(self.policy.hear_closed, names)
 
     def adopt(self, candidate: Candidate) -> None:
         self._timed(self.policy.adopt, candidate)

@@ -128,6 +128,9 @@ class MockTree:
             raise UnreachableError(f"{operator.name} is not complete: it needs {self.sizes} operations, no forbidden pair")
         return (*path, last)
 
+    def name(self, node: Hashable) -> str:
+        return " ".join(map(str, sorted(node))) if isinstance(node, frozenset) else str(node)
+
     def fingerprint(self, operator: PGraph) -> str:
         return f"means {self.meaning(chosen_of(operator))}"
 

@@ -82,6 +82,7 @@ class Dispatch:
         if self._is_rebuilding:
             self._propose_again(claim)
         self._unrecorded = [number for number in self._unrecorded if number not in claim.told]
+        self.policy.hear_closed(claim.closed)
         self.policy.adopt(claim.candidate)
         self._to_tell[claim.number] = claim
 
@@ -168,6 +169,7 @@ class Dispatch:
             proposal,
             attempt=attempt,
             told=[] if attempt else list(self._unrecorded),
+            closed=[] if attempt else self.policy.found_closed,
             salt=self._salt,
             seed=self.policy.seed,
             worker=Worker.here(),

@@ -28,6 +28,7 @@ class Claim:
         rank: how many operators were claimed before it.
         candidate: the operator, as policies know it.
         told: numbers of the first trials of claims whose outcomes the policy was told of just before it proposed this one.
+        closed: names of nodes that were found to have nothing left.
         numbers: its trials, one for each attempt.
         outcome: what became of it; None while that is open.
         needs_trial: whether its last trial was interrupted, so that it is to be evaluated again.
@@ -36,6 +37,7 @@ class Claim:
     rank: int
     candidate: Candidate
     told: tuple[int, ...]
+    closed: tuple[str, ...]
     numbers: list[int]
     outcome: Outcome | None = None
     needs_trial: bool = False
@@ -112,7 +114,9 @@ class Ledger:
             return None
         attempt, claim = int(trial.user_attrs["attempt"]), self._by_fingerprint.get(fingerprint)
         if claim is None:
-            claim = Claim(len(self.claims), candidate_of(trial), tuple(trial.user_attrs["told"]), [trial.number])
+            stored = trial.user_attrs
+            told, closed = tuple(stored["told"]), tuple(stored.get("closed", ()))  # older studies don't have it
+            claim = Claim(len(self.claims), candidate_of(trial), told, closed, [trial.number])
             self.claims.append(claim)
             self._by_fingerprint[fingerprint] = self._by_number[trial.number] = self._open[claim.rank] = claim
             self._roles[trial.number] = Role(claim, 0)

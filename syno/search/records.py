@@ -82,12 +82,21 @@ class Result:
 
 
 def attributes(
-    proposal: Proposal, *, attempt: int, told: list[int], salt: str, seed: int, worker: Worker, versions: Mapping[str, str]
+    proposal: Proposal,
+    *,
+    attempt: int,
+    told: list[int],
+    closed: list[str],
+    salt: str,
+    seed: int,
+    worker: Worker,
+    versions: Mapping[str, str],
 ) -> dict[str, Any]:
     """What a trial is created with.
 
     `attempt` counts the trials of one operator from 0; `told` are the numbers of those trials whose outcomes the policy was
-    told of after the proposal before this one, in that order: what it takes to rebuild the policy.
+    told of after the proposal before this one, in that order: what it takes to rebuild the policy. `closed` are names of nodes
+    that were found to have nothing left, for other workers.
     """
     return {
         "operator": str(proposal.operator),
@@ -95,6 +104,7 @@ def attributes(
         "path": [list(arc) for arc in proposal.path],
         "attempt": attempt,
         "told": told,
+        "closed": closed,
         "salt": salt,
         "seed": seed,
         "worker": worker.stored(),

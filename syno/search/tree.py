@@ -115,6 +115,10 @@ class Tree(Protocol):
         """
         ...
 
+    def name(self, node: Hashable) -> str:
+        """A text that tells the node from all others, the same in every process."""
+        ...
+
     def fingerprint(self, operator: PGraph) -> str:
         """A text that is equal for operators that mean the same."""
         ...

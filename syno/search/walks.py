@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from syno.errors import SpecError
@@ -45,7 +45,9 @@ class Walks:
         self.tree = tree
         self.limit = limit
         self.taken: set[str] = set()  # fingerprints
-        self.closed: set[Hashable] = set()  # nodes with nothing left below; it only grows, as `taken` does
+        self._closed: set[Hashable] = set()  # nodes with nothing left below; it only grows, as `taken` does
+        self._found: list[Hashable] = []  # of these, what nobody else has heard of
+        self._heard: set[str] = set()  # names of nodes that others have closed
         self._fingerprints: dict[Hashable, str] = {}
         self._left = 0  # nodes that may still be looked at
         self._given_up: set[Hashable] = set()  # in this completion
@@ -53,7 +55,33 @@ class Walks:
     def has_more(self, node: Hashable) -> bool:
         """Whether any step from `node` is not known to have nothing left below it."""
         looked = (draft.look() for draft in self.tree.drafts(node))
-        return any(step is not None and step.node not in self.closed for step in looked)
+        return any(step is not None and not self.is_closed(step.node) for step in looked)
+
+    def is_closed(self, node: Hashable) -> bool:
+        """Whether the node is known to have nothing left below it."""
+        if node in self._closed:
+            return True
+        if not self._heard or self.tree.name(node) not in self._heard:
+            return False
+        self._closed.add(node)
+        return True
+
+    def close(self, node: Hashable) -> None:
+        """Note that there is nothing left below the node."""
+        self._closed.add(node)
+        self._found.append(node)
+
+    @property
+    def found_closed(self) -> list[str]:
+        """Names of the nodes that were closed here, since others last heard of it."""
+        return list(map(self.tree.name, self._found))
+
+    def hear_closed(self, names: Iterable[str]) -> None:
+        """Take note of nodes that have been closed: by others, who may have taken nothing that is not taken here, or here."""
+        heard = {*names}
+        self._heard |= heard
+        if self._found and heard:
+            self._found = [node for node in self._found if self.tree.name(node) not in heard]
 
     def fingerprint(self, step: Step) -> str:
         """The fingerprint of the operator that a Finalize leads to."""
@@ -86,7 +114,7 @@ class Walks:
         root = self.tree.root
         for patience in (SHORT, LONG, Patience(self.limit, 1.0)):
             path = self.complete(root, draws, patience) if patience.nodes <= self.limit else None
-            if path is not None or root in self.closed:
+            if path is not None or self.is_closed(root):
                 return path
         raise SpecError(
             f"no operator found that is not proposed yet, among {self.limit} partial operators looked at; the space has next "
@@ -94,10 +122,10 @@ class Walks:
         )
 
     def _complete(self, node: Hashable, draws: Draws, share: float) -> tuple[Step, ...] | None:
-        if node in self.closed or node in self._given_up:
+        if self.is_closed(node) or node in self._given_up:
             return None
         self._left -= 1
-        nothing_left = True
+        nothing_left, before = True, len(self._found)
         for step in self._shuffled(node, draws):
             if self._left <= 0:
                 nothing_left = False
@@ -108,8 +136,12 @@ class Walks:
             self._left += left - spent
             if rest is not None:
                 return (step, *rest)
-            nothing_left &= step.node in self.closed
-        (self.closed if nothing_left else self._given_up).add(node)
+            nothing_left &= self.is_closed(step.node)
+        if nothing_left:
+            del self._found[before:]  # what is below it goes without saying
+            self.close(node)
+        else:
+            self._given_up.add(node)
         return None
 
     def _shuffled(self, node: Hashable, draws: Draws) -> Iterator[Step]:
@@ -120,7 +152,7 @@ class Walks:
         for kind in draws.order(by_kind, lambda kind: kind):
             for draft in draws.order(by_kind[kind], lambda draft: draft.id):
                 step = draft.look()
-                if step is not None and step.node not in self.closed:
+                if step is not None and not self.is_closed(step.node):
                     yield step
 
     def _below(self, step: Step, draws: Draws, share: float) -> tuple[Step, ...] | None:
@@ -128,5 +160,5 @@ class Walks:
             return self._complete(step.node, draws.below(step.id), share)
         if self.fingerprint(step) not in self.taken:
             return ()
-        self.closed.add(step.node)
+        self.close(step.node)
         return None

@@ -64,6 +64,11 @@ class Space:
         """How many more primitives the state needs at least; UNREACHABLE if that is above `most` (the depth left)."""
         return self.is_feasible.distance_of(state, most)
 
+    def name(self, node: Hashable) -> str:
+        """Content id of a state or an operator, the same in every process."""
+        assert isinstance(node, State | PGraph)
+        return node.id
+
     def fingerprint(self, operator: PGraph) -> str:
         """Equal for operators that mean the same, as far as this space tells them apart (see `syno.space.fingerprint`)."""
         rolled = rolled_axes(self.spec) if self.rules.is_on("S1") else ((), ())

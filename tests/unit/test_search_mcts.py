@@ -320,7 +320,7 @@ class TestPolicy:
             proposal = asked(policy)
             assert 0 not in chosen_of(proposal.operator)
             policy.tell(proposal, 0.5)
-        assert frozenset({0}) in policy._hidden and frozenset({0}) not in policy.walks.closed
+        assert frozenset({0}) in policy._hidden and not policy.walks.is_closed(frozenset({0}))
 
     def test_no_steps_are_asked_for_without_need(self) -> None:
         """One completion looks at a node for each step; the tree remembers the rest."""

@@ -35,7 +35,7 @@ class MonteCarloTreeSearch(Policy):
 
     def _choose(self, draws: Draws) -> tuple[Step, ...] | None:
         root = self.tree.root
-        while root not in self.walks.closed:
+        while not self.walks.is_closed(root):
             frontier = select(self.statistics, self.tree, self._is_open, self.settings, draws)
             if not frontier.choices:
                 if frontier.node == root:  # all that is left below it is hidden
@@ -46,12 +46,12 @@ class MonteCarloTreeSearch(Policy):
             rest = simulate(self.walks, step, draws)
             if rest is not None:
                 return (*frontier.path, step, *rest)
-            if step.node not in self.walks.closed:
+            if not self.walks.is_closed(step.node):
                 self._hidden[step.node] = self.statistics.at(step.node).visits.count
         return None
 
     def _is_open(self, node: Hashable) -> bool:
-        return node not in self.walks.closed and not self._is_hidden(node)
+        return not self.walks.is_closed(node) and not self._is_hidden(node)
 
     def _is_hidden(self, node: Hashable) -> bool:
         visits = self._hidden.get(node)
@@ -62,7 +62,7 @@ class MonteCarloTreeSearch(Policy):
         if self.walks.has_more(node):
             self._hidden[node] = self.statistics.at(node).visits.count
         else:
-            self.walks.closed.add(node)
+            self.walks.close(node)
 
     def _adopted(self, candidate: Candidate) -> None:
         self.statistics, visits = depart(self.statistics, self.tree, candidate.path)
