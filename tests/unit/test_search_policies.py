@@ -145,6 +145,37 @@ class TestEveryPolicy:
         assert asked(policy).fingerprint == tree.fingerprint(leaves[-1])
         assert policy.ask() is EXHAUSTED
 
+    def test_what_one_worker_finds_closed_others_need_not_look_at(self, name: str) -> None:
+        leaves = {hard_tree().fingerprint(leaf) for leaf in hard_tree().leaves()}
+
+        def nodes_looked_at(*, tell: bool) -> int:
+            trees = [hard_tree(), hard_tree()]
+            workers = [make(name, tree, seed) for seed, tree in enumerate(trees)]
+            proposed: list[str] = []
+            while isinstance(proposal := workers[len(proposed) % 2].propose(), Proposal):
+                found = workers[len(proposed) % 2].found_closed
+                proposed.append(proposal.fingerprint)
+                for worker in workers:
+                    worker.hear_closed(found if tell else [])
+                    worker.adopt(proposal)
+                    worker.tell(proposal, outcome(proposal))
+            assert set(proposed) == leaves and len(proposed) == len(leaves)
+            assert workers[0].ask() is workers[1].ask() is EXHAUSTED
+            return sum(tree.looked_at for tree in trees)
+
+        assert nodes_looked_at(tell=True) < 0.9 * nodes_looked_at(tell=False)
+
+    def test_what_is_closed_is_found_once(self, name: str) -> None:
+        policy = make(name, hard_tree())
+        found: list[str] = []
+        while isinstance(proposal := policy.propose(), Proposal):
+            found += policy.found_closed
+            policy.hear_closed(policy.found_closed)
+            assert policy.found_closed == []
+            policy.adopt(proposal)
+            policy.tell(proposal, 0.5)
+        assert found and len(found) == len(set(found))
+
     def test_failures_only(self, name: str) -> None:
         policy = make(name, small_tree())
         count = 0

@@ -6,11 +6,12 @@ import gc
 import subprocess
 import sys
 import weakref
+from typing import Any
 
 import optuna
 import pytest
 from optuna.storages.journal import JournalFileBackend
-from search_trees import MockTree, chosen_of, operator_of, small_tree, wide_tree
+from search_trees import MockTree, chosen_of, hard_tree, operator_of, small_tree, wide_tree
 from small_studies import FAMILY, evaluate, proposed, reward, study
 
 from syno.errors import SpecError, UnknownNameError
@@ -18,7 +19,9 @@ from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.search.policies.mcts import MctsSettings
 from syno.search.progress import LogDisplay, Progress
+from syno.search.records import attributes
 from syno.search.reward import AccuracyReward, LossReward
+from syno.search.storage import read_trials
 from syno.search.study import Report
 
 
@@ -77,6 +80,29 @@ class TestTrials:
         assert not any(passed_over[:99]) and passed_over[-1] > 1000
         assert not any(cycle() for cycle in cycles[:99])
         assert not gc.get_freeze_count()
+
+    def test_workers_hear_what_others_found_closed(self, journal: str) -> None:
+        first, second = study(journal, tree=hard_tree()), study(journal, tree=hard_tree())
+        first.run(evaluate, 100)
+        stored = [trial.user_attrs["closed"] for trial in read_trials(journal, "study")]
+        names = [name for closed in stored for name in closed]
+        assert names and len(names) == len(set(names))
+        second.run(evaluate, 0)
+        heard = second.policy.walks
+        assert all(heard.is_closed(frozenset(map(int, name.split()))) for name in names if name.replace(" ", "").isdigit())
+
+    def test_trials_of_earlier_versions_have_nothing_closed(self, journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        def without(*arguments: Any, **more: Any) -> dict[str, Any]:
+            stored = attributes(*arguments, **more)
+            del stored["closed"]
+            return stored
+
+        monkeypatch.setattr("syno.search.dispatch.attributes", without)
+        study(journal, tree=hard_tree()).run(evaluate, 100)
+        monkeypatch.undo()
+        found = study(journal, tree=hard_tree())
+        found.run(evaluate, 170)
+        assert len(proposed(found)) == 170
 
     def test_no_trials(self) -> None:
         found = study()
