@@ -6,6 +6,8 @@ A full collection looks at every object there is. With 10,000 trials that takes 
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def keep() -> None:
@@ -14,6 +16,10 @@ def keep() -> None:
     gc.freeze()
 
 
-def let_go() -> None:
-    """Let later collections look at everything again."""
-    gc.unfreeze()
+@contextmanager
+def keeping() -> Iterator[None]:
+    """Where `keep` is used: afterwards collections look at everything again."""
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -21,7 +21,7 @@ from optuna.pruners import BasePruner
 from syno.errors import SpecError, SynoError
 from syno.ir.graph import PGraph
 from syno.search.dispatch import Dispatch, Task
-from syno.search.garbage import let_go
+from syno.search.garbage import keeping
 from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
 from syno.search.progress import Display, Start
 from syno.search.records import Record, Result, best_records, table
@@ -170,20 +170,17 @@ class Study:
             raise SpecError(f"n_trials={n_trials}; it is the study's total, 0 or more")
         dispatch, start = self._dispatch, Start()
         dispatch.end_dead(alone=alone)
-        try:
-            with display or nullcontext():
-                while True:
-                    task = dispatch.next(n_trials)
-                    if display is not None:
-                        display.show(start.progress(dispatch.ledger, self.name, n_trials, notes()))
-                    if task is not None:
-                        self._evaluate(task, evaluate)
-                    elif wait and dispatch.ledger.is_open(n_trials):
-                        time.sleep(poll_seconds)
-                    else:
-                        return
-        finally:
-            let_go()
+        with keeping(), display or nullcontext():
+            while True:
+                task = dispatch.next(n_trials)
+                if display is not None:
+                    display.show(start.progress(dispatch.ledger, self.name, n_trials, notes()))
+                if task is not None:
+                    self._evaluate(task, evaluate)
+                elif wait and dispatch.ledger.is_open(n_trials):
+                    time.sleep(poll_seconds)
+                else:
+                    return
 
     def _evaluate(self, task: Task, evaluate: Evaluate) -> None:
         began = time.monotonic()
