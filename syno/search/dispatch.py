@@ -28,6 +28,7 @@ from syno.search.worker import Worker
 
 PACKAGES = ("syno", "optuna", "torch")
 KEPT_AT_ONCE = 100  # trials
+CLOSED_AT_ONCE = 1000  # names in one trial, 35 KB: MySQL keeps 64 KiB
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class Dispatch:
             proposal,
             attempt=attempt,
             told=[] if attempt else list(self._unrecorded),
-            closed=[] if attempt else self.policy.found_closed,
+            closed=[] if attempt else self.policy.found_closed[:CLOSED_AT_ONCE],
             salt=self._salt,
             seed=self.policy.seed,
             worker=Worker.here(),

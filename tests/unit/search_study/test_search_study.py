@@ -91,6 +91,14 @@ class TestTrials:
         heard = second.policy.walks
         assert all(heard.is_closed(frozenset(map(int, name.split()))) for name in names if name.replace(" ", "").isdigit())
 
+    def test_what_is_found_closed_is_told_a_little_at_a_time(self, journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("syno.search.dispatch.CLOSED_AT_ONCE", 1)
+        found = study(journal, tree=hard_tree())
+        found.run(evaluate, 100)
+        told = [trial.user_attrs["closed"] for trial in read_trials(journal, "study")]
+        assert max(map(len, told)) == 1 and len({name for names in told for name in names}) > 10
+        assert len(found.policy.found_closed) > 1  # what is still to be told
+
     def test_trials_of_earlier_versions_have_nothing_closed(self, journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
         def without(*arguments: Any, **more: Any) -> dict[str, Any]:
             stored = attributes(*arguments, **more)
