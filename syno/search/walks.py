@@ -77,7 +77,7 @@ class Walks:
         return list(map(self.tree.name, self._found))
 
     def hear_closed(self, names: Iterable[str]) -> None:
-        """Take note of nodes that have been closed: by others, who may have taken nothing that is not taken here, or here."""
+        """Take note of nodes that have been closed, here or by others; what these knew as taken has to be taken here too."""
         heard = {*names}
         self._heard |= heard
         if self._found and heard:
@@ -145,7 +145,7 @@ class Walks:
         return None
 
     def _shuffled(self, node: Hashable, draws: Draws) -> Iterator[Step]:
-        """The steps that are alive. Only those that are asked for are looked at, which leaves their order as it is."""
+        """The steps that are not closed. Only those that are asked for are looked at, which leaves their order as it is."""
         by_kind: dict[str, list[Draft]] = {}
         for draft in self.tree.drafts(node):
             by_kind.setdefault(draft.kind, []).append(draft)
