@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, get_
 from pydantic import AwareDatetime, Field, model_validator
 
 from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
-from syno.evaluate.record import Record
+from syno.evaluate.record import Count, Record
+from syno.evaluate.settings import Metric, check_score
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 Quantity: TypeAlias = Literal["accuracy", "loss", "latency", "flops", "parameters"]
 Origin: TypeAlias = Literal["measured", "artifact", "paper"]
-Count: TypeAlias = Annotated[int, Field(ge=1)]
 
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 UNITS: dict[Quantity, str] = {
@@ -84,6 +84,10 @@ class Measurement(Record):
     def _is_in_its_unit(self) -> Self:
         if self.unit != UNITS[self.metric]:
             raise ValueError(f'{self.metric} is measured in "{UNITS[self.metric]}"; given: "{self.unit}"')
+        if self.metric in get_args(Metric):
+            check_score(self.metric, self.value)
+        elif self.value < 0:
+            raise ValueError(f"{self.metric} is 0 or more; given: {self.value}")
         return self
 
 
@@ -91,7 +95,7 @@ class Measurements(Record):
     """Many measurements in one file."""
 
     kind_of_record = "file of measurements"
-    again = "collect them"
+    again = "collect them (`syno artifact import`, for published ones)"
 
     measurements: tuple[Measurement, ...]
 

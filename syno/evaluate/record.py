@@ -1,17 +1,24 @@
-"""What all records of measurements have in common: one JSON file each, read and written whole."""
+"""What all records of measurements have in common: one JSON file each, read and written whole, with a checksum."""
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from syno.checksums import json_with_checksum, read_json
 from syno.errors import SpecError
 from syno.files import write_whole
+
+Number = Annotated[int, Field(ge=0)]  # how many there are
+Count = Annotated[int, Field(ge=1)]  # of what there is one of at least
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Record(BaseModel):
@@ -35,7 +42,7 @@ class Record(BaseModel):
         its twin's record has been made, does not have that made again.
         """
         if not self._is_in(path):
-            write_whole(path, self.model_dump_json(indent=1) + "\n")
+            write_whole(path, json_with_checksum(json.loads(self.model_dump_json())))
 
     def _is_in(self, path: Path) -> bool:
         """Whether the file holds the same result. One that cannot be read does not."""
@@ -47,17 +54,24 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The record in a file. SpecError, which names the file, if it cannot be read or holds no such record."""
+        """Return the record in a file.
+
+        Raises SpecError, which names the file, if it cannot be read, holds no such record, or does not agree with its checksum.
+        """
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(json.dumps(read_json(path)))  # as JSON, in which dates are text and tuples are lists
         except OSError as error:
             raise SpecError(f"the {cls.kind_of_record} {path} cannot be read: {error.strerror or error}") from error
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise SpecError(
-                f"{path} holds no {cls.kind_of_record}: {place}: {first['msg']}; delete the file and {cls.again} again"
-            ) from error
+            problem = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+            raise cls._refused(path, problem) from error
+        except ValueError as error:
+            raise cls._refused(path, str(error)) from error
+
+    @classmethod
+    def _refused(cls, path: Path, problem: str) -> SpecError:
+        return SpecError(f"{path} holds no {cls.kind_of_record}: {problem}; delete the file and {cls.again} again")
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

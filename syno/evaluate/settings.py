@@ -18,6 +18,14 @@ Above = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
+def check_score(metric: str, value: float) -> None:
+    """Raise ValueError if a score is none: an accuracy is from 0 to 1, a loss is 0 or more and may be infinite."""
+    if metric == "accuracy" and not 0 <= value <= 1:
+        raise ValueError(f"an accuracy is a fraction, from 0 to 1; given: {value}")
+    if metric == "loss" and not value >= 0:
+        raise ValueError(f"a loss is 0 or more; given: {value}")
+
+
 class TrainingSettings(BaseModel):
     """How a network is trained: a recipe, and what differs from it. Frozen; unknown names are errors."""
 

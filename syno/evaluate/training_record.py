@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, model_validator
 
 from syno.evaluate.machine import device_name
-from syno.evaluate.record import Record, versions
+from syno.evaluate.record import Amount, Count, Number, Record, versions
 from syno.evaluate.settings import ORIGINAL, Metric, WorkloadSettings
 from syno.evaluate.workload import Workload
 from syno.ir.graph import PGraph
@@ -37,7 +37,7 @@ class TrainingRecord(Record):
     """
 
     kind_of_record = "training record"
-    again = "train"
+    again = "run `syno train`"
     passing = frozenset({"cpu_seconds", "date"})
 
     name: str
@@ -49,15 +49,23 @@ class TrainingRecord(Record):
     metric: Metric
     score: float
     scores: tuple[float, ...]
-    losses: tuple[float, ...]
+    losses: tuple[Amount, ...]
     stopped: str | None
-    flops: float
-    parameters: int
-    cpu_seconds: float
-    threads: int
+    flops: Amount
+    parameters: Number
+    cpu_seconds: Amount
+    threads: Count
     device: str
     versions: dict[str, str]
     date: AwareDatetime
+
+    @model_validator(mode="after")
+    def _has_scores_in_range(self) -> Self:
+        for score in (self.score, *self.scores):
+            check_score(self.metric, score)
+        if len(self.scores) != len(self.losses):
+            raise ValueError(f"there are {len(self.scores)} scores and {len(self.losses)} losses; each epoch has one of both")
+        return self
 
     @classmethod
     def make(cls, workload: Workload, operator: PGraph | None, seed: int, checkpoint: Path | None = None) -> Self:

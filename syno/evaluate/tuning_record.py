@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
-from syno.evaluate.record import Record
+from syno.evaluate.record import Amount, Count, Number, Positive, Record
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
 from syno.evaluate.tvm.summary import TuningSummary
 from syno.lower.timing import LatencySettings
@@ -24,7 +24,7 @@ class Device(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     kind: str
     name: str
-    threads: int
+    threads: Count
 
 
 class TuningRecord(Record):
@@ -53,7 +53,7 @@ class TuningRecord(Record):
     """
 
     kind_of_record = "tuning record"
-    again = "tune"
+    again = "run `syno tune`"
     name: str
     operator_id: str | None
     subject: AnySubject
@@ -62,22 +62,22 @@ class TuningRecord(Record):
     settings: LatencySettings
     status: Status
     reason: str = ""
-    latency_ms: float | None = None
-    latency_low_ms: float | None = None
-    latency_high_ms: float | None = None
-    latency_minimum_ms: float | None = None
-    repeats: int | None = None
-    calls_per_repeat: int | None = None
+    latency_ms: Positive | None = None
+    latency_low_ms: Positive | None = None
+    latency_high_ms: Positive | None = None
+    latency_minimum_ms: Positive | None = None
+    repeats: Count | None = None
+    calls_per_repeat: Count | None = None
     inputs_exceed_cache: bool | None = None
     checked: bool = False
     reference: str = ""
-    largest_relative_error: float | None = None
-    flops_per_second: float | None = None
-    bytes_per_second: float | None = None
+    largest_relative_error: Amount | None = None
+    flops_per_second: Amount | None = None
+    bytes_per_second: Amount | None = None
     suspicious: bool = False
-    compile_seconds: float | None = None
-    flops: int | None = None
-    parameters: int | None = None
+    compile_seconds: Amount | None = None
+    flops: Number | None = None
+    parameters: Number | None = None
     tuning: TuningSummary | None = None
     versions: dict[str, str]
     date: AwareDatetime
@@ -90,4 +90,7 @@ class TuningRecord(Record):
                 'a record that is "ok" has a latency and no reason; one that is "partial" has both; every other has a '
                 "reason and no latency"
             )
+        low, high = self.latency_low_ms, self.latency_high_ms
+        if self.latency_ms is not None and low is not None and high is not None and not low <= self.latency_ms <= high:
+            raise ValueError(f"the latency, {self.latency_ms:g} ms, is not in its confidence interval, {low:g} to {high:g} ms")
         return self

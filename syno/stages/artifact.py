@@ -11,7 +11,7 @@ from syno.evaluate.artifact.operators import PublishedEntry
 from syno.evaluate.artifact.problems import Problem
 from syno.evaluate.artifact.reading import read
 from syno.evaluate.measurement import Measurements
-from syno.evaluate.record import Record, versions
+from syno.evaluate.record import Number, Record, versions
 from syno.stages.measurements import write_measurements, write_table
 from syno.stages.store import OperatorStore
 
@@ -55,7 +55,7 @@ class ImportRecord(Record):
     passing = frozenset({"artifact"})
 
     artifact: str
-    measurements: int
+    measurements: Number
     operators: tuple[ImportedOperator, ...]
     problems: tuple[Problem, ...]
     versions: dict[str, str]

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, model_validator
 
 from syno.config import Experiment
 from syno.evaluate.data_settings import ImagenetSettings
-from syno.evaluate.record import Record, versions
+from syno.evaluate.record import Amount, Count, Number, Record, versions
 
 if TYPE_CHECKING:
     from syno.evaluate.workload import Workload
@@ -40,15 +40,15 @@ class DataRecord(Record):
     passing = frozenset({"date"})
     data: str
     hash: str
-    classes: int
-    train_images: int
-    test_images: int
-    image_shape: tuple[int, int, int] | None = None
-    length: int | None = None
+    classes: Count
+    train_images: Number
+    test_images: Number
+    image_shape: tuple[Count, Count, Count] | None = None
+    length: Count | None = None
     model: str
     layers: tuple[str, ...]
-    flops: float
-    parameters: int
+    flops: Amount
+    parameters: Number
     versions: dict[str, str]
     date: AwareDatetime
 

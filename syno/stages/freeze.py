@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syno.config import Experiment
 from syno.errors import SpecError
-from syno.files import write_whole
 from syno.ir.text import parse
+from syno.stages.parquet import read_parquet, write_parquet
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:
@@ -45,23 +44,3 @@ def study_table(experiment: Experiment) -> pandas.DataFrame:
 def read_frozen(experiment: Experiment) -> pandas.DataFrame:
     """The frozen table. SpecError if it is not there, or holds something else."""
     return read_parquet(experiment.folder / TABLE, "syno freeze")
-
-
-def write_parquet(table: pandas.DataFrame, file: Path) -> None:
-    """Write a table, whole."""
-    stream = io.BytesIO()
-    table.to_parquet(stream, index=False)
-    write_whole(file, stream.getvalue())
-
-
-def read_parquet(file: Path, made_by: str) -> pandas.DataFrame:
-    """Read a table. SpecError, which names the command that makes it, if that is not possible."""
-    import pandas
-    from pyarrow.lib import ArrowException
-
-    if not file.is_file():
-        raise SpecError(f"{file} is not there; `{made_by}` makes it")
-    try:
-        return pandas.read_parquet(file)
-    except (OSError, ValueError, ArrowException) as error:
-        raise SpecError(f"{file} holds no table: {error}; delete it and run `{made_by}` again") from error

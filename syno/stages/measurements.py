@@ -11,7 +11,7 @@ from syno.errors import SpecError
 from syno.evaluate.measurement import Measurement, of_training, of_tuning
 from syno.evaluate.tuning_record import TuningRecord
 from syno.files import write_whole
-from syno.stages.freeze import read_parquet, write_parquet
+from syno.stages.parquet import read_parquet, write_parquet
 
 if TYPE_CHECKING:
     import pandas

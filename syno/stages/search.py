@@ -13,7 +13,7 @@ from pydantic import AwareDatetime
 
 from syno.config import Experiment
 from syno.errors import SpecError
-from syno.evaluate.record import Record, versions
+from syno.evaluate.record import Amount, Number, Record, versions
 from syno.report.provenance import processor
 from syno.report.sampling import rejections
 from syno.search.evaluation import find_evaluation
@@ -67,12 +67,12 @@ class WorkerRecord(Record):
     again = "run `syno worker`"
     passing = frozenset({"process", "trials", "seconds", "date"})
     study: str
-    worker: int
+    worker: Number
     process: str
     machine: str
-    trials: int
-    finished: int
-    seconds: float
+    trials: Number
+    finished: Number
+    seconds: Amount
     versions: dict[str, str]
     date: AwareDatetime
 

@@ -10,7 +10,7 @@ from syno.config import Experiment
 from syno.errors import SpecError
 from syno.evaluate.settings import ORIGINAL
 from syno.report.metric import METRICS, ScoreMetric
-from syno.stages.freeze import read_parquet
+from syno.stages.parquet import read_parquet
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:

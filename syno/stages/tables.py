@@ -10,7 +10,7 @@ from syno.config import Experiment
 from syno.evaluate.settings import ORIGINAL
 from syno.evaluate.tuning_record import TuningRecord
 from syno.files import write_whole
-from syno.stages.freeze import read_parquet, write_parquet
+from syno.stages.parquet import read_parquet, write_parquet
 from syno.stages.places import Entry, entries, tuning_file
 from syno.stages.scores import score_table
 

@@ -29,7 +29,7 @@ from syno.lower.tvm import to_te_source
 from syno.search.storage import TrialStore, open_storage, read_trials
 from syno.stages.artifact import ImportRecord
 from syno.stages.data import DataRecord
-from syno.stages.freeze import read_parquet
+from syno.stages.parquet import read_parquet
 from syno.stages.search import WorkerRecord
 from syno.stages.select import read_selected
 from syno.stages.store import OperatorStore

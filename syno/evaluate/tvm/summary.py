@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from syno.evaluate.record import Amount, Number
+
 
 class TaskResult(BaseModel):
     """What is known of a task: a kernel at one shape.
@@ -21,10 +23,10 @@ class TaskResult(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
-    calls: int
-    trials: int
-    measured: int
-    best_ms: float | None
+    calls: Number
+    trials: Number
+    measured: Number
+    best_ms: Amount | None
     exhausted: bool = False
 
 
@@ -47,14 +49,14 @@ class TuningSummary(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     target: dict[str, Any]
     dtype: str = "float32"
-    trials_wanted: int
-    trials: int
-    measured: int
-    seconds: float
+    trials_wanted: Number
+    trials: Number
+    measured: Number
+    seconds: Amount
     complete: bool
     tasks: tuple[TaskResult, ...]
     without_schedule: tuple[str, ...]
-    untuned_ms: float | None = None
+    untuned_ms: Amount | None = None
 
     @classmethod
     def of(
