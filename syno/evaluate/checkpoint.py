@@ -1,6 +1,7 @@
 """A training's state in a file, from which it goes on to the same result, bit for bit on a CPU.
 
-What is read is tensors and plain values only: a file from elsewhere cannot run code.
+What is read is tensors and plain values only: a file from elsewhere cannot run code. The file is what `torch.save` writes, and
+then a line with a checksum of all that, which is compared before anything else is read: PyTorch looks at none.
 """
 
 from __future__ import annotations
@@ -8,16 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
+from syno.checksums import DIGITS, checksum
 from syno.errors import DataError
-from syno.files import replaced
+from syno.files import write_whole
 
 EVERY_SECONDS = 60.0
+MARK = b"\nsyno checkpoint, 128 bits of blake2b: "
+LINE = len(MARK) + DIGITS + 1  # bytes at the end of the file
+ZIP_END = b"PK\5\6"  # 22 bytes before the end of a file without that line, as earlier versions wrote it
 
 
 class Checkpoint:
@@ -40,23 +45,46 @@ class Checkpoint:
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Keep a state. SpecError if it cannot be written."""
-        with replaced(self.file) as temporary:
-            torch.save({"identity": self.identity, "state": dict(state)}, temporary)
+        stream = BytesIO()
+        torch.save({"identity": self.identity, "state": dict(state)}, stream)
+        content = stream.getvalue()
+        write_whole(self.file, b"".join((content, MARK, checksum(content).encode(), b"\n")))
         self._last = time.monotonic()
 
     def read(self, device: torch.device) -> dict[str, Any] | None:
-        """The state; None if there is none, or it is of another training. DataError if the file is damaged."""
+        """Return the state; None if there is none, or it is of another training.
+
+        Raises DataError if the file is damaged. One of an earlier version has no checksum, and is read as it is.
+        """
         if not self.file.exists():
             return None
         try:
-            found = torch.load(self.file, map_location=device, weights_only=True)
-            identity, state = found["identity"], found["state"]
-        except (OSError, RuntimeError, EOFError, UnpicklingError, ValueError, LookupError, TypeError) as error:
-            what = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DataError(f"{self.file} holds no checkpoint: {what}; delete it, and training begins anew") from error
-        return dict(state) if identity == self.identity else None
+            found = torch.load(BytesIO(_checked(self.file.read_bytes())), map_location=device, weights_only=True)
+            identity, state = found["identity"], dict(found["state"])
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # a damaged file raises anything
+            raise self.damaged(error) from error
+        return state if identity == self.identity else None
+
+    def damaged(self, error: Exception) -> DataError:
+        """Return the error that says why the file is not gone on with, and what to do."""
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return DataError(f"{self.file} holds no checkpoint: {what}; delete it, and training begins anew")
 
     def remove(self) -> None:
         """Training has ended, and nothing needs to be gone on with."""
         with suppress(OSError):
             self.file.unlink(missing_ok=True)
+
+
+def _checked(content: bytes) -> bytes:
+    """What `torch.save` wrote of a file's content. ValueError if that does not agree with the checksum."""
+    body, line = content[:-LINE], content[-LINE:]
+    if not line.startswith(MARK):
+        if content[-22:-18] == ZIP_END:
+            return content
+        raise ValueError("its end is missing or damaged")
+    if line != MARK + checksum(body).encode() + b"\n":
+        raise ValueError("it does not agree with its checksum, so it was damaged after it was written")
+    return body

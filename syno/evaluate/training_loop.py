@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -202,13 +202,21 @@ class Training:
         state = checkpoint.read(self.device)
         if state is None:
             return
+        try:
+            self._take(state)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # of another network, or of no training at all
+            raise checkpoint.damaged(error) from error
+        self._began()
+
+    def _take(self, state: Mapping[str, Any]) -> None:
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.progress = Progress(**state["progress"])
         torch.set_rng_state(state["random"].cpu())
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)
-        self._began()
 
     def _keep(self) -> None:
         if self.checkpoint is None or not self.checkpoint.due:

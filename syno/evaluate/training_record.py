@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, model_validator
 
 from syno.evaluate.machine import device_name
 from syno.evaluate.record import Amount, Count, Number, Record, versions
-from syno.evaluate.settings import ORIGINAL, Metric, WorkloadSettings
+from syno.evaluate.settings import ORIGINAL, Metric, WorkloadSettings, check_score
 from syno.evaluate.workload import Workload
 from syno.ir.graph import PGraph
 from syno.model.counting import model_cost

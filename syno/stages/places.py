@@ -28,8 +28,12 @@ class Entry(NamedTuple):
 
 
 def entries(experiment: Experiment) -> list[Entry]:
-    """The original, the baselines, and the operators that were selected. SpecError if nothing was selected yet."""
+    """The original, the baselines, and the operators that were selected.
+
+    Raises SpecError if nothing was selected yet, or the operator store lacks one of them.
+    """
     selected = select.read_selected(experiment.folder / select.FILE)
+    select.check_in_store(selected, experiment.folder)
     return [
         Entry(ORIGINAL, "original"),
         *(Entry(name, "baseline") for name in experiment.baselines),

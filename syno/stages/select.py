@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from syno.checksums import json_with_checksum, read_json
 from syno.config import Experiment
 from syno.errors import SpecError
+from syno.evaluate.settings import check_score
 from syno.files import write_whole
 from syno.ir.text import parse
 from syno.report.metric import ACCURACY, LOSS, METRICS, metric_of_trials
@@ -17,12 +19,13 @@ from syno.report.pareto import front
 from syno.stages.freeze import read_frozen
 from syno.stages.published import best_published, is_published
 from syno.stages.source import taken
-from syno.stages.store import OperatorStore
+from syno.stages.store import ID_DIGITS, OperatorStore
 
 if TYPE_CHECKING:
     import pandas
 
 FILE, FLOPS = "selected.json", "metric_flops"
+KEY = rf"^[0-9a-f]{{{ID_DIGITS}}}$"
 
 
 class Selected(BaseModel):
@@ -37,11 +40,24 @@ class Selected(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    key: str
-    name: str
-    trial: int | None = None
-    reward: float | None = None
+    key: Annotated[str, Field(pattern=KEY)]
+    name: Annotated[str, Field(min_length=1)]
+    trial: Annotated[int, Field(ge=0)] | None = None
+    reward: Annotated[float, Field(allow_inf_nan=False)] | None = None
     metrics: dict[str, float]
+
+    @model_validator(mode="after")
+    def _has_scores_in_range(self) -> Self:
+        for metric, value in self.metrics.items():
+            check_score(metric, value)
+        return self
+
+
+class Selection(BaseModel):
+    """The file `selected.json`: what was selected, the best first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    selected: tuple[Selected, ...]
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
@@ -56,7 +72,9 @@ def select(experiment: Experiment, output: Path | None = None) -> list[Selected]
         if is_published(source):
             chosen = [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]
             return write_selected(chosen, output or experiment.folder / FILE)
-        return write_selected(taken(experiment, read_selected(source / FILE)), output or experiment.folder / FILE)
+        selected = read_selected(source / FILE)
+        check_in_store(selected, source)
+        return write_selected(taken(experiment, selected), output or experiment.folder / FILE)
     settings, table = experiment.select, read_frozen(experiment)
     table = table[table["outcome"] == "complete"]
     if table.empty:
@@ -119,17 +137,42 @@ def _selected(experiment: Experiment, row: pandas.Series) -> Selected:
 
 def write_selected(chosen: list[Selected], file: Path) -> list[Selected]:
     """Write what was chosen; returns it."""
-    write_whole(file, json.dumps([one.model_dump() for one in chosen], indent=1) + "\n")
+    write_whole(file, json_with_checksum(Selection(selected=tuple(chosen)).model_dump(mode="json")))
     return chosen
 
 
 def read_selected(file: Path) -> list[Selected]:
-    """What `select` wrote. SpecError if it is not there, or holds something else."""
+    """Return what `select` wrote. A list without a checksum, as earlier versions wrote it, is read, too.
+
+    Raises SpecError if it is not there, holds something else, or does not agree with its checksum.
+    """
     try:
-        return [Selected.model_validate(row) for row in json.loads(file.read_text(encoding="utf-8"))]
+        content = read_json(file)
+        found = Selection.model_validate({"selected": content} if isinstance(content, list) else content).selected
     except OSError as error:
         raise SpecError(f"{file} cannot be read: {error.strerror}; `syno select` makes it") from error
-    except (ValueError, TypeError, ValidationError) as error:
-        raise SpecError(
-            f"{file} holds no selection: {str(error).splitlines()[0]}; delete it and run `syno select` again"
-        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise _refused(file, f"{place}: {first['msg']}") from error
+    except ValueError as error:
+        raise _refused(file, str(error)) from error
+    keys = [one.key for one in found]
+    if len(set(keys)) < len(keys):
+        raise _refused(file, f"{next(key for key in keys if keys.count(key) > 1)} is in it twice")
+    return list(found)
+
+
+def check_in_store(selected: Sequence[Selected], folder: Path) -> None:
+    """Raise SpecError if the operator store in a folder of results lacks an operator that was selected."""
+    store = OperatorStore(folder)
+    for one in selected:
+        if not (store.path / f"{one.key}.txt").is_file():
+            raise SpecError(
+                f"{store.path} has no operator {one.key}, which {folder / FILE} has as {one.name}; run `syno freeze` if the "
+                "operator's file was lost, or `syno select` again if the key was changed"
+            )
+
+
+def _refused(file: Path, problem: str) -> SpecError:
+    return SpecError(f"{file} holds no selection: {problem}; delete it and run `syno select` again")

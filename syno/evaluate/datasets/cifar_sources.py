@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from syno.errors import DataError
 from syno.evaluate.data_settings import Cifar100Settings
+from syno.evaluate.datasets.image_folder import FORMATS
 from syno.evaluate.datasets.parquet import one_line, parquet_files, rows_of_files, rows_of_hub
 from syno.evaluate.datasets.safe_pickle import read_pickle
 
 CLASSES, SIDE = 100, 32
+MOST_PICTURES = 1_000_000
 SPLITS = ("train", "test")
 COLUMNS = ("img", "fine_label")
 PICKLES = ("cifar-100-python/{split}", "{split}")
@@ -64,6 +66,8 @@ def _unpickled(file: Path) -> Part:
     if not isinstance(pictures, np.ndarray) or pictures.dtype != np.uint8 or pictures.shape[1:] != (3 * SIDE**2,):
         given = f"{pictures.dtype} {list(pictures.shape)}" if isinstance(pictures, np.ndarray) else type(pictures).__name__
         raise DataError(f"{file}: data is {given}; it must be uint8 [n, {3 * SIDE**2}]")
+    if not isinstance(labels, np.ndarray) and not (isinstance(labels, list) and all(type(label) is int for label in labels)):
+        raise DataError(f"{file}: labels are no whole numbers")  # nested lists, a few bytes in a pickle, can be endless
     return _checked(pictures.reshape(-1, 3, SIDE, SIDE), labels, str(file))
 
 
@@ -79,6 +83,8 @@ def _decoded(tables: Iterator[tuple[str, Any]], place: str) -> Part:
         for png in encoded.field("bytes").to_pylist():
             pictures.append(_picture(png, f"{file}, row {row}"))
             row += 1
+        if len(pictures) > MOST_PICTURES:
+            raise DataError(f"{file}: there are more than {MOST_PICTURES:,} pictures; CIFAR-100 has 60,000")
         labels += table.column("fine_label").to_pylist()
     stacked = np.stack(pictures) if pictures else np.empty((0, 3, SIDE, SIDE), np.uint8)
     return _checked(stacked, labels, place)
@@ -89,11 +95,13 @@ def _picture(png: bytes | None, place: str) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
-        pixels = np.asarray(Image.open(BytesIO(png or b"")).convert("RGB"))
+        opened = Image.open(BytesIO(png or b""), formats=FORMATS)
+        size = opened.size
+        pixels = np.asarray(opened.convert("RGB")) if size == (SIDE, SIDE) else None  # else not decoded: it may be huge
     except Exception as error:  # a damaged file raises anything
         raise DataError(f"{place}: the picture is damaged: {one_line(error)}; copy the file again") from error
-    if pixels.shape != (SIDE, SIDE, 3):
-        raise DataError(f"{place}: the picture is {pixels.shape[1]} x {pixels.shape[0]}; it must be {SIDE} x {SIDE}")
+    if pixels is None:
+        raise DataError(f"{place}: the picture is {size[0]} x {size[1]}; it must be {SIDE} x {SIDE}")
     return pixels.transpose(2, 0, 1)
 
 

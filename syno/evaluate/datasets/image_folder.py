@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,6 +18,8 @@ from syno.evaluate.datasets.parquet import one_line
 
 ENDINGS = frozenset({".jpeg", ".jpg", ".png"})
 RATIOS = (3 / 4, 4 / 3)  # of width to height, of the parts that are cut out
+FORMATS = ("JPEG", "PNG", "WEBP")  # whatever a file's name ends with; for others, Pillow may start programs
+MOST_PIXELS = 100_000_000  # of a picture; ImageNet's largest has 17 million
 TRIES = 10  # to draw a part that fits, before the whole picture is taken
 
 
@@ -58,32 +61,48 @@ def find_pictures(folder: Path) -> ImageFolder:
             f"there is no folder {folder}; it must hold a folder of JPEG files for each class, as the ILSVRC 2012 archives of "
             "https://image-net.org do when they are unpacked"
         )
-    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
-    if not names:
-        raise DataError(f"the folder {folder} holds no folders; it must have one for each class, with its pictures")
-    entries: list[Entry] = []
-    for label, name in enumerate(names):
-        found = sorted(
-            Entry(entry.path, label, entry.stat().st_size)
-            for entry in os.scandir(folder / name)
-            if Path(entry.name).suffix.lower() in ENDINGS
-        )
-        if not found:
-            raise DataError(
-                f"the folder {folder / name} holds no pictures ({', '.join(sorted(ENDINGS))}); it is a class, as all folders "
-                f"in {folder} are; fill it or remove it"
-            )
-        entries += found
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+        if not names:
+            raise DataError(f"the folder {folder} holds no folders; it must have one for each class, with its pictures")
+        entries = [entry for label, name in enumerate(names) for entry in _pictures_of_class(folder, name, label)]
+    except OSError as error:  # such as a link to itself, or what may not be read
+        raise DataError(
+            f"{error.filename or folder} cannot be read: {error.strerror or error}; copy it again, or remove it"
+        ) from error
     return ImageFolder(folder, tuple(names), tuple(entries))
 
 
+def _pictures_of_class(folder: Path, name: str, label: int) -> list[Entry]:
+    """The pictures of a class, sorted. DataError if there are none, or one of them is no file, such as a pipe or a lost link."""
+    found = []
+    for entry in os.scandir(folder / name):
+        if Path(entry.name).suffix.lower() not in ENDINGS:
+            continue
+        if not (name + entry.name).isprintable():
+            raise DataError(f"the name of the picture {entry.path!r} has characters that cannot be printed; rename it")
+        if not entry.is_file():
+            raise DataError(f"{entry.path} is no file, nor a link to one; pictures are files; copy it again, or remove it")
+        found.append(Entry(entry.path, label, entry.stat().st_size))
+    if not found:
+        raise DataError(
+            f"the folder {folder / name} holds no pictures ({', '.join(sorted(ENDINGS))}); it is a class, as all folders in "
+            f"{folder} are; fill it or remove it"
+        )
+    return sorted(found)
+
+
 def read_picture(file: str) -> Any:
-    """A picture of Pillow's, in RGB. DataError, with the file's name, if it is damaged."""
+    """Return a picture of Pillow's, in RGB. DataError, with the file's name, if it is damaged, too large, or of another format."""
     from PIL import Image
 
     try:
-        with Image.open(file) as opened:
-            return opened.convert("RGB")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit here is the one that counts
+            with Image.open(file, formats=FORMATS) as opened:
+                if opened.width * opened.height > MOST_PIXELS:
+                    raise ValueError(f"it has {opened.width} x {opened.height} pixels, of which {MOST_PIXELS:,} are allowed")
+                return opened.convert("RGB")
     except Exception as error:  # a damaged file raises anything
         raise DataError(f"{file}: the picture is damaged: {one_line(error)}; copy it again, or remove it") from error
 
