@@ -84,7 +84,7 @@ def main(folder: Path) -> None:
     findings = Findings()
 
     def keep() -> None:
-        write_whole(folder / FINDINGS, findings.model_dump_json())
+        write_whole(folder / FINDINGS, findings.model_dump_json(), durable=False)
 
     try:
         _measure(request, findings, keep)

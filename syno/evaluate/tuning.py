@@ -97,7 +97,7 @@ def tune(
             folder=(working if folder is None else folder).absolute(),
             remote=remote,
         )
-        write_whole(working / REQUEST, request.model_dump_json())
+        write_whole(working / REQUEST, request.model_dump_json(), durable=False)
         ending = run_limited(
             [sys.executable, "-m", "syno.evaluate.measuring", name],
             working / "log",

@@ -71,7 +71,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[P
     """Write the picture in each format ("svg", "png", "pdf"); the same numbers give the same files."""
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
     for path, kind in zip(paths, formats, strict=True):
-        write_whole(path, drawn(figure, kind))
+        write_whole(path, drawn(figure, kind), durable=False)
     return paths
 
 

@@ -63,7 +63,7 @@ def write_page(folder: Path, output: Path | None = None) -> Path:
     operators = {one.name: store.get(one.key) for one in record.operators if one.key is not None}
     notes = [f"read from {record.artifact}", *(f"missing or damaged: {problem}" for problem in record.problems)]
     file = output or folder / PAGE
-    write_whole(file, paper_page(numbers, headline_table(headlines(numbers.rows)), operators, notes))
+    write_whole(file, paper_page(numbers, headline_table(headlines(numbers.rows)), operators, notes), durable=False)
     return file
 
 

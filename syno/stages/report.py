@@ -25,5 +25,5 @@ def write_report(experiment: Experiment, output: Path | None = None) -> Path:
 
     found = results.read(experiment)
     file = output or experiment.folder / FILE
-    write_whole(file, page(found, pictures(found, names(experiment))))
+    write_whole(file, page(found, pictures(found, names(experiment))), durable=False)
     return file

@@ -7,8 +7,6 @@ are not seeded, only the order is.
 
 from __future__ import annotations
 
-import struct
-from hashlib import file_digest
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,14 +16,13 @@ import numpy as np
 from pydantic import AwareDatetime
 
 from syno.errors import DataError, MissingPackageError, SpecError
+from syno.evaluate.datasets.beton_check import check_content, check_entries, check_whole, digest_of
 from syno.evaluate.datasets.image_folder import ImageFolder, find_pictures, read_picture
-from syno.evaluate.record import Record, versions
+from syno.evaluate.record import Count, Record, versions
 from syno.files import replaced, write_whole
 
 VERSION = "1.0.2"
 SYSTEM = "g++ python3-dev pkg-config libopencv-dev libturbojpeg0-dev"
-HEADER = struct.Struct("<HHIQQ")  # version, fields, size of a page, pictures, where the table of pages begins
-ALLOCATION = 24  # bytes of that table for each picture, with which the file ends
 
 
 class BetonRecord(Record):
@@ -42,11 +39,11 @@ class BetonRecord(Record):
     """
 
     kind_of_record = "record of a beton file"
-    again = "convert the pictures"
+    again = "convert the pictures (`syno convert imagenet`)"
     passing = frozenset({"date"})
     names: tuple[str, ...]
-    count: int
-    size: int
+    count: Count
+    size: Count
     hash: str
     source: str
     max_resolution: int
@@ -117,8 +114,7 @@ def convert(
         finally:
             samples.damaged.unlink(missing_ok=True)
         check_whole(temporary)
-        with temporary.open("rb") as opened:
-            digest = file_digest(opened, "sha256").hexdigest()[:32]
+        digest = digest_of(temporary)
         size = temporary.stat().st_size
         record_file(output).unlink(missing_ok=True)  # of another file
     record = BetonRecord(
@@ -154,7 +150,7 @@ class Samples:
         try:
             return np.asarray(read_picture(entry.file)), entry.label
         except DataError as error:
-            write_whole(self.damaged, str(error))
+            write_whole(self.damaged, str(error), durable=False)
             return black, entry.label
 
     def check(self) -> None:
@@ -164,7 +160,10 @@ class Samples:
 
 
 def read_record(file: Path) -> BetonRecord:
-    """The record of a beton file, once that is known to be whole. DataError if either is missing or damaged."""
+    """Return the record of a beton file, once that has been checked; see `beton_check`.
+
+    Raises DataError if either is missing or damaged.
+    """
     if not file.is_file():
         raise DataError(
             f"there is no file {file}; make it of the folder {file.with_suffix('')}: "
@@ -181,19 +180,6 @@ def read_record(file: Path) -> BetonRecord:
         raise DataError(f"{file} has {size} bytes, but {record.size} were written; copy or convert it again")
     if check_whole(file) != record.count:
         raise DataError(f"{file} holds another number of pictures than {record_file(file)} says; convert it again")
+    check_entries(file, len(record.names))
+    check_content(file, record.hash)
     return record
-
-
-def check_whole(file: Path) -> int:
-    """How many pictures a beton file holds. DataError if its end is missing, or it is none."""
-    with file.open("rb") as opened:
-        head = opened.read(HEADER.size)
-    if len(head) < HEADER.size:
-        raise DataError(f"{file} is no beton file: it has {len(head)} bytes; convert it again")
-    form, columns, _, count, table = HEADER.unpack(head)
-    if form != 2 or columns != 2:
-        raise DataError(f"{file} is no beton file of pictures and labels, or of another version of FFCV; convert it again")
-    expected = table + ALLOCATION * count
-    if not table or file.stat().st_size != expected:
-        raise DataError(f"{file} has {file.stat().st_size} bytes, but its header says {expected}; copy or convert it again")
-    return int(count)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from syno.errors import DataError
 from syno.evaluate.augmentation import Augmentation, check_fits, colours
 from syno.evaluate.data_settings import Cifar100Settings
-from syno.evaluate.datasets.cifar_sources import CLASSES, SIDE, read_parts, source_files
+from syno.evaluate.datasets.cifar_sources import CLASSES, SIDE, checked, read_parts, source_files
 from syno.evaluate.datasets.contract import DATASETS, content_hash, described
 from syno.evaluate.datasets.parquet import one_line
 from syno.evaluate.datasets.pictures import DataSet
@@ -61,14 +63,35 @@ def _load(settings: Cifar100Settings) -> dict[str, Any] | None:
     if not settings.prepared.is_file():
         return None
     try:
+        _check_sizes(settings.prepared)
         with np.load(settings.prepared, allow_pickle=False) as opened:  # checks each array's CRC
             content = {name: opened[name] for name in opened.files}
         current = int(content["format"]) == FORMAT
-        shapes = {name: (content[name].dtype.name, content[name].shape[1:]) for name in TENSORS}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        if current:
+            _check_arrays(content)
+    except Exception as error:  # a damaged file raises anything
         raise DataError(f"{settings.prepared} is damaged: {one_line(error)}; delete it, and it is made again") from error
-    if current and set(shapes.values()) != {("uint8", (3, SIDE, SIDE)), ("int64", ())}:
-        raise DataError(f"{settings.prepared} holds other arrays than it should; delete it, and it is made again")
     files = source_files(settings.folder)
     same = not files or described(files) == str(content["made_from"])
     return content if current and same else None
+
+
+def _check_sizes(file: Path) -> None:
+    """ValueError if there is something in the file that was compressed, as `prepare` compresses nothing: it could be endless."""
+    with zipfile.ZipFile(file) as opened:
+        parts = opened.infolist()
+    if any(part.compress_type != zipfile.ZIP_STORED or part.file_size != part.compress_size for part in parts):
+        raise ValueError("it is compressed")
+    if sum(part.file_size for part in parts) > file.stat().st_size:
+        raise ValueError("its parts are larger than it is")
+
+
+def _check_arrays(content: Mapping[str, Any]) -> None:
+    """ValueError or LookupError if these are not the arrays that `prepare` writes."""
+    for images, labels in (TENSORS[:2], TENSORS[2:]):
+        checked(content[images], content[labels], images)
+        if content[images].dtype != np.uint8 or content[images].shape[1:] != (3, SIDE, SIDE) or content[labels].dtype != np.int64:
+            raise ValueError("it holds other arrays than it should")
+    colours_there = [content[name] for name in ("mean", "deviation")]
+    if any(part.shape != (3,) or not np.isfinite(part).all() for part in colours_there) or not (content["deviation"] > 0).all():
+        raise ValueError("its colours' mean and deviation are none")

@@ -17,7 +17,7 @@ from syno.evaluate.datasets.parquet import one_line, parquet_files, rows_of_file
 from syno.evaluate.datasets.safe_pickle import read_pickle
 
 CLASSES, SIDE = 100, 32
-MOST_PICTURES = 1_000_000
+MOST_PICTURES = 200_000
 SPLITS = ("train", "test")
 COLUMNS = ("img", "fine_label")
 PICKLES = ("cifar-100-python/{split}", "{split}")
@@ -68,7 +68,7 @@ def _unpickled(file: Path) -> Part:
         raise DataError(f"{file}: data is {given}; it must be uint8 [n, {3 * SIDE**2}]")
     if not isinstance(labels, np.ndarray) and not (isinstance(labels, list) and all(type(label) is int for label in labels)):
         raise DataError(f"{file}: labels are no whole numbers")  # nested lists, a few bytes in a pickle, can be endless
-    return _checked(pictures.reshape(-1, 3, SIDE, SIDE), labels, str(file))
+    return checked(pictures.reshape(-1, 3, SIDE, SIDE), labels, str(file))
 
 
 def _decoded(tables: Iterator[tuple[str, Any]], place: str) -> Part:
@@ -87,7 +87,7 @@ def _decoded(tables: Iterator[tuple[str, Any]], place: str) -> Part:
             raise DataError(f"{file}: there are more than {MOST_PICTURES:,} pictures; CIFAR-100 has 60,000")
         labels += table.column("fine_label").to_pylist()
     stacked = np.stack(pictures) if pictures else np.empty((0, 3, SIDE, SIDE), np.uint8)
-    return _checked(stacked, labels, place)
+    return checked(stacked, labels, place)
 
 
 def _picture(png: bytes | None, place: str) -> NDArray[np.uint8]:
@@ -105,8 +105,8 @@ def _picture(png: bytes | None, place: str) -> NDArray[np.uint8]:
     return pixels.transpose(2, 0, 1)
 
 
-def _checked(pictures: NDArray[np.uint8], labels: Any, place: str) -> Part:
-    """Both, if they can be CIFAR-100's."""
+def checked(pictures: NDArray[np.uint8], labels: Any, place: str) -> Part:
+    """Return both, if they can be CIFAR-100's. DataError, with the place, if not."""
     if not len(pictures):
         raise DataError(f"{place}: there are no pictures")
     try:

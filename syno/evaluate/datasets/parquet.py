@@ -11,6 +11,7 @@ from syno.errors import DataError
 
 PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/{split}/*.parquet")
 ROWS = 1000  # that are read at once
+MOST_RATIO, MOST_BYTES = 200, 2**26  # of what a file holds to its own bytes; whatever it is, a part may have so many bytes
 
 
 def parquet_files(folder: Path, split: str) -> list[Path]:
@@ -41,10 +42,22 @@ def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tup
         try:
             opened = pyarrow.parquet.ParquetFile(file)
             _check_columns(str(file), opened.schema_arrow.names, columns)
+            _check_sizes(opened.metadata, columns)
             for batch in opened.iter_batches(batch_size=ROWS, columns=list(columns)):
                 yield str(file), pyarrow.Table.from_batches([batch])
-        except (pyarrow.ArrowException, OSError) as error:
+        except DataError:
+            raise
+        except Exception as error:  # a damaged file raises anything
             raise DataError(f"{file} cannot be read as Parquet: {one_line(error)}; copy it again") from error
+
+
+def _check_sizes(metadata: Any, columns: Sequence[str]) -> None:
+    """ValueError if a part of these columns is so much larger than in the file that it could fill the memory."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for part in map(group.column, range(group.num_columns)):
+            size, stored = part.total_uncompressed_size, part.total_compressed_size
+            if part.path_in_schema.split(".")[0] in columns and size > max(MOST_BYTES, MOST_RATIO * stored):
+                raise ValueError(f"{part.path_in_schema} has {size:,} bytes, compressed to {stored:,}: it may be an attack")
 
 
 def rows_of_hub(repository: str, split: str, columns: Sequence[str], folder: Path) -> Iterator[tuple[str, Any]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syno.errors import DataError
 from syno.files import replaced
@@ -36,12 +36,12 @@ class TokenHeader(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["syno tokens 1"] = "syno tokens 1"
-    vocabulary: int
+    vocabulary: Annotated[int, Field(ge=1, le=2**16)]
     tokenizer: str
     tokenizer_hash: str
     made_from: str
     at_most: int | None = None
-    count: int = 0
+    count: Annotated[int, Field(ge=0)] = 0
     hash: str = ""
 
 
@@ -94,7 +94,16 @@ def read_header(file: Path) -> TokenHeader:
 
 
 def map_tokens(file: Path) -> tuple[TokenHeader, Tokens]:
-    """The header, and the tokens, which are read when they are asked for. DataError as `read_header`."""
+    """Return the header, and the tokens, which are read when they are asked for.
+
+    All are read once before, for their hash, which takes about a second for a gigabyte. DataError as `read_header`, and if they
+    are others than were written.
+    """
     assert sys.byteorder == "little", "token files are little-endian, and so are all machines that PyTorch is built for"
     header = read_header(file)
+    with file.open("rb") as opened:
+        opened.seek(PAGE)
+        digest = file_digest(opened, lambda: blake2b(digest_size=16)).hexdigest()
+    if digest != header.hash:
+        raise DataError(f"{file} is damaged: it has other tokens than were written; delete it, and it is made again")
     return header, np.memmap(file, dtype=TOKEN, mode="r", offset=PAGE, shape=(header.count,))
