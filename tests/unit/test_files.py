@@ -77,3 +77,68 @@ def test_a_real_disk_that_gets_full(tmp_path: Path) -> None:
         f"{tmp_path}/record.json cannot be written: No space left on device",
         "old record.json",
     ], done.stderr
+
+
+class TestPowerLoss:
+    """No power is lost here: what counts is the order in which the system is asked to write to the disk."""
+
+    @pytest.fixture
+    def calls(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+        """What is written to the disk, and what is renamed, in order."""
+        found: list[tuple[str, str]] = []
+        fsync, replace = os.fsync, Path.replace
+
+        def synced(descriptor: int) -> None:
+            found.append(("fsync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+            fsync(descriptor)
+
+        def renamed(path: Path, target: Path) -> Path:
+            found.append(("rename", path.name))
+            return replace(path, target)
+
+        monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(Path, "replace", renamed)
+        return found
+
+    def test_the_file_is_on_the_disk_before_it_has_its_name_and_its_folder_after(
+        self, calls: list[tuple[str, str]], tmp_path: Path
+    ) -> None:
+        write_whole(tmp_path / "record.json", "new")
+        temporary = calls[0][1]
+        assert temporary.startswith(".record.json.")
+        assert calls == [("fsync", temporary), ("rename", temporary), ("fsync", tmp_path.name)]
+
+    def test_folders_that_are_made_for_it_are_there_too(self, calls: list[tuple[str, str]], tmp_path: Path) -> None:
+        write_whole(tmp_path / "train" / "original" / "seed0.json", "new")
+        assert [name for call, name in calls if call == "fsync"][1:] == ["original", "train", tmp_path.name]
+
+    def test_a_file_that_is_cheap_to_make_again_is_not_waited_for(
+        self, calls: list[tuple[str, str]], tmp_path: Path
+    ) -> None:
+        write_whole(tmp_path / "report.html", "new", durable=False)
+        assert [call for call, _ in calls] == ["rename"]
+
+    def test_a_disk_that_is_full_when_the_file_is_written_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = tmp_path / "record.json"
+        write_whole(file, "old")
+
+        def full(descriptor: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(SpecError, match=r"record\.json cannot be written: No space left on device") as error:
+            write_whole(file, "new")
+        assert isinstance(error.value.__cause__, OSError) and error.value.__cause__.errno == errno.ENOSPC
+        assert file.read_text(encoding="utf-8") == "old" and list(tmp_path.iterdir()) == [file]
+
+    def test_a_file_system_that_writes_no_folders_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        fsync = os.fsync
+
+        def of_files(descriptor: int) -> None:
+            if Path(os.readlink(f"/proc/self/fd/{descriptor}")).is_dir():
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", of_files)
+        write_whole(tmp_path / "record.json", "new")
+        assert (tmp_path / "record.json").read_text(encoding="utf-8") == "new"

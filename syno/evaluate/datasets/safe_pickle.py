@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from syno.errors import DataError
 
 MOST_BYTES = 2**29  # of a file; the larger one of CIFAR-100 has 155 MB
-MOST_STEPS = 5_000_000  # of the machine; that file takes 350,000
+MOST_STEPS = 2_000_000  # of the machine; that file takes some 500,000
 MOST_CHARACTERS = 300  # of a message, in which there may be a name of any length
 PLAIN = frozenset(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)) | {"f2", "f4", "f8", "b1"}
 
@@ -184,7 +184,7 @@ class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined,misc]  # noqa:
 def read_pickle(file: Path) -> Any:
     """Return what is in a pickle: arrays in a dictionary, with numbers, text, bytes, lists and tuples beside them.
 
-    Strings of Python 2 are bytes. DataError, with the file's name, if it is something else, or larger than 1 GiB.
+    Strings of Python 2 are bytes. DataError, with the file's name, if it is something else, or larger than 512 MiB.
     """
     try:
         if (size := file.stat().st_size) > MOST_BYTES:

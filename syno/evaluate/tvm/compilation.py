@@ -73,8 +73,14 @@ def built(module: Any, target: Any) -> Any:
 
 
 def saved(executable: Any, path: Path) -> None:
-    """Write a built network to a `.tar` file, which TVM and a linker are needed to load: `tvm.runtime.load_module`."""
+    """Write a built network to a `.tar` file, which TVM and a linker are needed to load: `tvm.runtime.load_module`.
+
+    Nothing in Syno loads it again: what is in a folder of results may come from elsewhere.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{os.getpid()}.{path.name}")
-    executable.export_library(str(temporary))
-    temporary.replace(path)
+    try:
+        executable.export_library(str(temporary))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

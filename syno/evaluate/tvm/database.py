@@ -17,11 +17,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from syno.checksums import json_with_checksum, read_json
 from syno.errors import SpecError
+from syno.evaluate.record import Number
+from syno.evaluate.tvm.database_checksums import check_lines, write_checksums
 from syno.files import write_whole
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"  # names that TVM has for them
 EXHAUSTED, ABOUT, LOCK = "exhausted.json", "target.json", "lock"
+EXHAUSTIONS = TypeAdapter(dict[str, Number])
 LOOK_SECONDS = 0.5
 
 
@@ -59,7 +65,7 @@ def only_writer(folder: Path, deadline: float) -> Iterator[None]:
 
 
 class TrialDatabase:
-    """A folder's trials. To be opened by its only writer.
+    """A folder's trials. To be opened by its only writer. SpecError if its files were damaged or edited.
 
     Attributes:
         trials: TVM's `JSONDatabase`.
@@ -70,8 +76,13 @@ class TrialDatabase:
 
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        check_lines(folder, (WORKLOADS, RECORDS))
         repair(folder)
         self.trials = meta_schedule.database.JSONDatabase(work_dir=str(folder))
+
+    def keep_checksums(self) -> None:
+        """Write checksums of what there is, which are compared when the folder is opened again."""
+        write_checksums(self.folder, (WORKLOADS, RECORDS))
 
     def counts(self, tasks: list[Any]) -> list[int]:
         """How many trials of each task there are, those that failed among them. Tasks are modules with one PrimFunc."""
@@ -97,12 +108,15 @@ class TrialDatabase:
 
     def exhaust(self, task: Any, trials: int) -> None:
         """Remember that the task has no more schedules than it has trials now, where so many were wanted."""
-        write_whole(self.folder / EXHAUSTED, json.dumps({**self._exhausted(), self._key(task): trials}, indent=1) + "\n")
+        write_whole(self.folder / EXHAUSTED, json_with_checksum({**self._exhausted(), self._key(task): trials}))
 
     def _exhausted(self) -> dict[str, int]:
         path = self.folder / EXHAUSTED
-        found: dict[str, int] = json.loads(path.read_bytes()) if path.exists() else {}
-        return found
+        try:
+            return EXHAUSTIONS.validate_python(read_json(path)) if path.exists() else {}
+        except ValueError as error:
+            said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            raise SpecError(f"{path} holds no numbers of trials: {said}; delete it, and tune again") from error
 
     def _key(self, task: Any) -> str:
         """The hash that TVM gives the task."""

@@ -152,6 +152,8 @@ def tune_network(
                     database.exhaust(tasks[index], wanted)
         except _OutOfTimeError:
             progress("tuning stopped at its deadline")
+        finally:
+            database.keep_checksums()
     after = database.counts(tasks)
     return [
         TaskResult(
