@@ -1,0 +1,250 @@
+"""Data that was damaged, or made to harm: one clear error before it reaches a reader that would crash, hang or fill the memory."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from PIL import Image
+from small_beton import SIZES, write_beton, write_record
+from small_imagenet import load, write_folder
+
+from syno.errors import DataError
+from syno.evaluate.datasets import DATASETS, beton_check
+from syno.evaluate.datasets.beton import read_record
+from syno.evaluate.datasets.beton_check import ENTRY, PLACE
+from syno.evaluate.datasets.cifar_sources import CLASSES
+from syno.evaluate.datasets.image_folder import find_pictures, read_picture
+from syno.evaluate.datasets.parquet import rows_of_files
+from syno.evaluate.datasets.token_file import TokenHeader, map_tokens, write_tokens
+
+FIRST = 24 + 2 * 1041  # where the entries of a beton file begin
+
+
+class TestBeton:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        return write_beton(tmp_path / "train.beton")
+
+    def test_one_that_is_whole_is_read(self, file: Path) -> None:
+        assert read_record(file).count == len(SIZES)
+
+    def test_any_other_byte_is_an_error(self, file: Path) -> None:
+        content = file.read_bytes()
+        read_record(file)  # it was good before
+        for place in range(0, len(content), 97):
+            file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(DataError, match=r"train\.beton .*convert it again"):
+                read_record(file)
+
+    @pytest.mark.parametrize(
+        ("field", "value", "message"),
+        [
+            ("place", 2**63, "points to a place where there is no picture"),
+            ("place", 0, "points to a place where there is no picture"),
+            ("width", 0, "has no such size"),
+            ("width", 60000, "has another number of pixels"),
+            ("height", 4, "has another number of pixels"),
+            ("mode", 7, "is in no known form"),
+        ],
+    )
+    def test_entries_of_a_file_whose_record_agrees(self, file: Path, field: str, value: int, message: str) -> None:
+        def change(entries: Any) -> None:
+            entries["image"][field][1] = value
+
+        self.changed(file, change)
+        with pytest.raises(DataError, match=rf"train\.beton is damaged: picture 1 {message}"):
+            read_record(file)
+
+    @pytest.mark.parametrize("label", [-1, 3, 2**40])
+    def test_labels(self, file: Path, label: int) -> None:
+        def change(entries: Any) -> None:
+            entries["label"][2] = label
+
+        self.changed(file, change)
+        with pytest.raises(DataError, match="picture 2 has a label that is not below 3"):
+            read_record(file)
+
+    def test_a_jpeg_that_is_larger_than_its_entry_says(self, file: Path) -> None:
+        def change(entries: Any) -> None:
+            entries["image"]["width"][2] = 2
+
+        self.changed(file, change)
+        with pytest.raises(DataError, match="picture 2 is 16 x 8, but its entry says 2 x 8"):
+            read_record(file)
+
+    def test_a_place_that_ends_outside(self, file: Path) -> None:
+        content = bytearray(file.read_bytes())
+        places = np.frombuffer(content, PLACE, offset=len(content) - PLACE.itemsize * len(SIZES))
+        places["size"][1] = 2**62
+        file.write_bytes(content)
+        write_record(file)
+        with pytest.raises(DataError, match="picture 1 points to a place where there is no picture"):
+            read_record(file)
+
+    def test_bytes_are_compared_once_until_the_file_changes(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        read: list[Path] = []
+        digest_of = beton_check.digest_of
+        monkeypatch.setattr(beton_check, "digest_of", lambda path: read.append(path) or digest_of(path))
+        for _ in range(3):
+            read_record(file)
+        assert read == [file]
+        file.write_bytes(file.read_bytes())
+        read_record(file)
+        assert read == [file, file]
+
+    @staticmethod
+    def changed(file: Path, change: Callable[[Any], None]) -> None:
+        content = bytearray(file.read_bytes())
+        change(np.frombuffer(content, ENTRY, len(SIZES), FIRST))
+        file.write_bytes(content)
+        write_record(file)
+
+
+class TestPreparedPictures:
+    """The file of arrays into which CIFAR-100 is decoded."""
+
+    @pytest.fixture
+    def arrays(self) -> dict[str, Any]:
+        images = np.zeros((4, 3, 32, 32), np.uint8)
+        named = {f"{part}_{kind}": value for part in ("train", "test") for kind, value in
+                 (("images", images), ("labels", np.arange(4)))}  # fmt: skip
+        return {**named, "mean": np.full(3, 0.5), "deviation": np.ones(3), "hash": np.array("ab"), "format": np.array(1),
+                "made_from": np.array("[]")}  # fmt: skip
+
+    def read(self, folder: Path) -> Any:
+        return DATASETS["cifar100"](folder=folder / "none", prepared=folder / "cifar100.npz")
+
+    def test_one_that_is_whole_is_read(self, arrays: dict[str, Any], tmp_path: Path) -> None:
+        np.savez(tmp_path / "cifar100.npz", allow_pickle=False, **arrays)
+        assert self.read(tmp_path).train_count == 4
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"train_labels": np.full(4, CLASSES)},
+            {"train_labels": np.arange(3)},
+            {"test_labels": np.array([-1, 0, 0, 0])},
+            {"train_images": np.zeros((4, 3, 16, 16), np.uint8)},
+            {"deviation": np.zeros(3)},
+            {"mean": np.full(3, np.nan)},
+            {"format": np.array("one")},
+        ],
+    )
+    def test_other_arrays(self, arrays: dict[str, Any], change: dict[str, Any], tmp_path: Path) -> None:
+        np.savez(tmp_path / "cifar100.npz", allow_pickle=False, **(arrays | change))
+        with pytest.raises(DataError, match=r"cifar100\.npz is damaged: .*; delete it, and it is made again"):
+            self.read(tmp_path)
+
+    def test_a_few_bytes_that_become_very_many(self, arrays: dict[str, Any], tmp_path: Path) -> None:
+        np.savez_compressed(tmp_path / "cifar100.npz", allow_pickle=False, **arrays)
+        with pytest.raises(DataError, match=r"cifar100\.npz is damaged: it is compressed"):
+            self.read(tmp_path)
+
+    def test_a_header_that_asks_for_more_memory_than_there_is(self, arrays: dict[str, Any], tmp_path: Path) -> None:
+        stream = BytesIO()
+        np.lib.format.write_array_header_1_0(stream, {"descr": "|u1", "fortran_order": False, "shape": (2**50, 3, 32, 32)})
+        np.savez(tmp_path / "cifar100.npz", allow_pickle=False, **{**arrays, "train_images": np.array(0)})
+        with zipfile.ZipFile(tmp_path / "cifar100.npz") as opened:
+            parts = {name: opened.read(name) for name in opened.namelist()}
+        with zipfile.ZipFile(tmp_path / "cifar100.npz", "w") as opened:
+            for name, content in (parts | {"train_images.npy": stream.getvalue()}).items():
+                opened.writestr(name, content)
+        with pytest.raises(DataError, match=r"cifar100\.npz is damaged: .*; delete it, and it is made again"):
+            self.read(tmp_path)
+
+
+class TestTokens:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        header = TokenHeader(vocabulary=100, tokenizer="bytes", tokenizer_hash="ab", made_from="cd")
+        write_tokens(tmp_path / "train.tokens", header, [np.arange(50, dtype=np.uint16)])
+        return tmp_path / "train.tokens"
+
+    def test_other_tokens_are_an_error(self, file: Path) -> None:
+        assert map_tokens(file)[1].tolist() == list(range(50))
+        content = file.read_bytes()
+        for place in range(4096, len(content), 9):
+            file.write_bytes(content[:place] + b"\xff" + content[place + 1 :])
+            with pytest.raises(DataError, match=r"train\.tokens is damaged: .*; delete it, and it is made again"):
+                map_tokens(file)
+
+    @pytest.mark.parametrize("change", [(b'"count":50', b'"count":-9'), (b'"vocabulary":100', b'"vocabulary":-10')])
+    def test_headers_that_cannot_be(self, file: Path, change: tuple[bytes, bytes]) -> None:
+        file.write_bytes(file.read_bytes().replace(*change))
+        with pytest.raises(DataError, match=r"train\.tokens is no file of tokens"):
+            map_tokens(file)
+
+
+class TestFolders:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        for split in ("train", "val"):
+            write_folder(tmp_path / split, 2)
+        return tmp_path
+
+    @pytest.mark.parametrize("target", ["nowhere.JPEG", "itself.JPEG", "/dev/zero", "pipe"])
+    def test_what_is_no_file(self, folder: Path, target: str) -> None:
+        file = folder / "train" / "n02" / "itself.JPEG"
+        if target == "pipe":
+            os.mkfifo(file)
+        else:
+            file.symlink_to(target)
+        with pytest.raises(DataError, match=r"itself\.JPEG (is no file|cannot be read)"):
+            find_pictures(folder / "train")
+
+    def test_a_link_to_a_picture_is_one(self, folder: Path) -> None:
+        (folder / "train" / "n02" / "more.JPEG").symlink_to(folder / "val" / "n02" / "n02_0.JPEG")
+        assert len(find_pictures(folder / "train").entries) == 7
+
+    @pytest.mark.parametrize("name", ["a\nb 5\nc.JPEG", "a\x1b[2Jb.JPEG"])
+    def test_names_that_forge_lines(self, folder: Path, name: str) -> None:
+        (folder / "train" / "n01" / name).write_bytes(b"")
+        with pytest.raises(DataError, match="has characters that cannot be printed") as error:
+            find_pictures(folder / "train")
+        assert str(error.value).isprintable()
+
+    def test_a_picture_that_becomes_very_large(self, tmp_path: Path) -> None:
+        file = tmp_path / "bomb.png"
+        Image.new("1", (11_000, 11_000)).save(file)
+        assert file.stat().st_size < 100_000
+        with pytest.raises(DataError, match=r"bomb\.png: the picture is damaged: it has 11000 x 11000 pixels, of which 100,000,000"):
+            read_picture(str(file))
+
+    def test_a_picture_in_a_format_that_starts_programs(self, tmp_path: Path) -> None:
+        file = tmp_path / "page.JPEG"
+        Image.new("RGB", (8, 8)).save(file, "EPS")
+        with pytest.raises(DataError, match=r"page\.JPEG: the picture is damaged: cannot identify"):
+            read_picture(str(file))
+
+    def test_the_rest_is_read(self, folder: Path) -> None:
+        assert load(folder).train_count == 6
+
+
+class TestParquet:
+    def test_a_few_bytes_that_become_very_many(self, tmp_path: Path) -> None:
+        file = tmp_path / "train-00000-of-00001.parquet"
+        texts = pyarrow.array(["a" * 2**20] * 65)
+        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), file, compression="zstd", use_dictionary=False)
+        assert file.stat().st_size < 200_000
+        with pytest.raises(DataError, match=r"00001\.parquet cannot be read as Parquet: text has .* bytes, compressed to"):
+            list(rows_of_files([file], ["text"]))
+
+    def test_any_damage_is_one_clear_error(self, tmp_path: Path) -> None:
+        file = tmp_path / "train-00000-of-00001.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"text": [f"line {number}" for number in range(50)]}), file)
+        content = file.read_bytes()
+        for place in range(len(content) - 400, len(content), 3):  # the metadata; of the text nothing is known
+            file.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+            try:
+                list(rows_of_files([file], ["text"]))
+            except DataError as error:
+                assert str(error).startswith(str(file)) and "\n" not in str(error)
