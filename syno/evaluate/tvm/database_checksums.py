@@ -33,7 +33,13 @@ def check_lines(folder: Path, names: tuple[str, ...]) -> None:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise SpecError(f"{folder / FILE} holds no checksums: {said}; delete the folder, and tune again") from error
     for name in names:
-        for number, (line, expected) in enumerate(zip(_lines(folder / name), written.get(name, []), strict=False), 1):
+        lines, checksums = _lines(folder / name), written.get(name, [])
+        whole = sum(line.endswith(b"\n") for line in lines)
+        if whole < len(checksums) - 1:  # a process that is killed tears one at most
+            raise SpecError(
+                f"{folder / name} has {whole} lines of the {len(checksums)} that tuning has written: delete the folder, and tune again"
+            )
+        for number, (line, expected) in enumerate(zip(lines, checksums, strict=False), 1):
             if line.endswith(b"\n") and checksum(line) != expected:
                 raise SpecError(
                     f"line {number} of {folder / name} is damaged: it is another one than tuning has written; delete the folder, "

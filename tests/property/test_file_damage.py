@@ -1,0 +1,198 @@
+"""Files that are flipped, truncated, zeroed or swapped at random places: every case ends in one clear error that names the file,
+or in exactly the content that was written; none in other content, a traceback or a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from damage import damaged
+from small_beton import write_beton
+
+from syno.errors import SynoError
+from syno.evaluate.checkpoint import Checkpoint
+from syno.evaluate.datasets import DATASETS
+from syno.evaluate.datasets.beton import BetonRecord, read_record, record_file
+from syno.evaluate.datasets.cifar_sources import _unpickled
+from syno.evaluate.datasets.token_file import TokenHeader, map_tokens, write_tokens
+from syno.evaluate.training_record import TrainingRecord
+from syno.evaluate.tuning_record import TuningRecord
+from syno.evaluate.tvm.database import RECORDS, WORKLOADS, repair
+from syno.evaluate.tvm.database_checksums import check_lines, write_checksums
+from syno.stages.parquet import read_parquet, write_parquet
+from syno.stages.search import WorkerRecord
+from syno.stages.select import Selected, read_selected, write_selected
+
+pytestmark = pytest.mark.slow
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TRAINING = TrainingRecord.model_validate({
+    "name": "conv2d", "operator": "operator x\nvariables H\n", "operator_id": "ab", "workload": {}, "data_hash": "cd", "seed": 0,
+    "metric": "accuracy", "score": 0.75, "scores": [0.5, 0.75], "losses": [1.5, 1.25], "stopped": None, "flops": 1e6,
+    "parameters": 1000, "cpu_seconds": 2.5, "threads": 1, "device": "cpu", "versions": {"python": "3.11"}, "date": NOW,
+})  # fmt: skip
+TUNING = TuningRecord.model_validate({
+    "name": "conv2d", "operator_id": None, "compiler": "eager", "device": {"kind": "cpu", "name": "one", "threads": 1},
+    "subject": {"kind": "network", "model": "resnet8", "classes": 10, "image_shape": [3, 8, 8]}, "settings": {}, "status": "ok",
+    "latency_ms": 1.5, "latency_low_ms": 1.4, "latency_high_ms": 1.6, "repeats": 20, "versions": {}, "date": NOW,
+})  # fmt: skip
+WORKER = WorkerRecord(
+    study="quick", worker=1, process="host:1", machine="one", trials=3, finished=8, seconds=2.5, versions={}, date=NOW
+)
+CHOSEN = [Selected(key=2 * f"{number:06x}", name=f"one_{number}", metrics={"accuracy": 0.5}) for number in range(3)]
+TABLE = pandas.DataFrame({
+    "key": [f"{number:012x}" for number in range(40)], "score": np.linspace(0, 1, 40), "role": [None, "found"] * 20,
+    "ended": pandas.to_datetime(["2026-01-01"] * 40, utc=True),
+})  # fmt: skip
+STATE = {"weights": torch.arange(500.0), "progress": {"steps": 3, "losses": [0.5, 0.25]}}
+
+
+class Kind(NamedTuple):
+    """A kind of file: what writes it, what reads it as something that is equal to what was written, and how many cases."""
+
+    write: Callable[[Path], Any]
+    read: Callable[[Path], Any]
+    cases: int
+
+
+def _state(file: Path) -> Any:
+    found = Checkpoint(file, "mine").read(torch.device("cpu"))
+    return found if found is None else (found["weights"].tolist(), found["progress"])
+
+
+def _prepared(file: Path) -> Any:
+    data = DATASETS["cifar100"](folder=file.parent / "none", prepared=file)
+    return [data.hash, data.train_images.tolist(), data.train_labels.tolist(), data.test_labels.tolist(), data.augmentation]
+
+
+def _write_prepared(file: Path) -> None:
+    images, labels = np.arange(2 * 3072, dtype=np.uint8).reshape(2, 3, 32, 32), np.arange(2)
+    arrays = {f"{part}_{name}": value for part in ("train", "test") for name, value in (("images", images), ("labels", labels))}
+    more = {"mean": np.full(3, 0.5), "deviation": np.ones(3), "hash": np.array("ab"), "format": np.array(1)}
+    with file.open("wb") as opened:
+        np.savez(opened, allow_pickle=False, **arrays, **more, made_from=np.array("[]"))
+
+
+def _write_tokens(file: Path) -> None:
+    header = TokenHeader(vocabulary=1000, tokenizer="bytes", tokenizer_hash="ab", made_from="cd")
+    write_tokens(file, header, [np.arange(900, dtype=np.uint16)])
+
+
+KINDS = {
+    "training record": Kind(TRAINING.write, TrainingRecord.read, 120),
+    "tuning record": Kind(TUNING.write, TuningRecord.read, 80),
+    "worker record": Kind(WORKER.write, WorkerRecord.read, 80),
+    "selection": Kind(lambda file: write_selected(CHOSEN, file), read_selected, 120),
+    "table": Kind(
+        lambda file: write_parquet(TABLE, file), lambda file: read_parquet(file, "syno tables").to_dict("tight"), 240
+    ),
+    "checkpoint": Kind(lambda file: Checkpoint(file, "mine").write(STATE), _state, 160),
+    "beton": Kind(write_beton, read_record, 160),
+    "prepared pictures": Kind(_write_prepared, _prepared, 120),
+    "tokens": Kind(_write_tokens, lambda file: (map_tokens(file)[0], map_tokens(file)[1].tolist()), 80),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_clear_error_or_the_same_content(kind: str, tmp_path: Path) -> None:
+    write, read, cases = KINDS[kind]
+    file = tmp_path / "the file"
+    write(file)
+    content, expected = file.read_bytes(), repr(read(file))  # numbers that are none are equal as text
+    errors = 0
+    for what, other in damaged(content, cases):
+        file.write_bytes(other)
+        try:
+            found = read(file)
+        except SynoError as error:
+            errors += 1
+            assert str(file) in str(error) and "\n" not in str(error), (what, str(error))
+        else:
+            assert repr(found) == expected, what
+    assert errors > cases / 2
+
+
+def test_the_record_of_a_beton_file(tmp_path: Path) -> None:
+    file = write_beton(tmp_path / "train.beton")
+    content, expected = record_file(file).read_bytes(), read_record(file)
+    for what, other in damaged(content, 80):
+        record_file(file).write_bytes(other)
+        try:
+            found: BetonRecord | None = read_record(file)
+        except SynoError as error:
+            assert str(record_file(file)) in str(error) and "\n" not in str(error), what
+        else:
+            assert found == expected, what
+
+
+def test_pickles_of_others(tmp_path: Path) -> None:
+    """They have no checksum: damaged pixels are other pixels, which the hash in every record tells apart."""
+    file = tmp_path / "train"
+    pictures = np.arange(4 * 3072, dtype=np.uint8).reshape(4, 3072)
+    contents = {b"filenames": [b"a.png"] * 4, b"data": pictures, b"fine_labels": [1, 2, 3, 99], b"coarse_labels": [0] * 4}
+    for protocol in (2, 4):
+        whole = pickle.dumps(contents, protocol=protocol)
+        for what, other in damaged(whole, 120):
+            file.write_bytes(other)
+            try:
+                images, labels = _unpickled(file)
+            except SynoError as error:
+                assert str(file) in str(error) and "\n" not in str(error), what
+            else:
+                assert images.dtype == np.uint8 and images.shape[1:] == (3, 32, 32) and len(images) == len(labels), what
+                assert labels.dtype == np.int64 and 0 <= labels.min() <= labels.max() < 100, what
+
+
+@pytest.mark.parametrize("name", [WORKLOADS, RECORDS])
+def test_trials_of_tvm(name: str, tmp_path: Path) -> None:
+    """A torn last line is cut off, as it always was; every other damage is one clear error."""
+    lines = {
+        WORKLOADS: [json.dumps([f"hash{number}", "x" * 40]) for number in range(3)],
+        RECORDS: [json.dumps([number % 3, [[0.5 + number, 1.0], {"kind": "llvm"}]]) for number in range(12)],
+    }
+    written = {one: "".join(f"{line}\n" for line in found).encode() for one, found in lines.items()}
+    for what, other in damaged(written[name], 100):
+        for one, content in written.items():
+            (tmp_path / one).write_bytes(content)
+        write_checksums(tmp_path, (WORKLOADS, RECORDS))
+        (tmp_path / name).write_bytes(other)
+        try:
+            check_lines(tmp_path, (WORKLOADS, RECORDS))
+            repair(tmp_path)
+        except SynoError as error:
+            assert str(tmp_path / "database_") in str(error) and "\n" not in str(error), what  # or the one that needs its lines
+        else:
+            for one, content in written.items():
+                assert content.startswith((tmp_path / one).read_bytes()), what
+
+
+def test_files_of_earlier_versions(tmp_path: Path) -> None:
+    """They have no checksum, so other content cannot always be seen; but there is no traceback, and no crash."""
+    writers: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
+        "record": (lambda file: file.write_text(TRAINING.model_dump_json(indent=1), encoding="utf-8"), TrainingRecord.read),
+        "selection": (lambda file: file.write_text(json.dumps([one.model_dump() for one in CHOSEN])), read_selected),
+        "table": (lambda file: TABLE.to_parquet(file, index=False), lambda file: read_parquet(file, "syno tables")),
+        "checkpoint": (
+            lambda file: torch.save({"identity": "mine", "state": STATE}, file),
+            lambda file: Checkpoint(file, "mine").read(torch.device("cpu")),
+        ),
+    }
+    for name, (write, read) in writers.items():
+        file = tmp_path / name
+        write(file)
+        read(file)
+        for what, other in damaged(file.read_bytes(), 120):
+            file.write_bytes(other)
+            try:
+                read(file)
+            except SynoError as error:
+                assert str(file) in str(error) and "\n" not in str(error), what
