@@ -18,6 +18,8 @@ from syno.evaluate.checkpoint import Checkpoint
 from syno.evaluate.record import Record
 from syno.evaluate.training_record import TrainingRecord
 from syno.evaluate.tuning_record import TuningRecord
+from syno.evaluate.tvm.database import RECORDS, WORKLOADS, repair
+from syno.evaluate.tvm.database_checksums import check_lines, write_checksums
 from syno.ir.library import OPERATORS
 from syno.stages.data import DataRecord
 from syno.stages.parquet import read_parquet, write_parquet
@@ -27,7 +29,7 @@ from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
 
 HERE: dict[str, Any] = {"versions": {"python": "3.11"}, "date": "2026-01-01T00:00:00Z"}
-RECORDS: dict[type[Record], dict[str, Any]] = {
+KINDS: dict[type[Record], dict[str, Any]] = {
     TrainingRecord: {
         **HERE, "name": "conv2d", "operator": "operator x", "operator_id": "ab", "workload": {}, "data_hash": "cd", "seed": 0,
         "metric": "accuracy", "score": 0.75, "scores": [0.5, 0.75], "losses": [1.5, 1.25], "stopped": None, "flops": 1e6,
@@ -54,13 +56,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def written(kind: type[Record], file: Path) -> Record:
-    record = kind.model_validate(RECORDS[kind])
+    record = kind.model_validate(KINDS[kind])
     record.write(file)
     return record
 
 
 class TestRecords:
-    @pytest.mark.parametrize("kind", RECORDS)
+    @pytest.mark.parametrize("kind", KINDS)
     def test_an_edit_is_an_error_that_says_what_to_do(self, kind: type[Record], file: Path) -> None:
         record, before = written(kind, file), file.read_text(encoding="utf-8")
         assert kind.read(file) == record
@@ -81,7 +83,7 @@ class TestRecords:
         assert isinstance(found, TrainingRecord) and found.device == "another"
 
     def test_a_record_of_an_earlier_version_is_read_and_stays(self, file: Path) -> None:
-        record = TrainingRecord.model_validate(RECORDS[TrainingRecord])
+        record = TrainingRecord.model_validate(KINDS[TrainingRecord])
         file.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
         before = file.read_bytes()
         assert TrainingRecord.read(file) == record
@@ -100,7 +102,7 @@ class TestRecords:
         assert ' "score": 0.75,' in lines and lines[-2].startswith(' "checksum": "')
 
     def test_a_loss_that_is_infinite_comes_back(self, file: Path) -> None:
-        fields = {**RECORDS[TrainingRecord], "metric": "loss", "score": float("inf"), "stopped": "the loss is nan"}
+        fields = {**KINDS[TrainingRecord], "metric": "loss", "score": float("inf"), "stopped": "the loss is nan"}
         TrainingRecord.model_validate(fields).write(file)
         found = TrainingRecord.read(file)
         assert isinstance(found, TrainingRecord) and found.score == float("inf")
@@ -132,7 +134,7 @@ class TestRecords:
         ],
     )
     def test_what_cannot_be_is_an_error(self, kind: type[Record], field: str, value: object, file: Path) -> None:
-        file.write_text(json.dumps({**RECORDS[kind], field: value}), encoding="utf-8")
+        file.write_text(json.dumps({**KINDS[kind], field: value}), encoding="utf-8")
         with pytest.raises(SpecError, match=rf"record\.json holds no {kind.kind_of_record}: .*; delete the file and .* again"):
             kind.read(file)
 
@@ -185,7 +187,7 @@ class TestSelections:
         key = OperatorStore(tmp_path).add(OPERATORS["conv2d"]())
         rows = [{"key": one, "name": f"{one}_name", "metrics": {}} for one in (key, key[::-1])]
         (tmp_path / "selected.json").write_text(json.dumps(rows), encoding="utf-8")
-        TrainingRecord.model_validate(RECORDS[TrainingRecord]).write(tmp_path / "train" / key / "seed0.json")
+        TrainingRecord.model_validate(KINDS[TrainingRecord]).write(tmp_path / "train" / key / "seed0.json")
         with pytest.raises(SpecError, match=rf"operators has no operator {key[::-1]}, which .*selected\.json has as .*syno freeze"):
             make_tables(experiment)
 
@@ -253,6 +255,39 @@ class TestCheckpoints:
         checkpoint = Checkpoint(tmp_path / "seed0.checkpoint", "mine")
         checkpoint.write(self.STATE)
         assert torch.load(checkpoint.file, weights_only=True)["state"]["progress"] == {"steps": 3}
+
+
+class TestTrialsOfTvm:
+    """TVM takes whatever its files say: a changed digit is another latency, and another schedule is taken for the best."""
+
+    TRIALS = "".join(f'[0,[[{seconds}],{{"kind":"llvm"}}]]\n' for seconds in (0.25, 0.5, 0.75))
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / WORKLOADS).write_text('["hash","module"]\n', encoding="utf-8")
+        (tmp_path / RECORDS).write_text(self.TRIALS, encoding="utf-8")
+        write_checksums(tmp_path, (WORKLOADS, RECORDS))
+        return tmp_path
+
+    def check(self, folder: Path) -> None:
+        check_lines(folder, (WORKLOADS, RECORDS))
+        repair(folder)
+
+    def test_a_changed_digit_is_an_error(self, folder: Path) -> None:
+        self.check(folder)
+        (folder / RECORDS).write_text(self.TRIALS.replace("0.5", "0.1"), encoding="utf-8")
+        with pytest.raises(SpecError, match=r"line 2 of .*record\.json is damaged: .*; delete the folder, and tune again"):
+            self.check(folder)
+
+    def test_lines_of_a_process_that_was_killed_are_kept_or_cut_off(self, folder: Path) -> None:
+        (folder / RECORDS).write_text(self.TRIALS + "[0,[[1.0],{}]]\n[0,[[2.", encoding="utf-8")
+        self.check(folder)
+        assert (folder / RECORDS).read_text(encoding="utf-8") == self.TRIALS + "[0,[[1.0],{}]]\n"
+
+    def test_lines_that_are_gone_are_an_error(self, folder: Path) -> None:
+        (folder / RECORDS).write_text(self.TRIALS.partition("\n")[0] + "\n", encoding="utf-8")
+        with pytest.raises(SpecError, match=r"record\.json has 1 lines of the 3 that tuning has written"):
+            self.check(folder)
 
 
 def test_ways_of_damage_are_the_same_every_time() -> None:

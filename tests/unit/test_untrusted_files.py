@@ -41,6 +41,11 @@ ALLOWED = {
     "evaluate/datasets/safe_pickle.py": {"pickle"},  # its own unpickler, which finds nothing that can be called
 }
 FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
+# Libraries are machine code. Each of these was made by the same process before, and none is of a folder of results.
+LOADS_LIBRARIES = {
+    "report/take_home/library.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
+    "evaluate/tvm/remote.py": ["session.load_module"],  # on a device, to which it was sent
+}
 EXECUTES = {  # source that was generated, never read
     "lower/pytorch/source.py", "lower/tvm/stages.py", "report/take_home/tensor_expressions.py"
 }  # fmt: skip
@@ -99,6 +104,17 @@ class TestSource:
 
     def test_no_call_runs_what_a_file_says(self) -> None:
         assert [fault for name, tree in trees() for fault in faults(name, tree)] == []
+
+    def test_no_library_of_a_folder_of_results_is_loaded(self) -> None:
+        names = ("load_module", "CDLL", "LoadLibrary", "load_library", "load_file", "spec_from_file_location")
+        found = {
+            name: [
+                called for node in ast.walk(tree) if isinstance(node, ast.Call)
+                if (called := ast.unparse(node.func)).rpartition(".")[2] in names
+            ]
+            for name, tree in trees()
+        }  # fmt: skip
+        assert {name: calls for name, calls in found.items() if calls} == LOADS_LIBRARIES
 
     @pytest.mark.parametrize(
         "line",
