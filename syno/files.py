@@ -31,8 +31,8 @@ def replaced(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
     Args:
         path: the file; its folder is made if it is not there.
-        durable: whether the file is on the disk, and in its folder, when the block has ended: after a power loss there is the old
-            file or the new one, whole. It takes some milliseconds; leave it out for a file that is cheap to make again.
+        durable: whether the file is on the disk, and in its folder, when the block has ended: after a power loss there is the
+            old file or the new one, whole. It takes some 10 ms; leave it out for a file that is cheap to make again.
 
     Raises SpecError if the file cannot be written; its `__cause__` is the OSError, such as that of a full disk.
     """

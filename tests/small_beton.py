@@ -44,6 +44,6 @@ def write_record(file: Path) -> None:
     content = file.read_bytes()
     record_file(file).unlink(missing_ok=True)
     BetonRecord(
-        names=NAMES, count=len(SIZES), size=len(content), hash=sha256(content).hexdigest()[:32], source="ab", max_resolution=400,
-        compress_probability=0.1, quality=90, versions={}, date=datetime.now(UTC),
+        names=NAMES, count=len(SIZES), size=len(content), hash=sha256(content).hexdigest()[:32], source="ab",
+        max_resolution=400, compress_probability=0.1, quality=90, versions={}, date=datetime.now(UTC),
     ).write(record_file(file))  # fmt: skip

@@ -55,5 +55,5 @@ def write_table(table: pandas.DataFrame, folder: Path, name: str) -> list[Path]:
     """Write a table as Parquet and as CSV into the tables of a folder of results; returns the files."""
     files = [folder / FOLDER / f"{name}.{kind}" for kind in ("parquet", "csv")]
     write_parquet(table, files[0])
-    write_whole(files[1], table.to_csv(index=False))
+    write_whole(files[1], table.to_csv(index=False), durable=False)
     return files

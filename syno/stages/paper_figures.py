@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from syno.files import write_whole
 from syno.stages.artifact import LOSSES, MADE_BY, RECORD, ImportRecord
-from syno.stages.parquet import read_parquet
 from syno.stages.measurements import FOLDER, read_measurements, write_table
+from syno.stages.parquet import read_parquet
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:

@@ -52,10 +52,11 @@ def read_parquet(file: Path, made_by: str) -> pandas.DataFrame:
     if not file.is_file():
         raise SpecError(f"{file} is not there; `{made_by}` makes it")
     try:
-        return _table(file.read_bytes())
+        table: pandas.DataFrame = _table(file.read_bytes())
     except Exception as error:  # a damaged file raises anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SpecError(f"{file} holds no table: {reason}; delete it and run `{made_by}` again") from error
+    return table
 
 
 def _table(content: bytes) -> Any:

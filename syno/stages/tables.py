@@ -42,7 +42,7 @@ def make_tables(experiment: Experiment) -> Tables:
     tables = Tables(score_table(experiment, rows), _latency(experiment, rows))
     for name, table in zip((SCORES, LATENCY), tables, strict=True):
         write_parquet(table, folder_of(experiment) / f"{name}.parquet")
-        write_whole(folder_of(experiment) / f"{name}.csv", table.to_csv(index=False))
+        write_whole(folder_of(experiment) / f"{name}.csv", table.to_csv(index=False), durable=False)
     return tables
 
 

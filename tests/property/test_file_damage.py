@@ -1,5 +1,7 @@
-"""Files that are flipped, truncated, zeroed or swapped at random places: every case ends in one clear error that names the file,
-or in exactly the content that was written; none in other content, a traceback or a crash.
+"""Files that are flipped, truncated, zeroed or swapped at random places.
+
+Every case ends in one clear error that names the file, or in exactly the content that was written; none in other content, a
+traceback or a crash.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TRAINING = TrainingRecord.model_validate({
-    "name": "conv2d", "operator": "operator x\nvariables H\n", "operator_id": "ab", "workload": {}, "data_hash": "cd", "seed": 0,
+    "name": "conv2d", "operator": "operator x", "operator_id": "ab", "workload": {}, "data_hash": "cd", "seed": 0,
     "metric": "accuracy", "score": 0.75, "scores": [0.5, 0.75], "losses": [1.5, 1.25], "stopped": None, "flops": 1e6,
     "parameters": 1000, "cpu_seconds": 2.5, "threads": 1, "device": "cpu", "versions": {"python": "3.11"}, "date": NOW,
 })  # fmt: skip

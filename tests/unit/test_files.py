@@ -89,7 +89,7 @@ class TestPowerLoss:
         fsync, replace = os.fsync, Path.replace
 
         def synced(descriptor: int) -> None:
-            found.append(("fsync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+            found.append(("fsync", Path(f"/proc/self/fd/{descriptor}").readlink().name))
             fsync(descriptor)
 
         def renamed(path: Path, target: Path) -> Path:
@@ -112,9 +112,7 @@ class TestPowerLoss:
         write_whole(tmp_path / "train" / "original" / "seed0.json", "new")
         assert [name for call, name in calls if call == "fsync"][1:] == ["original", "train", tmp_path.name]
 
-    def test_a_file_that_is_cheap_to_make_again_is_not_waited_for(
-        self, calls: list[tuple[str, str]], tmp_path: Path
-    ) -> None:
+    def test_a_file_that_is_cheap_to_make_again_is_not_waited_for(self, calls: list[tuple[str, str]], tmp_path: Path) -> None:
         write_whole(tmp_path / "report.html", "new", durable=False)
         assert [call for call, _ in calls] == ["rename"]
 
@@ -135,7 +133,7 @@ class TestPowerLoss:
         fsync = os.fsync
 
         def of_files(descriptor: int) -> None:
-            if Path(os.readlink(f"/proc/self/fd/{descriptor}")).is_dir():
+            if Path(f"/proc/self/fd/{descriptor}").readlink().is_dir():
                 raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
             fsync(descriptor)
 

@@ -94,12 +94,12 @@ def test_what_is_no_attack_is_read(protocol: int, tmp_path: Path) -> None:
     file.write_bytes(pickle.dumps(CIFAR, protocol=protocol))
     found: dict[bytes, Any] = read_pickle(file)
     assert found.keys() == CIFAR.keys() and found[b"fine_labels"] == [3, 99] and found[b"filenames"] == CIFAR[b"filenames"]
-    assert found[b"data"].dtype == np.uint8 and np.array_equal(found[b"data"], CIFAR[b"data"]) and found[b"data"].flags.writeable
+    assert (
+        found[b"data"].dtype == np.uint8 and np.array_equal(found[b"data"], CIFAR[b"data"]) and found[b"data"].flags.writeable
+    )
 
 
-@pytest.mark.parametrize(
-    "array", [np.arange(6, dtype=">i4").reshape(2, 3), np.asfortranarray(np.ones((2, 3)))]
-)
+@pytest.mark.parametrize("array", [np.arange(6, dtype=">i4").reshape(2, 3), np.asfortranarray(np.ones((2, 3)))])
 def test_arrays_of_plain_numbers_come_back(array: np.ndarray[Any, Any], tmp_path: Path) -> None:
     file = tmp_path / "train"
     file.write_bytes(pickle.dumps({b"data": array}, protocol=2))

@@ -77,7 +77,7 @@ def _load(settings: Cifar100Settings) -> dict[str, Any] | None:
 
 
 def _check_sizes(file: Path) -> None:
-    """ValueError if there is something in the file that was compressed, as `prepare` compresses nothing: it could be endless."""
+    """Raise ValueError if a part of the file is compressed: `prepare` compresses nothing, and such a part could be endless."""
     with zipfile.ZipFile(file) as opened:
         parts = opened.infolist()
     if any(part.compress_type != zipfile.ZIP_STORED or part.file_size != part.compress_size for part in parts):
@@ -87,10 +87,14 @@ def _check_sizes(file: Path) -> None:
 
 
 def _check_arrays(content: Mapping[str, Any]) -> None:
-    """ValueError or LookupError if these are not the arrays that `prepare` writes."""
+    """Raise ValueError or LookupError if these are not the arrays that `prepare` writes."""
     for images, labels in (TENSORS[:2], TENSORS[2:]):
         checked(content[images], content[labels], images)
-        if content[images].dtype != np.uint8 or content[images].shape[1:] != (3, SIDE, SIDE) or content[labels].dtype != np.int64:
+        if (
+            content[images].dtype != np.uint8
+            or content[images].shape[1:] != (3, SIDE, SIDE)
+            or content[labels].dtype != np.int64
+        ):
             raise ValueError("it holds other arrays than it should")
     colours_there = [content[name] for name in ("mean", "deviation")]
     if any(part.shape != (3,) or not np.isfinite(part).all() for part in colours_there) or not (content["deviation"] > 0).all():

@@ -74,7 +74,7 @@ def find_pictures(folder: Path) -> ImageFolder:
 
 
 def _pictures_of_class(folder: Path, name: str, label: int) -> list[Entry]:
-    """The pictures of a class, sorted. DataError if there are none, or one of them is no file, such as a pipe or a lost link."""
+    """Return the pictures of a class, sorted. DataError if there are none, or one is no file, such as a pipe or a lost link."""
     found = []
     for entry in os.scandir(folder / name):
         if Path(entry.name).suffix.lower() not in ENDINGS:
@@ -93,7 +93,7 @@ def _pictures_of_class(folder: Path, name: str, label: int) -> list[Entry]:
 
 
 def read_picture(file: str) -> Any:
-    """Return a picture of Pillow's, in RGB. DataError, with the file's name, if it is damaged, too large, or of another format."""
+    """Return a picture of Pillow's, in RGB. DataError, with the file's name, if it is damaged or too large."""
     from PIL import Image
 
     try:

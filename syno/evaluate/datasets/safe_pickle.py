@@ -2,7 +2,7 @@
 
 A pickle is a program for a small machine. Here only the steps are there that CIFAR-100's pickles are made of, the few functions
 that they name are replaced by ones that check what they are given, and arrays are made of plain numbers only. The machine is
-the one in Python: that in C can be made to take any amount of memory, by a large number of a place in its notes.
+the one in Python: that in C can be made to take any amount of memory, by a large index into its memo.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class _Array:
             raise pickle.UnpicklingError("it has an array whose shape is none")
         if not isinstance(type_, _Type) or not isinstance(content, bytes):
             raise pickle.UnpicklingError("it has an array of something else than numbers")
-        plain = np.dtype(type_.name).newbyteorder(type_.order)  # type: ignore[call-overload]  # which is one of these
+        plain = np.dtype(type_.order + type_.name)
         if prod(shape) * plain.itemsize != len(content):
             raise pickle.UnpicklingError(
-                f"it has an array of shape {list(shape)[:8]} of {plain.itemsize} bytes each, with {len(content)} bytes of content"
+                f"it has an array of shape {list(shape)[:8]}, of {plain.itemsize} bytes, with {len(content)} bytes of content"
             )
         self.value = np.frombuffer(content, plain).reshape(shape, order="F" if by_column else "C").copy()  # may be changed
 
@@ -101,10 +101,14 @@ ALLOWED = {
     ("numpy._core.multiarray", "_reconstruct"): _Named(_Array),
     ("_codecs", "encode"): _Named(_encoded),
 }
-STEPS = """PROTO FRAME STOP MARK POP POP_MARK DUP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT
-STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 TUPLE
-EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 LIST EMPTY_LIST APPEND APPENDS DICT EMPTY_DICT SETITEM SETITEMS GLOBAL STACK_GLOBAL REDUCE
-BUILD PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET""".split()  # without those that make objects of any class
+PYTHON: Any = pickle._Unpickler
+STEPS = [  # of pickle's machine, without those that make objects of any class
+    "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GET", "BINGET",
+    "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT",
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "UNICODE", "BINUNICODE",
+    "SHORT_BINUNICODE", "BINUNICODE8", "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "EMPTY_LIST", "APPEND",
+    "APPENDS", "DICT", "EMPTY_DICT", "SETITEM", "SETITEMS", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD",
+]  # fmt: skip
 
 
 class _Steps(dict[int, Callable[..., None]]):
@@ -121,8 +125,8 @@ class _Steps(dict[int, Callable[..., None]]):
         return step
 
 
-class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined,misc]  # noqa: SLF001  # the one in Python
-    dispatch = {code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, step)[0] for step in STEPS)}  # type: ignore[attr-defined]  # noqa: SLF001, RUF012
+class _Unpickler(PYTHON):  # type: ignore[misc]  # whose class mypy does not see
+    dispatch = {code: PYTHON.dispatch[code] for code in (getattr(pickle, step)[0] for step in STEPS)}  # noqa: RUF012
 
     def find_class(self, module: str, name: str) -> Any:
         try:

@@ -1,7 +1,7 @@
 """Checksums of a folder's trials, in a file beside them: TVM appends lines to its files, and looks at none of them again.
 
-Lines that were there when a tuning ended are compared when the folder is opened the next time. Lines behind them are of a process
-that was killed, and a last line that is not whole was torn (see `database.repair`).
+Lines that were there when a tuning ended are compared when the folder is opened the next time. Lines behind them come from a
+process that was killed, and a last line that is not whole was torn (see `database.repair`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def write_checksums(folder: Path, names: tuple[str, ...]) -> None:
 
 
 def check_lines(folder: Path, names: tuple[str, ...]) -> None:
-    """Raise SpecError if a line of these files is another one than was written. Folders of earlier versions have no checksums."""
+    """Raise SpecError if a line of these files has changed since it was written. Older folders have no checksums."""
     if not (folder / FILE).exists():
         return
     try:
@@ -37,13 +37,13 @@ def check_lines(folder: Path, names: tuple[str, ...]) -> None:
         whole = sum(line.endswith(b"\n") for line in lines)
         if whole < len(checksums) - 1:  # a process that is killed tears one at most
             raise SpecError(
-                f"{folder / name} has {whole} lines of the {len(checksums)} that tuning has written: delete the folder, and tune again"
+                f"{folder / name} has {whole} lines of the {len(checksums)} that were written; delete the folder and tune again"
             )
         for number, (line, expected) in enumerate(zip(lines, checksums, strict=False), 1):
             if line.endswith(b"\n") and checksum(line) != expected:
                 raise SpecError(
-                    f"line {number} of {folder / name} is damaged: it is another one than tuning has written; delete the folder, "
-                    "and tune again"
+                    f"line {number} of {folder / name} is damaged: it has changed since it was written; delete the folder, and "
+                    "tune again"
                 )
 
 
