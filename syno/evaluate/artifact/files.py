@@ -76,7 +76,7 @@ def read_losses(file: Path) -> list[Step]:
     try:
         pairs = json.loads(_text(file).replace("(", "[").replace(")", "]"))
         steps = [(float(loss), float(time)) for loss, time in pairs]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ParseError(f"holds no list of pairs of a loss and a time: {error}") from None
     if not steps:
         raise ParseError("holds no step")

@@ -84,6 +84,7 @@ def _entries(file: Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
         places = np.sort(np.fromfile(opened, PLACE, count), order="place")
     beginning = first + ENTRY.itemsize * count
     inside = (places["place"] >= beginning) & (places["place"] <= table) & (places["size"] <= table - places["place"])
+    inside &= places["picture"] < count
     index = np.searchsorted(places["place"], entries["image"]["place"])
     found = np.minimum(index, count - 1)
     good = (places["place"][found] == entries["image"]["place"]) & inside[found]
