@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas
 
 TABLE = "trials.parquet"
+COLUMNS = ("number", "outcome", "reward", "operator")  # that everything needs
 
 
 def freeze(experiment: Experiment, output: Path | None = None) -> pandas.DataFrame:
@@ -43,4 +44,4 @@ def study_table(experiment: Experiment) -> pandas.DataFrame:
 
 def read_frozen(experiment: Experiment) -> pandas.DataFrame:
     """The frozen table. SpecError if it is not there, or holds something else."""
-    return read_parquet(experiment.folder / TABLE, "syno freeze")
+    return read_parquet(experiment.folder / TABLE, "syno freeze", COLUMNS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,14 +41,15 @@ def write_parquet(table: pandas.DataFrame, file: Path) -> None:
     write_whole(file, content[:place] + checksum(content).encode() + content[place + DIGITS :])
 
 
-def read_parquet(file: Path, made_by: str) -> pandas.DataFrame:
+def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> pandas.DataFrame:
     """Read a table.
 
     Args:
         file: the file. One of an earlier version, which has no checksum, is read as it is.
         made_by: the command that makes it, for messages.
+        columns: names of columns that it must have; it may have more.
 
-    Raises SpecError if the file is missing, holds no table, or does not agree with its checksum.
+    Raises SpecError if the file is missing, holds no table, lacks a column, or does not agree with its checksum.
     """
     if not file.is_file():
         raise SpecError(f"{file} is not there; `{made_by}` makes it")
@@ -56,6 +58,9 @@ def read_parquet(file: Path, made_by: str) -> pandas.DataFrame:
     except Exception as error:  # a damaged file raises anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SpecError(f"{file} holds no table: {reason}; delete it and run `{made_by}` again") from error
+    for column in columns:
+        if column not in table:
+            raise SpecError(f'{file} holds no table with a column "{column}"; delete it and run `{made_by}` again')
     return table
 
 

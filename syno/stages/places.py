@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from syno.config import Experiment
+from syno.errors import SpecError
 from syno.evaluate.settings import ORIGINAL
 from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.stages import select
 from syno.stages.store import OperatorStore, find_stored
+
+if TYPE_CHECKING:
+    from syno.evaluate.training_record import TrainingRecord
+    from syno.evaluate.tuning_record import TuningRecord
 
 CONFIG = "experiment.yaml"  # the experiment as it was run, beside its results
 
@@ -56,6 +61,22 @@ def key_of(experiment: Experiment, given: str) -> str:
         return given
     operator = find_stored(given, experiment.folder)
     return OperatorStore(experiment.folder).add(operator)
+
+
+def check_belongs(record: TrainingRecord | TuningRecord, entry: Entry, file: Path) -> None:
+    """Raise SpecError if the record in an entry's file is of something else, as after a copy into the wrong folder."""
+    match entry.role:
+        case "original":
+            belongs = record.operator_id is None
+        case "baseline":
+            belongs = record.operator_id is not None
+        case _:
+            belongs = record.operator_id is not None and record.operator_id.startswith(entry.key)
+    if not belongs:
+        raise SpecError(
+            f"{file} is the record of {record.name} ({record.operator_id or 'the network as it is'}), not of {entry.key}; "
+            f"delete it and {record.again} again"
+        )
 
 
 def worker_file(experiment: Experiment, number: int) -> Path:

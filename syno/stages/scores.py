@@ -12,7 +12,7 @@ from syno.errors import SpecError
 from syno.evaluate.settings import ORIGINAL
 from syno.report.metric import METRICS
 from syno.report.welch import Difference, difference, spread
-from syno.stages.places import Entry, training_file
+from syno.stages.places import Entry, check_belongs, training_file
 
 if TYPE_CHECKING:
     import pandas
@@ -48,7 +48,10 @@ def _trained(experiment: Experiment, rows: Sequence[Entry]) -> Iterator[tuple[En
 
     for entry in rows:
         files = [training_file(experiment, entry.key, seed) for seed in experiment.train.seeds]
-        if records := [TrainingRecord.read(file) for file in files if file.exists()]:
+        found = {file: TrainingRecord.read(file) for file in files if file.exists()}
+        for file, record in found.items():
+            check_belongs(record, entry, file)
+        if records := list(found.values()):
             yield entry, records
 
 

@@ -57,7 +57,7 @@ def taken(experiment: Experiment, selected: Sequence[Selected]) -> list[Selected
 
 def _scores(source: Path) -> tuple[dict[str, float], ScoreMetric]:
     """The mean score of each key, and what they are."""
-    table = read_parquet(source / SCORES, "syno tables")
+    table = read_parquet(source / SCORES, "syno tables", ("key", "metric", "score"))
     if table.empty:
         raise SpecError(f"{source / SCORES} has no row; train there first, then run `syno tables` again")
     known = table[table["score"].notna()]

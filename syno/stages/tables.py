@@ -11,7 +11,7 @@ from syno.evaluate.settings import ORIGINAL
 from syno.evaluate.tuning_record import TuningRecord
 from syno.files import write_whole
 from syno.stages.parquet import read_parquet, write_parquet
-from syno.stages.places import Entry, entries, tuning_file
+from syno.stages.places import Entry, check_belongs, entries, tuning_file
 from syno.stages.scores import score_table
 
 if TYPE_CHECKING:
@@ -53,8 +53,11 @@ def folder_of(experiment: Experiment) -> Path:
 
 def read_tables(experiment: Experiment) -> Tables:
     """The tables, as they were written. SpecError if they are not there."""
-    folder = folder_of(experiment)
-    return Tables(*(read_parquet(folder / f"{name}.parquet", "syno tables") for name in (SCORES, LATENCY)))
+    from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS
+
+    folder, columns = folder_of(experiment), {SCORES: SCORE_COLUMNS, LATENCY: LATENCY_COLUMNS}
+    read = (read_parquet(folder / f"{name}.parquet", "syno tables", ("key", *columns[name])) for name in (SCORES, LATENCY))
+    return Tables(*read)
 
 
 def _latency(experiment: Experiment, rows: Sequence[Entry]) -> pandas.DataFrame:
@@ -66,11 +69,13 @@ def _latency(experiment: Experiment, rows: Sequence[Entry]) -> pandas.DataFrame:
     for device in experiment.tune.devices:
         for compiler in experiment.tune.compilers:
             original: float | None = None
-            for key, role in rows:
+            for entry in rows:
+                key, role = entry
                 file = tuning_file(experiment, key, compiler, device)
                 if not file.exists():
                     continue
                 record = TuningRecord.read(file)
+                check_belongs(record, entry, file)
                 if key == ORIGINAL and record.status == "ok":
                     original = record.latency_ms
                 found.append(_latency_row(record, key, role, device, original))

@@ -45,6 +45,13 @@ class TestTables:
                 read_parquet(file, "syno tables")
             assert "\n" not in str(error.value)
 
+    def test_a_table_without_a_column_is_one_clear_line(self, tmp_path: Path) -> None:
+        write_parquet(TABLE.drop(columns="score"), tmp_path / "scores.parquet")
+        with pytest.raises(
+            SpecError, match='scores.parquet holds no table with a column "score"; delete it and run `syno tables`'
+        ):
+            read_parquet(tmp_path / "scores.parquet", "syno tables", ("key", "score"))
+
     def test_a_table_of_an_earlier_version_is_read_or_is_one_clear_line(self, tmp_path: Path) -> None:
         file = tmp_path / "latency.parquet"
         TABLE.to_parquet(file, index=False)

@@ -185,3 +185,15 @@ class TestSelections:
             SpecError, match=rf"operators has no operator {key[::-1]}, which .*selected\.json has as .*syno freeze"
         ):
             make_tables(experiment)
+
+    def test_a_record_in_the_folder_of_another_operator_is_an_error(self, tmp_path: Path) -> None:
+        experiment = Experiment(name="small", workload={}, spec={"depth": 4}, output=tmp_path)
+        key = OperatorStore(tmp_path).add(OPERATORS["conv2d"]())
+        write_selected([Selected(key=key, name="conv2d", metrics={})], tmp_path / "selected.json")
+        fields = KINDS[TrainingRecord] | {"operator_id": OPERATORS["conv1x1"]().id}
+        file = tmp_path / "train" / key / f"seed{experiment.train.seeds[0]}.json"
+        TrainingRecord.model_validate(fields).write(file)
+        with pytest.raises(
+            SpecError, match=rf"{file.name} is the record of conv2d .*, not of {key}; delete it and run `syno train`"
+        ):
+            make_tables(experiment)

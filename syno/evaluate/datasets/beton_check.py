@@ -98,7 +98,7 @@ def check_content(file: Path, digest: str) -> None:
     nothing for a copy. Without the right to write there, the file is checked every time.
     """
     note, known = file.with_name(f".{file.name}.checked"), _known(file, digest)
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         if json.loads(note.read_text(encoding="utf-8")) == known:
             return
     if digest_of(file) != digest:

@@ -132,7 +132,7 @@ def repair(folder: Path) -> int:
 
 def _is_record(line: bytes, workloads: int) -> bool:
     json.loads(line)
-    return _workload_of(line) < workloads
+    return 0 <= _workload_of(line) < workloads
 
 
 def _cut(path: Path, is_whole: Callable[[bytes], bool]) -> int:
@@ -162,7 +162,7 @@ def _cut(path: Path, is_whole: Callable[[bytes], bool]) -> int:
 def _is_good(line: bytes, is_whole: Callable[[bytes], bool]) -> bool:
     try:
         return line.endswith(b"\n") and is_whole(line)
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, RecursionError):
         return False
 
 
