@@ -11,7 +11,6 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from pathlib import Path
 
 from optuna.storages.journal import BaseJournalBackend
@@ -98,7 +97,7 @@ class Journal(BaseJournalBackend):
         while True:
             with self._locked() as opened:
                 self._catch_up(opened, is_locked=True)
-                position, lines = deepcopy(self._position), []
+                position, lines = self._position.copy(), []
                 for log in logs:
                     lines.append(encode(log, position) + b"\n")
                     position.pass_over(log)
@@ -114,8 +113,10 @@ class Journal(BaseJournalBackend):
             self._identity = _identity(found)
         if found.st_size < self._offset:
             raise StorageError(f"{self.path} is shorter than it was: somebody else has changed it. Run again")
+        if found.st_size == self._offset:
+            return True
         data = os.pread(opened, found.st_size - self._offset, self._offset)
-        end, position = data.rfind(b"\n") + 1, deepcopy(self._position)
+        end, position = data.rfind(b"\n") + 1, self._position.copy()
         logs = read(data[:end], position)
         if logs is not None:
             self._logs += logs
@@ -136,7 +137,7 @@ class Journal(BaseJournalBackend):
             os.fsync(opened)
             warnings.warn(f"{self.path}: the last line was not finished, and is cut off; it never counted", stacklevel=2)
             return
-        kept = _keep_beside(self.path)
+        kept = _keep_beside(self.path) if recovered.damaged else None
         with replaced(self.path) as temporary:
             with temporary.open("wb") as file:
                 file.write(recovered.raw)
@@ -145,7 +146,8 @@ class Journal(BaseJournalBackend):
             if not self.lock.is_held():
                 raise StorageError(f"{self.path} took too long to repair: another worker has taken the lock. Run again")
         _make_durable(self.path.parent)
-        warnings.warn(f"{self.path} is repaired: {recovered}. The file as it was: {kept}", stacklevel=2)
+        if kept is not None:  # else a line just came late
+            warnings.warn(f"{self.path} is repaired: {recovered}. The file as it was: {kept}", stacklevel=2)
         with _opened(self.path, os.O_RDWR | os.O_APPEND) as repaired:
             os.dup2(repaired, opened)
         self._catch_up(opened, is_locked=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from optuna.storages.journal._storage import JournalOperation
@@ -70,6 +70,10 @@ class Position:
     studies: int = 0
     names: dict[int, str] = field(default_factory=dict)  # of the studies that there are, by id
     numbers: dict[int, int] = field(default_factory=dict)  # of trials, by study
+
+    def copy(self) -> Position:
+        """Another one at the same place."""
+        return replace(self, names=dict(self.names), numbers=dict(self.numbers))
 
     def pass_over(self, log: Log) -> None:
         """Go to the end of an entry. It counts what Optuna counts when it replays the entry."""
