@@ -11,6 +11,7 @@ from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage, RDBStorage
+from optuna.storages._rdb.models import BaseModel
 from optuna.trial import FrozenTrial
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
@@ -64,7 +65,18 @@ def check_sqlite(url: str, file: Path) -> None:
     try:
         with closing(sqlite3.connect(file, timeout=WAIT_SECONDS)) as connection:
             (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            missing = _missing_tables(connection) if found == "ok" else []
     except sqlite3.Error as error:
         raise unusable(url, error) from error
-    if found != "ok":
-        raise unusable(url, sqlite3.DatabaseError(f"{file} is damaged ({' '.join(str(found).split())})"))
+    if found != "ok" or missing:
+        said = " ".join(str(found).split()) if found != "ok" else f"without its table {missing[0]}"
+        raise unusable(url, sqlite3.DatabaseError(f"{file} is damaged: {said}"))
+
+
+def _missing_tables(connection: sqlite3.Connection) -> list[str]:
+    """Optuna's tables that are gone from a database that had all of them. It would make them anew, and empty."""
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    written_last = [name for name in ("version_info", "alembic_version") if name in names]
+    if not any(connection.execute(f"SELECT 1 FROM {name}").fetchone() for name in written_last):
+        return []  # somebody is making it now, or died over it
+    return sorted(BaseModel.metadata.tables.keys() - names)

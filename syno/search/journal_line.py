@@ -9,6 +9,7 @@ Optuna itself, are read as well.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ Log: TypeAlias = dict[str, Any]  # an entry, as Optuna gives and takes it
 KEY = "syno"
 CHECKSUM = b',"crc":"%08x"}}'  # ends a line; it is of all bytes before it
 CHECKSUM_SIZE = len(CHECKSUM % 0)
+CHECKED = re.compile(rb'"crc":"[0-9a-f]{8}"')
 
 FIELDS: Mapping[int, frozenset[str]] = {
     operation: frozenset({"op_code", "worker_id", *fields.split()})
@@ -70,10 +72,11 @@ class Position:
     studies: int = 0
     names: dict[int, str] = field(default_factory=dict)  # of the studies that there are, by id
     numbers: dict[int, int] = field(default_factory=dict)  # of trials, by study
+    writers: set[str] = field(default_factory=set)  # that mark their lines
 
     def copy(self) -> Position:
         """Another one at the same place."""
-        return replace(self, names=dict(self.names), numbers=dict(self.numbers))
+        return replace(self, names=dict(self.names), numbers=dict(self.numbers), writers=set(self.writers))
 
     def pass_over(self, log: Log) -> None:
         """Go to the end of an entry. It counts what Optuna counts when it replays the entry."""
@@ -131,6 +134,8 @@ def decode(raw: bytes) -> Line | None:
         mark = log.pop(KEY, None)
         fields = FIELDS[log["op_code"]]
         if not fields <= log.keys() or (mark is None) == is_checked:
+            return None
+        if not isinstance(log["worker_id"], str) or (mark is None and CHECKED.search(raw)):  # it had a mark
             return None
         if mark is None:
             return Line(raw, log, None) if log.keys() <= fields | OPTIONAL else None

@@ -66,14 +66,22 @@ class Recovered:
 
 def read(data: bytes, position: Position) -> list[Log] | None:
     """The entries of whole lines that begin at a position, which is moved to their end. None if there is any damage."""
-    logs = []
+    lines = []
     for raw in data.split(b"\n")[:-1]:
         line = decode(raw)
         if line is None or not position.fits(line.mark):
             return None
         position.pass_over(line.log)
-        logs.append(line.log)
-    return logs
+        lines.append(line)
+    position.writers |= _writers(lines)
+    if any(line.mark is None and line.log["worker_id"] in position.writers for line in lines):
+        return None
+    return [line.log for line in lines]
+
+
+def _writers(lines: Iterable[Line]) -> set[str]:
+    """Who marks lines. One without a mark is then none of theirs, even if Optuna would read it."""
+    return {line.log["worker_id"] for line in lines if line.mark is not None}
 
 
 def recover(data: bytes) -> Recovered:
@@ -116,10 +124,11 @@ def _items(data: bytes, damaged: list[int]) -> Iterator[Item]:
     """What the file holds, in its order. Line numbers of what is damaged are added to `damaged`."""
     *whole, tail = data.split(b"\n")
     key, taken = 0, dict[int, bytes]()
-    for number, raw in enumerate([*whole, tail], start=1):
-        line = decode(raw)
-        found = [line] if line is not None else [piece for piece in map(decode, _pieces(raw)) if piece is not None]
-        if line is None and (raw or number <= len(whole)):
+    lines = [_whole(raw) for raw in (*whole, tail)]
+    writers = _writers(line for some in lines for line in some)
+    for number, (raw, some) in enumerate(zip((*whole, tail), lines, strict=True), start=1):
+        found = [line for line in some if line.mark is not None or line.log["worker_id"] not in writers]
+        if [line.raw for line in found] != [raw] and (raw or number <= len(whole)):
             damaged.append(number)
         if not found and number <= len(whole):  # a last line without end was never stored
             yield Item(key, None, raw)
@@ -136,11 +145,14 @@ def _items(data: bytes, damaged: list[int]) -> Iterator[Item]:
             key += 1
 
 
-def _pieces(raw: bytes) -> list[bytes]:
-    """What may be whole lines in a line that is not: half a line run together with the next, or bytes around one."""
+def _whole(raw: bytes) -> list[Line]:
+    """The line, or whole lines within one that is not: half a line run together with the next, or bytes around one."""
+    line = decode(raw)
+    if line is not None:
+        return [line]
     starts = [match.start() for match in BEGINNING.finditer(raw)]
     pieces = [raw[start:end] for start, end in pairwise([*starts, len(raw)])]
-    return [piece[: piece.rfind(b"}") + 1] for piece in pieces]
+    return [line for piece in pieces if (line := decode(piece[: piece.rfind(b"}") + 1])) is not None]
 
 
 def _missing(mark: Mark, position: Position, names: dict[int, str], rest: Sequence[Item]) -> Iterator[Log]:

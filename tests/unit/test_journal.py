@@ -131,7 +131,7 @@ def test_a_read_only_disk_is_one_message_and_can_be_read(tmp_path: Path, monkeyp
     for action in (lambda: store_at(path), lambda: store.create({}), lambda: store.leases.renew(0)):
         with pytest.raises(StorageError, match="cannot be used: Read-only file system"):
             action()
-    with pytest.raises(StorageError, match=r"trials.leases cannot be used: Read-only|trials.log.leases cannot be used: Read-only"):
+    with pytest.raises(StorageError, match=r"trials.log.leases cannot be used: Read-only"):
         store.leases.end_stale(store.study, store.trials())
     with pytest.warns(UserWarning, match="the lease on trial 0 was not renewed"), store.leases.kept(0):
         pass
@@ -145,7 +145,7 @@ class TestDamage:
         ("where", "damage", "lost"),
         [
             pytest.param('"f3"', lambda line: line.replace(b'"f3"', b'"fX"'), {"f3"}, id="a letter of a trial"),
-            pytest.param('"values":[0.375]', lambda line: line[:20] + b"\xff" + line[21:], {"f3"}, id="a byte that is no UTF-8"),
+            pytest.param('"values":[0.375]', lambda line: line[:20] + b"\xff" + line[21:], {"f3"}, id="a byte of no UTF-8"),
             pytest.param('"values":[0.25]', lambda line: bytes(len(line)), {"f2"}, id="zeros"),
             pytest.param("study_name", lambda line: b"?" * len(line), set(), id="the line of the study"),
             pytest.param('"f2"', lambda line: line[:-30], {"f2"}, id="the end of a line"),
