@@ -21,7 +21,6 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from syno.search.journal import usable
-from syno.search.storage_errors import reconnecting
 
 WATCHED = "watched"  # the attribute of a trial that somebody else has seen running
 
@@ -93,22 +92,16 @@ class Heartbeats(Leases):
         of a dead worker be kept alive by everybody who comes to look.
         """
         self._ended.clear()
-        reconnecting(lambda: self._fail_stale(study))
-        for trial in running:
-            if WATCHED not in trial.user_attrs:
-                reconnecting(lambda: self._watch(trial._trial_id))  # noqa: B023  (done at once)
-        return bool(self._ended)
-
-    def _fail_stale(self, study: optuna.Study) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             optuna.storages.fail_stale_trials(study)
-
-    def _watch(self, trial_id: int) -> None:
-        """Give a trial its first heartbeat."""
-        with suppress(optuna.exceptions.UpdateFinishedTrialError):
-            self._storage.set_trial_user_attr(trial_id, WATCHED, True)
-            self.renew(trial_id)
+        for trial in running:
+            if WATCHED in trial.user_attrs:
+                continue
+            with suppress(optuna.exceptions.UpdateFinishedTrialError):
+                self._storage.set_trial_user_attr(trial._trial_id, WATCHED, True)
+                self.renew(trial._trial_id)
+        return bool(self._ended)
 
 
 class LeaseFiles(Leases):

@@ -7,7 +7,7 @@ whole and numbered in the order of their creation, and the first to end a trial 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -191,6 +191,10 @@ class TrialStore:
     def end(self, trial_id: int, state: TrialState, reward: float | None = None) -> bool:
         """Give a trial its last state. False if it has one already: the first to end it wins."""
         return self._do(lambda: end(self.storage, trial_id, state, reward))
+
+    def end_stale(self, running: Sequence[FrozenTrial]) -> bool:
+        """End those of the running trials whose lease is too old. Returns whether there were any."""
+        return self._do(lambda: self.leases.end_stale(self.study, running))
 
     def report(self, trial_id: int, step: int, value: float) -> bool:
         """Store an intermediate value of a running trial. Whether the pruner stops the trial there."""
