@@ -61,6 +61,10 @@ class SpecError(SynoError, ValueError):
     """A spec or configuration that means nothing, or that no operator can meet."""
 
 
+class StorageError(SpecError):
+    """A storage of trials that is full, read-only, damaged or gone. It says nothing about the operator at hand."""
+
+
 class UnreachableError(SynoError, LookupError):
     """An operator that a space does not hold. The message names the rule or option that excludes it."""
 

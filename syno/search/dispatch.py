@@ -114,7 +114,7 @@ class Dispatch:
             trials = self.store.trials()
         if now - self._looked_for_stale >= self.store.leases.interval / 2:
             self._looked_for_stale = now
-            if self.store.leases.end_stale(self.store.study, [trial for trial in trials if is_running(trial)]):
+            if self.store.end_stale([trial for trial in trials if is_running(trial)]):
                 trials = self.store.trials()
         return trials
 

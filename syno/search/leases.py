@@ -12,12 +12,15 @@ import uuid
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
+
+from syno.search.journal import usable
 
 WATCHED = "watched"  # the attribute of a trial that somebody else has seen running
 
@@ -95,11 +98,9 @@ class Heartbeats(Leases):
         for trial in running:
             if WATCHED in trial.user_attrs:
                 continue
-            try:
+            with suppress(optuna.exceptions.UpdateFinishedTrialError):
                 self._storage.set_trial_user_attr(trial._trial_id, WATCHED, True)
-            except optuna.exceptions.UpdateFinishedTrialError:
-                continue
-            self.renew(trial._trial_id)
+                self.renew(trial._trial_id)
         return bool(self._ended)
 
 
@@ -117,9 +118,10 @@ class LeaseFiles(Leases):
         self._folder = folder
 
     def renew(self, trial_id: int) -> None:
-        """Touch the trial's file."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / str(trial_id)).touch()
+        """Touch the trial's file. Raises StorageError where that is not possible, such as on a full disk."""
+        with usable(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / str(trial_id)).touch()
 
     def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
         """End the trials whose file was not touched in time."""
@@ -136,18 +138,20 @@ class LeaseFiles(Leases):
         return some
 
     def forget(self, trial_id: int) -> None:
-        """Remove the trial's file."""
-        (self._folder / str(trial_id)).unlink(missing_ok=True)
+        """Remove the trial's file. One that stays, as the disk is read-only, does no harm: its trial has ended."""
+        with suppress(OSError):
+            (self._folder / str(trial_id)).unlink(missing_ok=True)
 
     def _now(self) -> float:
         """The file server's time."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        clock = self._folder / f"now-{uuid.uuid4().hex}"
-        clock.touch()
-        try:
-            return clock.stat().st_mtime
-        finally:
-            clock.unlink(missing_ok=True)
+        with usable(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            clock = self._folder / f"now-{uuid.uuid4().hex}"
+            clock.touch()
+            try:
+                return clock.stat().st_mtime
+            finally:
+                clock.unlink(missing_ok=True)
 
 
 class Renewal:
@@ -161,13 +165,16 @@ class Renewal:
 
     def _renew(self) -> None:
         while not self._over.wait(self._leases.interval):
-            try:
-                self._leases.renew(self._trial_id)
-            except Exception as error:  # the storage may be back before the lease runs out
-                warnings.warn(f"the lease on trial {self._trial_id} was not renewed: {error}", stacklevel=2)
+            self._renew_once()
+
+    def _renew_once(self) -> None:
+        try:
+            self._leases.renew(self._trial_id)
+        except Exception as error:  # the storage may be back before the lease runs out
+            warnings.warn(f"the lease on trial {self._trial_id} was not renewed: {error}", stacklevel=2)
 
     def __enter__(self) -> Renewal:
-        self._leases.renew(self._trial_id)
+        self._renew_once()
         self._thread.start()
         return self
 

@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from syno.errors import SynoError
+
 PATIENCE_SECONDS = 20.0  # for a worker that was told to stop
 INTERRUPTED = 130  # exit code of a process that was told to stop, as shells have it
+WRONG = 2  # exit code of a process that ended with an error of ours, as that of a command
 
 
 @contextmanager
@@ -44,6 +47,9 @@ def _quietly(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         work(*arguments)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except SynoError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(WRONG)
 
 
 def _stop(process: SpawnProcess) -> None:

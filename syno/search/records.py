@@ -10,6 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
+from syno.search.checksums import CHECKSUM, sealed
 from syno.search.policies.contract import Candidate, Proposal
 from syno.search.reward import Failure, Outcome
 from syno.search.tree import Arc
@@ -53,14 +54,16 @@ class Result:
     seconds: float = 0.0
 
     def stored(self) -> dict[str, Any]:
-        """As it is kept with the trial."""
-        return asdict(self)
+        """As it is kept with the trial, with a checksum."""
+        return sealed(asdict(self))
 
     @classmethod
     def of(cls, trial: FrozenTrial) -> Result | None:
         """The result that a trial has; None if it has none (yet), or none that is understood."""
         stored = trial.user_attrs.get(RESULT)
-        return cls(**stored) if isinstance(stored, dict) and stored.get("kind") in get_args(Kind) else None
+        if not isinstance(stored, dict) or stored.get("kind") not in get_args(Kind):
+            return None
+        return cls(**{name: value for name, value in stored.items() if name != CHECKSUM})
 
     @property
     def state(self) -> TrialState:
@@ -96,9 +99,9 @@ def attributes(
 
     `attempt` counts the trials of one operator from 0; `told` are the numbers of those trials whose outcomes the policy was
     told of after the proposal before this one, in that order: what it takes to rebuild the policy. `closed` are names of nodes
-    that were found to have nothing left, for other workers.
+    that were found to have nothing left, for other workers. A checksum of all that is added.
     """
-    return {
+    values = {
         "operator": str(proposal.operator),
         FINGERPRINT: proposal.fingerprint,
         "path": [list(arc) for arc in proposal.path],
@@ -110,6 +113,7 @@ def attributes(
         "worker": worker.stored(),
         "versions": dict(versions),
     }
+    return sealed(values)
 
 
 def candidate_of(trial: FrozenTrial) -> Candidate:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from optuna import TrialPruned
 from optuna.pruners import BasePruner
 
-from syno.errors import SpecError, SynoError
+from syno.errors import SpecError, StorageError, SynoError
 from syno.ir.graph import PGraph
 from syno.search.dispatch import Dispatch, Task
 from syno.search.garbage import keeping
@@ -113,7 +113,7 @@ class Study:
         self.policy: Policy = kind(tree, seed, settings=policy_settings, warm_start=proposals)
         self.settings = study_settings(space_id, self.policy, self.reward, proposals, most_attempts)
         with understood(storage):
-            self._store = TrialStore(*open_storage(storage, heartbeat_seconds, grace_seconds), name, pruner)
+            self._store = TrialStore(*open_storage(storage, heartbeat_seconds, grace_seconds), name, pruner, storage)
             agree(self._store, self.settings, storage)
         self._dispatch = Dispatch(self._store, self.policy, most_attempts)
 
@@ -199,6 +199,8 @@ class Study:
                     result = ended("complete", metrics=measured, reward=reward)
         except TrialPruned as error:
             result = ended("pruned", message=str(error))
+        except StorageError:  # no fault of the operator: whoever goes on with the study evaluates it again
+            raise
         except SynoError as error:  # says all there is to say
             result = ended("failed", message=str(error))
         except Exception as error:
@@ -214,11 +216,8 @@ class Study:
             )
 
     def _report(self, task: Task) -> Report:
-        trial = self._store.trial(task.trial_id)
-
         def report(step: int, value: float) -> None:
-            trial.report(value, step)
-            if trial.should_prune():
+            if self._store.report(task.trial_id, step, value):
                 raise TrialPruned(f"pruned at step {step}, where {value:g} was reported")
 
         return report

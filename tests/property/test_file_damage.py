@@ -17,7 +17,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from damage import damaged
+from damage import damages
 from small_beton import write_beton
 
 from syno.errors import SynoError
@@ -111,7 +111,7 @@ def test_one_clear_error_or_the_same_content(kind: str, tmp_path: Path) -> None:
     write(file)
     content, expected = file.read_bytes(), repr(read(file))  # numbers that are none are equal as text
     errors = 0
-    for what, other in damaged(content, cases):
+    for what, other in damages(content, cases):
         file.write_bytes(other)
         try:
             found = read(file)
@@ -126,7 +126,7 @@ def test_one_clear_error_or_the_same_content(kind: str, tmp_path: Path) -> None:
 def test_the_record_of_a_beton_file(tmp_path: Path) -> None:
     file = write_beton(tmp_path / "train.beton")
     content, expected = record_file(file).read_bytes(), read_record(file)
-    for what, other in damaged(content, 80):
+    for what, other in damages(content, 80):
         record_file(file).write_bytes(other)
         try:
             found: BetonRecord | None = read_record(file)
@@ -143,7 +143,7 @@ def test_pickles_of_others(tmp_path: Path) -> None:
     contents = {b"filenames": [b"a.png"] * 4, b"data": pictures, b"fine_labels": [1, 2, 3, 99], b"coarse_labels": [0] * 4}
     for protocol in (2, 4):
         whole = pickle.dumps(contents, protocol=protocol)
-        for what, other in damaged(whole, 120):
+        for what, other in damages(whole, 120):
             file.write_bytes(other)
             try:
                 images, labels = _unpickled(file)
@@ -162,7 +162,7 @@ def test_trials_of_tvm(name: str, tmp_path: Path) -> None:
         RECORDS: [json.dumps([number % 3, [[0.5 + number, 1.0], {"kind": "llvm"}]]) for number in range(12)],
     }
     written = {one: "".join(f"{line}\n" for line in found).encode() for one, found in lines.items()}
-    for what, other in damaged(written[name], 100):
+    for what, other in damages(written[name], 100):
         for one, content in written.items():
             (tmp_path / one).write_bytes(content)
         write_checksums(tmp_path, (WORKLOADS, RECORDS))
@@ -192,7 +192,7 @@ def test_files_of_earlier_versions(tmp_path: Path) -> None:
         file = tmp_path / name
         write(file)
         read(file)
-        for what, other in damaged(file.read_bytes(), 120):
+        for what, other in damages(file.read_bytes(), 120):
             file.write_bytes(other)
             try:
                 read(file)

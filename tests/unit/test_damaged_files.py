@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from damage import damaged
+from damage import damages
 
 from syno.errors import DataError, SpecError
 from syno.evaluate.checkpoint import Checkpoint
@@ -56,7 +56,7 @@ class TestTables:
         file = tmp_path / "latency.parquet"
         TABLE.to_parquet(file, index=False)
         pandas.testing.assert_frame_equal(read_parquet(file, "syno tables"), TABLE)
-        for _, content in damaged(file.read_bytes(), 200):
+        for _, content in damages(file.read_bytes(), 200):
             file.write_bytes(content)
             try:
                 read_parquet(file, "syno tables")
@@ -125,6 +125,6 @@ class TestTrialsOfTvm:
 
 def test_ways_of_damage_are_the_same_every_time() -> None:
     content = np.arange(256, dtype=np.uint8).tobytes()
-    made = list(damaged(content, 40))
-    assert made == list(damaged(content, 40)) and len({name.split()[0] for name, _ in made}) == 4
+    made = list(damages(content, 40))
+    assert made == list(damages(content, 40)) and len({name.split()[0] for name, _ in made}) == 4
     assert all(other != content for _, other in made)

@@ -117,6 +117,27 @@ def test_a_living_worker_keeps_its_trial(tmp_path: Path, kind: str, monkeypatch:
     assert len(search_worker.open_study(storage, "random").trials) == 1
 
 
+@pytest.mark.parametrize("kind", ["journal", pytest.param("sqlite", marks=pytest.mark.slow)])
+def test_a_late_result_is_refused_and_its_trial_counts_once(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, notes = place(kind, tmp_path), tmp_path / "notes"
+    worker = start(storage, "random", 4, notes, "0.5")
+    wait_for(notes, 1)
+    worker.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr("syno.search.worker._system", lambda: "another machine")  # nobody sees that its process is there
+    study = search_worker.open_study(storage, "random")
+    study.run(lambda operator, report: {"accuracy": 0.25}, 2, poll_seconds=0.1)
+    assert list(study.trials.outcome) == ["interrupted", "complete", "complete"]
+    worker.send_signal(signal.SIGCONT)
+    _, errors = worker.communicate(timeout=60)
+    assert worker.returncode == 0, errors
+    assert "the result of trial 0 came too late" in errors
+    trials = finished(search_worker.open_study(storage, "random"))
+    assert len(trials) == trials.fingerprint.nunique() == 4
+    retried = trials[trials.attempt == 1]
+    assert retried.metric_accuracy.item() == 0.25  # not what the stopped worker measured
+    assert begun(notes).total() == 3
+
+
 def first_trials(study: Study) -> list[tuple[str, str]]:
     trials = study.trials
     first = trials[(trials.attempt == 0) & (trials.outcome != "duplicate")]

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.storages.journal import JournalFileBackend
 from search_trees import MockTree, hard_tree, wide_tree
 from small_studies import evaluate, proposed, study
 
+from syno.search.journal import Journal
+from syno.search.journal_lock import JournalLock
 from syno.search.policies import POLICIES
 
 
@@ -18,11 +19,11 @@ class Killed(BaseException):
     """As a kill: nothing that happens afterwards in this process counts."""
 
 
-class MortalJournal(JournalFileBackend):
+class MortalJournal(Journal):
     """Dies at its n-th write, before or after it."""
 
-    def __init__(self, path: str, die_at: float, after: bool) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, lock: JournalLock, die_at: float, after: bool) -> None:
+        super().__init__(path, lock)
         self.writes, self.die_at, self.after = 0, die_at, after
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
@@ -41,11 +42,11 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Callable[[float, bool], list[Mort
     def arrange(die_at: float, after: bool) -> list[MortalJournal]:
         opened: list[MortalJournal] = []
 
-        def open_(path: str, lock_obj: object) -> MortalJournal:
-            opened.append(MortalJournal(path, die_at, after))
+        def open_(path: Path, lock: JournalLock) -> MortalJournal:
+            opened.append(MortalJournal(path, lock, die_at, after))
             return opened[-1]
 
-        monkeypatch.setattr("syno.search.storage.JournalFileBackend", open_)
+        monkeypatch.setattr("syno.search.storage.Journal", open_)
         return opened
 
     return arrange

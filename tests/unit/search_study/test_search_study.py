@@ -102,7 +102,7 @@ class TestTrials:
     def test_trials_of_earlier_versions_have_nothing_closed(self, journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
         def without(*arguments: Any, **more: Any) -> dict[str, Any]:
             stored = attributes(*arguments, **more)
-            del stored["closed"]
+            del stored["closed"], stored["checksum"]
             return stored
 
         monkeypatch.setattr("syno.search.dispatch.attributes", without)

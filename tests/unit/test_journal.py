@@ -1,0 +1,274 @@
+"""Journals: lines that count whole or not at all, also where a disk is full or read-only or a line is damaged."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from syno.errors import StorageError
+from syno.search.journal import Journal
+from syno.search.journal_lock import JournalLock
+from syno.search.storage import TrialStore, open_storage, read_trials
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+Damage = Callable[[bytes], bytes]
+
+
+def store_at(path: Path) -> TrialStore:
+    return TrialStore(*open_storage(f"journal:{path}"), "study")
+
+
+def finished_study(path: Path, trials: int = 6) -> dict[str, float]:
+    """Rewards by fingerprint, of a study with one trial more that runs."""
+    store, rewards = store_at(path), {}
+    for index in range(trials):
+        trial_id = store.create({"fingerprint": f"f{index}", "padding": "x" * 40})
+        store.annotate(trial_id, "result", {"kind": "complete", "reward": index / 8})
+        store.end(trial_id, TrialState.COMPLETE, index / 8)
+        rewards[f"f{index}"] = index / 8
+    store.create({"fingerprint": "running"})
+    return rewards
+
+
+def rewards_of(trials: list[optuna.trial.FrozenTrial]) -> dict[str, float | None]:
+    return {trial.user_attrs["fingerprint"]: trial.value for trial in trials if trial.state == TrialState.COMPLETE}
+
+
+def by_optuna(path: Path) -> list[optuna.trial.FrozenTrial]:
+    storage = JournalStorage(JournalFileBackend(str(path)))
+    return storage.get_all_trials(storage.get_study_id_from_name("study"))
+
+
+def line_with(lines: list[bytes], part: str) -> int:
+    (found,) = (index for index, line in enumerate(lines) if part.encode() in line)
+    return found
+
+
+class TestFullDisk:
+    @pytest.fixture
+    def full(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None], None]]:
+        """Sets how many bytes there is room for; None for enough."""
+        room: list[int | None] = [None]
+        write = os.write
+
+        def limited(opened: int, data: bytes) -> int:
+            if room[0] is None:
+                return write(opened, data)
+            if not room[0]:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written = write(opened, data[: room[0]])
+            room[0] -= written
+            return written
+
+        monkeypatch.setattr("syno.search.journal.os.write", limited)
+        yield lambda given: room.__setitem__(0, given)
+
+    @pytest.mark.parametrize("space", [0, 1, 50])
+    def test_leaves_no_half_line_to_another_worker(self, tmp_path: Path, space: int, full: Callable[..., None]) -> None:
+        path = tmp_path / "trials.log"
+        first, second = store_at(path), store_at(path)
+        slow = second.create({"fingerprint": "slow"})
+        before = path.read_bytes()
+        full(space)
+        with pytest.raises(StorageError, match=r"trials.log cannot be used: No space left on device.*then run again"):
+            first.create({"fingerprint": "a"})
+        assert path.read_bytes() == before
+        full(None)
+        assert second.end(slow, TrialState.COMPLETE, 0.5)
+        first.create({"fingerprint": "a"})
+        assert [trial.user_attrs["fingerprint"] for trial in by_optuna(path)] == ["slow", "a"]
+        assert rewards_of(by_optuna(path)) == {"slow": 0.5}
+
+    def test_what_a_dead_writer_left_is_cut_off_by_who_appends_next(self, tmp_path: Path) -> None:
+        path = tmp_path / "trials.log"
+        store = store_at(path)
+        trial_id = store.create({"fingerprint": "a"})
+        with path.open("ab") as journal:
+            journal.write(b'{"op_code":4,"worker_id":"dead","stu')
+        with pytest.warns(UserWarning, match=r"trials.log: the last line was not finished, and is cut off"):
+            assert store.end(trial_id, TrialState.COMPLETE, 0.5)
+        assert rewards_of(by_optuna(path)) == {"a": 0.5}
+
+    def test_half_a_line_run_together_with_the_next_costs_nothing_whole(self, tmp_path: Path) -> None:
+        """As earlier versions left a journal: they appended to half a line."""
+        path = tmp_path / "trials.log"
+        storage = JournalStorage(JournalFileBackend(str(path)))
+        study = optuna.create_study(study_name="study", storage=storage, direction="maximize")
+        for value in (0.25, 0.5):
+            study.tell(study.ask(), value)
+        lines = path.read_bytes().splitlines(keepends=True)
+        creation = next(index for index, line in enumerate(lines) if b'"op_code":4' in line)
+        path.write_bytes(b"".join([*lines[:-1], lines[creation][:70], lines[-1]]))
+        with pytest.warns(UserWarning, match=f"is repaired: damaged lines: {len(lines)}; entries lost: 0"):
+            store = store_at(path)
+        assert [trial.value for trial in store.trials()] == [0.25, 0.5]
+        assert [trial.value for trial in by_optuna(path)] == [0.25, 0.5]
+        assert (tmp_path / "trials.log.damaged").is_file()
+
+
+def test_a_read_only_disk_is_one_message_and_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trials.log"
+    expected = finished_study(path)
+    store = store_at(path)
+
+    def refuse(*given: object, **more: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("symlink_to", "mkdir", "touch"):
+        monkeypatch.setattr(Path, name, refuse)
+    for action in (lambda: store_at(path), lambda: store.create({}), lambda: store.leases.renew(0)):
+        with pytest.raises(StorageError, match="cannot be used: Read-only file system"):
+            action()
+    with pytest.raises(StorageError, match=r"trials.log.leases cannot be used: Read-only"):
+        store.leases.end_stale(store.study, store.trials())
+    with pytest.warns(UserWarning, match="the lease on trial 0 was not renewed"), store.leases.kept(0):
+        pass
+    assert rewards_of(read_trials(f"journal:{path}", "study")) == expected
+
+
+class TestDamage:
+    """What happens to a journal in one place of it, and what is lost by that."""
+
+    @pytest.mark.parametrize(
+        ("where", "damage", "lost"),
+        [
+            pytest.param('"f3"', lambda line: line.replace(b'"f3"', b'"fX"'), {"f3"}, id="a letter of a trial"),
+            pytest.param('"values":[0.375]', lambda line: line[:20] + b"\xff" + line[21:], {"f3"}, id="a byte of no UTF-8"),
+            pytest.param('"values":[0.25]', lambda line: bytes(len(line)), {"f2"}, id="zeros"),
+            pytest.param("study_name", lambda line: b"?" * len(line), set(), id="the line of the study"),
+            pytest.param('"f2"', lambda line: line[:-30], {"f2"}, id="the end of a line"),
+            pytest.param('"values":[0.25]', lambda line: line.replace(b'_id":2', b'_id":6'), {"f2"}, id="the id of the trial"),
+        ],
+    )
+    def test_costs_that_line_and_is_said_once(self, tmp_path: Path, where: str, damage: Damage, lost: set[str]) -> None:
+        path = tmp_path / "trials.log"
+        expected = finished_study(path)
+        lines = path.read_bytes().split(b"\n")
+        index = line_with(lines, where)
+        damaged = b"\n".join([*lines[:index], damage(lines[index]), *lines[index + 1 :]])
+        path.write_bytes(damaged)
+        with pytest.warns(UserWarning, match=f"damaged lines: {index + 1}; entries lost: 1"):
+            looked = read_trials(f"journal:{path}", "study")
+        assert path.read_bytes() == damaged  # who looks changes nothing
+        with pytest.warns(UserWarning, match=f"is repaired: damaged lines: {index + 1}; entries lost: 1"):
+            store = store_at(path)
+        kept = {fingerprint: reward for fingerprint, reward in expected.items() if fingerprint not in lost}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            again = store_at(path)
+        for trials in (looked, store.trials(), again.trials(), by_optuna(path)):
+            assert rewards_of(trials) == kept
+            assert len(trials) == 7
+        assert (tmp_path / "trials.log.damaged").read_bytes() == damaged
+
+    def test_seen_by_a_worker_in_the_middle_of_its_work(self, tmp_path: Path) -> None:
+        path = tmp_path / "trials.log"
+        first, second = store_at(path), store_at(path)
+        mine = first.create({"fingerprint": "mine"})
+        second.create({"fingerprint": "lost"})
+        other = second.create({"fingerprint": "other"})
+        lines = path.read_bytes().split(b"\n")
+        path.write_bytes(b"\n".join([b"junk" if b'"lost"' in line else line for line in lines]))
+        with pytest.warns(UserWarning, match="entries lost: 1"):
+            assert first.end(mine, TrialState.COMPLETE, 0.5)
+        assert second.end(other, TrialState.COMPLETE, 0.75)  # its view was read before the damage
+        assert rewards_of(first.trials()) == rewards_of(by_optuna(path)) == {"mine": 0.5, "other": 0.75}
+
+    def test_of_a_study_beside_another_keeps_the_trials_of_both(self, tmp_path: Path) -> None:
+        path = tmp_path / "trials.log"
+        url = f"journal:{path}"
+        stores = [TrialStore(*open_storage(url), name) for name in ("one", "two")]
+        for index in range(3):
+            for store, name in zip(stores, ("one", "two"), strict=True):
+                store.end(store.create({"fingerprint": f"{name}{index}"}), TrialState.COMPLETE, index / 4)
+        lines = path.read_bytes().split(b"\n")
+        path.write_bytes(b"\n".join(b"\0" if b'"two1"' in line or b'"study_name":"one"' in line else line for line in lines))
+        with pytest.warns(UserWarning, match="entries lost: 2"):
+            one = TrialStore(*open_storage(url), "one")
+        assert rewards_of(one.trials()) == {"one0": 0.0, "one1": 0.25, "one2": 0.5}
+        trials = TrialStore(*open_storage(url), "two").trials()
+        assert rewards_of(trials) == {"two0": 0.0, "two2": 0.5} and trials[1].state == TrialState.FAIL
+
+    @pytest.mark.parametrize("content", [b"# Notes\n\nof mine\n", b"# Notes", bytes(4096), b"\x89PNG\r\n\x1a\n\0\0"])
+    def test_another_file_is_left_alone(self, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "notes.log"
+        path.write_bytes(content)
+        with pytest.raises(StorageError, match="no line of it is one of a journal"):
+            store_at(path)
+        assert path.read_bytes() == content
+
+
+class TestLock:
+    def test_of_a_dead_holder_is_taken_also_where_the_journal_has_a_relative_path(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        path = Path("results/trials.log")
+        path.parent.mkdir()
+        Path("results/trials.log.lock").symlink_to("results/trials.log")  # as earlier versions made it
+        JournalLock(path, 0.05).acquire()
+
+    def test_who_lost_it_releases_nobody_elses(self, tmp_path: Path) -> None:
+        path = tmp_path / "trials.log"
+        first, second = JournalLock(path, 0.05), JournalLock(path, 0.05)
+        first.acquire()
+        second.acquire()
+        assert not first.is_held() and second.is_held()
+        first.release()
+        assert second.is_held()
+        second.release()
+        assert [found.name for found in tmp_path.iterdir()] == []
+
+    def test_a_line_of_who_lost_it_counts_where_it_stands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A worker is stopped just before it writes, for longer than the lock's grace; others write meanwhile."""
+        path = tmp_path / "trials.log"
+        slow = store_at(path)
+        other = store_at(path)
+        write = Journal._write
+
+        def late(journal: Journal, opened: int, data: bytes) -> None:
+            monkeypatch.setattr(Journal, "_write", write)
+            journal.lock.release()  # as taken away
+            other.create({"fingerprint": "other"})
+            write(journal, opened, data)
+
+        monkeypatch.setattr(Journal, "_write", late)
+        mine = slow.create({"fingerprint": "mine"})
+        assert slow.end(mine, TrialState.COMPLETE, 0.5)
+        assert [trial.user_attrs["fingerprint"] for trial in other.trials()] == ["other", "mine"]
+        assert rewards_of(by_optuna(path)) == rewards_of(other.trials()) == {"mine": 0.5}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert rewards_of(store_at(path).trials()) == {"mine": 0.5}
+
+
+def test_a_file_that_was_taken_away_is_one_message(tmp_path: Path) -> None:
+    path = tmp_path / "trials.log"
+    store = store_at(path)
+    path.unlink()
+    with pytest.raises(StorageError, match="cannot be used: No such file"):
+        store.create({})
+    assert not path.exists()
+
+
+def test_lines_of_optuna_itself_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "trials.log"
+    finished_study(path, 2)
+    study: Any = optuna.load_study(study_name="study", storage=JournalStorage(JournalFileBackend(str(path))))
+    study.tell(study.ask(), 0.875)
+    store = store_at(path)
+    store.end(store.create({"fingerprint": "after"}), TrialState.COMPLETE, 0.75)
+    assert [trial.value for trial in store_at(path).trials()] == [0.0, 0.125, None, 0.875, 0.75]
+    assert all(json.loads(line) for line in path.read_bytes().splitlines())
