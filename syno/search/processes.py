@@ -12,7 +12,10 @@ from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from syno.errors import SynoError
+
 PATIENCE_SECONDS = 20.0  # for a worker that was told to stop
+WRONG = 2  # exit code of a process that ended with an error for people
 INTERRUPTED = 130  # exit code of a process that was told to stop, as shells have it
 
 
@@ -20,7 +23,7 @@ INTERRUPTED = 130  # exit code of a process that was told to stop, as shells hav
 def beside(work: Callable[..., None], arguments: tuple[Any, ...], count: int) -> Iterator[None]:
     """While the body runs, and until they have ended by themselves, `count` processes run `work(*arguments)`.
 
-    If the body raises, they are told to stop. A warning says which of them broke. `work` and its arguments are pickled.
+    If the body raises, they are told to stop. A warning says which of them broke; a SynoError is one line there. `work` and its arguments are pickled.
     """
     context = multiprocessing.get_context("spawn")  # threads and libraries of this process are not copied
     processes = [context.Process(target=_quietly, args=(work, arguments), name=f"worker {i}") for i in range(2, count + 2)]
@@ -44,6 +47,9 @@ def _quietly(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         work(*arguments)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except SynoError as error:
+        print(f"{multiprocessing.current_process().name}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        sys.exit(WRONG)
 
 
 def _stop(process: SpawnProcess) -> None:

@@ -25,6 +25,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from syno.errors import SpecError
 from syno.search.leases import Heartbeats, LeaseFiles, Leases, NoLeases, end
+from syno.search.withdrawal import marked
 
 T = TypeVar("T")
 
@@ -130,7 +131,7 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
         except KeyError:
             names = ", ".join(study.study_name for study in storage.get_all_studies()) or "none"
             raise SpecError(f'{url} holds no study "{name}"; it has: {names}') from None
-        return storage.get_all_trials(study, deepcopy=False)
+        return marked(storage.get_all_trials(study, deepcopy=False), storage.get_study_user_attrs(study))
 
 
 @contextmanager
