@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -53,10 +51,10 @@ def _quietly(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
 
 
 def _stop(process: SpawnProcess) -> None:
-    """As Ctrl-C does (on a terminal it has reached the process already), and firmly if that does not help."""
-    if process.is_alive() and process.pid is not None:
-        os.kill(process.pid, signal.SIGINT)
-        process.join(PATIENCE_SECONDS)
+    """Let it give its trial back (`Interruption`); if it has not begun, it ends without a word. Firmly if that does not help."""
     if process.is_alive():
         process.terminate()
+        process.join(PATIENCE_SECONDS)
+    if process.is_alive():
+        process.kill()
         process.join()
