@@ -47,7 +47,7 @@ class Attempt:
     task: Task
 
     def run(self, evaluate: Evaluate) -> Fault | None:
-        """Evaluate the operator, store the result and end the trial. Returns the fault if an exception was raised.
+        """Evaluate the operator, store the result and end the trial. Returns the fault if that is an exception's.
 
         Where the machine is at fault, the trial is given back: it is interrupted, and to be retried. The same holds for
         KeyboardInterrupt and SystemExit, which are let through.
@@ -75,6 +75,7 @@ class Attempt:
                 "trial is retried. Raise grace_seconds if evaluations block the whole process",
                 stacklevel=2,
             )
+            return None
         return fault
 
     def _finish(self, result: Result, began: float) -> bool:

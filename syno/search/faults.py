@@ -57,10 +57,11 @@ MACHINE_NUMBERS = frozenset(getattr(errno, name) for name in (*DISK, *SYSTEM, *N
 DISK_TEXTS = tuple(os.strerror(getattr(errno, name)) for name in DISK if hasattr(errno, name))  # as C++ libraries quote them
 
 TOO_LARGE = re.compile(r"out of memory|DefaultCPUAllocator|not enough memory|can't allocate memory", re.IGNORECASE)
-WRITING = re.compile(r"PytorchStreamWriter failed|file write failed|can't start new thread")  # torch's, of a full disk
+WRITING = re.compile(r"PytorchStreamWriter failed|file write failed|iostream error|inline_container.*unexpected pos")
+THREADS = re.compile(r"can't start new thread")
 LOST_DEVICE = re.compile(
-    r"No CUDA GPUs are available|no NVIDIA driver|not compiled with CUDA|no CUDA-capable device|CUDA-capable device\(s\) is/are "
-    r"busy|invalid device ordinal|CUDA driver (initialization failed|error)|GPU is lost|uncorrectable ECC|CUDA (unknown error|"
+    r"No CUDA GPUs are available|no NVIDIA driver|not compiled with CUDA|no CUDA-capable device|device\(s\) is/are busy|"
+    r"invalid device ordinal|CUDA driver (initialization failed|error)|GPU is lost|uncorrectable ECC|CUDA (unknown error|"
     r"error: (unknown error|initialization error|unspecified launch failure|the launch timed out))",
     re.IGNORECASE,
 )
@@ -90,7 +91,8 @@ def fault_of(error: Exception) -> Fault:
     """
     chain = list(_chain(error))
     lost = any(_is_lost_device(one) for one in chain)
-    if lost or any(_is_of_machine(one) for one in chain):
+    broken = next((one for one in chain if _is_of_machine(one) or _is_lost_device(one)), None)
+    if broken is not None:
         kind: FaultKind = "machine"
     elif isinstance(error, OPERATOR_ERRORS) or any(_is_too_large(one) for one in chain):
         kind = "operator"
@@ -99,8 +101,7 @@ def fault_of(error: Exception) -> Fault:
     if isinstance(error, SynoError):  # says all there is to say
         return Fault(kind, str(error), _one_line(str(error)), lost)
     message = "".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip()
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Fault(kind, message, _one_line(text) + (_place(error) if kind == "function" else ""), lost)
+    return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost)
 
 
 def alike(cause: str) -> str:
@@ -123,8 +124,9 @@ def _is_of_machine(error: BaseException) -> bool:
     if type(error).__module__.partition(".")[0] in STORAGE_PACKAGES:
         return True
     text = str(error)
-    is_quoted = isinstance(error, RuntimeError) and (WRITING.search(text) or any(known in text for known in DISK_TEXTS))
-    return isinstance(error, MACHINE_ERRORS) or bool(is_quoted)
+    if isinstance(error, RuntimeError) and not isinstance(error, SynoError):
+        return bool(WRITING.search(text) or THREADS.search(text)) or any(known in text for known in DISK_TEXTS)
+    return isinstance(error, MACHINE_ERRORS)
 
 
 def _is_lost_device(error: BaseException) -> bool:
@@ -135,6 +137,13 @@ def _is_lost_device(error: BaseException) -> bool:
 
 def _is_too_large(error: BaseException) -> bool:
     return isinstance(error, MemoryError | RuntimeError) and TOO_LARGE.search(str(error)) is not None
+
+
+def _cause(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, RuntimeError) and WRITING.search(text):
+        text = f"a file could not be written, as on a full disk ({text})"  # torch doesn't say it
+    return _one_line(text)
 
 
 def _one_line(text: str) -> str:

@@ -21,7 +21,8 @@ INTERRUPTED = 130  # exit code of a process that was told to stop, as shells hav
 def beside(work: Callable[..., None], arguments: tuple[Any, ...], count: int) -> Iterator[None]:
     """While the body runs, and until they have ended by themselves, `count` processes run `work(*arguments)`.
 
-    If the body raises, they are told to stop. A warning says which of them broke; a SynoError is one line there. `work` and its arguments are pickled.
+    If the body raises, they are told to stop. A warning says which of them broke; a SynoError is one line on standard error.
+    `work` and its arguments are pickled.
     """
     context = multiprocessing.get_context("spawn")  # threads and libraries of this process are not copied
     processes = [context.Process(target=_quietly, args=(work, arguments), name=f"worker {i}") for i in range(2, count + 2)]
@@ -51,7 +52,7 @@ def _quietly(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
 
 
 def _stop(process: SpawnProcess) -> None:
-    """Let it give its trial back (`Interruption`); if it has not begun, it ends without a word. Firmly if that does not help."""
+    """Let it give its trial back (`Interruption`), or end at once if it has not begun; kill it if that does not help."""
     if process.is_alive():
         process.terminate()
         process.join(PATIENCE_SECONDS)

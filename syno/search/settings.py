@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from optuna.trial import FrozenTrial
@@ -50,8 +51,8 @@ def study_settings(
 def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
     """Give a new study its settings; see whether one that is there has these.
 
-    A study in which no trial has succeeded yet takes other settings, with a warning that says which, and its trials do not count
-    any more. Raises SpecError that says which settings differ if a trial has succeeded, or another worker is evaluating one.
+    A study in which no trial has succeeded yet takes other settings, with a warning that says which; its trials do not count
+    then. Raises SpecError that says which settings differ if a trial has succeeded, or another worker is evaluating one.
     """
     stored = store.attributes.get(ATTRIBUTE)
     if stored is None:
@@ -121,10 +122,8 @@ def _structured(settings: object) -> dict[str, Any]:
     found = dict(settings) if isinstance(settings, dict) else {}
     space, _, workload = str(found.get(SPACE, "")).partition(" {")
     if workload:
-        try:
+        with suppress(ValueError):  # an id that happens to hold a brace
             found |= {SPACE: space, WORKLOAD: json.loads(f"{{{workload}")}
-        except ValueError:  # an id that happens to hold a brace
-            pass
     if isinstance(found.get(SPEC), dict):
         found[SPEC] = dict(found[SPEC])
     return found

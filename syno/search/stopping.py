@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial
 from syno.errors import SearchStoppedError
 from syno.search.faults import Fault, alike
 from syno.search.ledger import Claim, Ledger
+from syno.search.reward import Failure
 from syno.search.settings import ATTRIBUTE, differences
 from syno.search.storage import TrialStore
 from syno.search.withdrawal import withdraw, withdrawn
@@ -65,15 +66,13 @@ class Stopping:
         if not ledger.finished or ledger.last_success >= 0:
             return
         blamed = [claim for claim in ledger.claims if _blames_function(claim)]
-        failures = [claim.failure for claim in ledger.claims if claim.failure is not None]
-        last = f"; the last: {failures[-1].cause or failures[-1].message}" if failures else ""
-        reason = f"all {ledger.finished} trials failed{last}"
+        reason = f"all {ledger.finished} trials failed; the last: {_cause(ledger.claims[-1])}"
         if blamed:
             self._withdraw(blamed, reason)
             raise self._stopped(reason)
         raise SearchStoppedError(
-            f'study "{self._name}": {reason}. Change the settings and run the same command again: as no trial has succeeded, the '
-            "study begins anew with them"
+            f'study "{self._name}": {reason}. Change the settings and run the same command again: as no trial has succeeded, '
+            "the study begins anew with them"
         )
 
     @property
@@ -109,8 +108,8 @@ class Stopping:
 def stopped_by_machine(name: str, fault: Fault) -> SearchStoppedError:
     """Return the error of a worker whose machine cannot evaluate."""
     return SearchStoppedError(
-        f'a worker of study "{name}" stopped, because its machine failed: {fault.cause}. Its trial was given back: other workers '
-        "go on with it, as the same command does when the machine is mended"
+        f'a worker of study "{name}" stopped, because its machine failed: {fault.cause}. Its trial was given back: other '
+        "workers go on with it, as the same command does when the machine is mended"
     )
 
 
@@ -131,4 +130,7 @@ def _blames_function(claim: Claim) -> bool:
 
 
 def _cause(claim: Claim) -> str:
-    return "" if claim.failure is None else claim.failure.cause
+    """Why its evaluation failed, in one line; empty if it did not."""
+    if claim.failure is not None and claim.failure.cause:
+        return claim.failure.cause
+    return claim.outcome.reason.splitlines()[-1] if isinstance(claim.outcome, Failure) else ""  # of a traceback

@@ -90,10 +90,10 @@ def test_a_device_that_is_not_there_is_refused_before_the_first_trial(
     assert not (folder / "results").exists()
 
 
-@pytest.mark.parametrize("number", [float("inf"), float("nan"), 0.0])
-def test_costs_of_the_original_are_numbers(run: Run, folder: Path, number: float) -> None:
-    given = {"flops": number, "parameters": 1600}
-    (folder / "mine.yaml").write_text(f"spec: small.yaml\noriginal: {json.dumps(given)}\n".replace("NaN", ".nan").replace("Infinity", ".inf"), encoding="utf-8")
+@pytest.mark.parametrize("number", [".inf", ".nan", "0"])
+def test_costs_of_the_original_are_numbers(run: Run, folder: Path, number: str) -> None:
+    text = f"spec: small.yaml\noriginal: {{flops: {number}, parameters: 1600}}\n"
+    (folder / "mine.yaml").write_text(text, encoding="utf-8")
     assert "original.flops: Input should be" in one_line(run("search", "mine.yaml", code=2))
 
 

@@ -25,7 +25,9 @@ def full(operator: PGraph, report: Report) -> Metrics:
 
 
 def buggy(operator: PGraph, report: Report) -> Metrics:
-    raise IndexError(f"Target {len(operator.name)} is out of bounds for {operator.id}, shape {[len(operator.name), 8, 3][len(operator.id) % 2 :]}")
+    raise IndexError(
+        f"Target {len(operator.name)} is out of bounds for {operator.id}, shape {[len(operator.name), 8, 3][len(operator.id) % 2 :]}"
+    )
 
 
 def diverging(operator: PGraph, report: Report) -> Metrics:
