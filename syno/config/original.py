@@ -34,8 +34,8 @@ class OperatorChoice(Section):
 class Original(Section):
     """What the model costs as it is, for one batch: given as numbers, or as the operator that is replaced everywhere."""
 
-    flops: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # multiply-adds count as one
-    parameters: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    flops: Annotated[float, Field(gt=0)] | None = None  # multiply-adds count as one
+    parameters: Annotated[float, Field(gt=0)] | None = None
     operator: OperatorChoice | None = None  # what the replaced layers are, in place of the two numbers
 
     @model_validator(mode="after")

@@ -46,7 +46,7 @@ Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or why there is none
 class Reward(BaseModel, ABC):
     """A function from metrics to a reward, with its settings. Equal settings give equal rewards."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]  # the metrics it reads
 

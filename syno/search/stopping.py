@@ -100,8 +100,8 @@ class Stopping:
 
     def _stopped(self, reason: str) -> SearchStoppedError:
         return SearchStoppedError(
-            f'study "{self._name}" stopped: {reason}. {AGAIN}. (A function that means the operator raises '
-            "syno.errors.TrainingError.)"
+            f'study "{self._name}" stopped: {reason}. {AGAIN}. Where operators are to blame, let the function raise '
+            "syno.errors.TrainingError"
         )
 
 

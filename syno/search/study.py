@@ -145,8 +145,8 @@ class Study:
         """Be a worker until the study has `n_trials` finished trials, all workers and earlier runs together, or no operator
         is left.
 
-        Finished are trials that are complete, pruned or failed; those that were interrupted or turned out to be duplicates
-        are not. There are never more than `n_trials`, whatever the number of workers.
+        Finished are trials that are complete, pruned or failed; those that were interrupted, withdrawn or turned out to be
+        duplicates are not. There are never more than `n_trials`, whatever the number of workers.
 
         Args:
             evaluate: from an operator to its metrics. An exception in it fails the trial, with its message, and the study goes

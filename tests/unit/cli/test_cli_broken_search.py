@@ -15,6 +15,7 @@ from small_experiment import FIELDS
 from torch import nn
 
 from syno.config import Experiment
+from syno.errors import SpecError
 from syno.evaluate.datasets import DATASETS
 from syno.model.backbones import BACKBONES
 from syno.stages.freeze import study_table
@@ -95,6 +96,19 @@ def test_costs_of_the_original_are_numbers(run: Run, folder: Path, number: str) 
     text = f"spec: small.yaml\noriginal: {{flops: {number}, parameters: 1600}}\n"
     (folder / "mine.yaml").write_text(text, encoding="utf-8")
     assert "original.flops: Input should be" in one_line(run("search", "mine.yaml", code=2))
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("study.grace_seconds", {"study": {"grace_seconds": float("inf")}}),
+        ("reward: maximum", {"reward": {"name": "loss", "maximum": float("inf")}}),
+        ("workload.training.learning_rate", {**FIELDS, "workload": {"training": {"learning_rate": float("inf")}}}),
+    ],
+)
+def test_other_settings_are_finite_too(name: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=rf"{name}: Input should be a finite number; given: inf"):
+        Experiment(**{"name": "mine", "spec": "resnet18", "original": {"flops": 1e9, "parameters": 1e6}, **fields})
 
 
 def outputs_missing(*, classes: int, **more: Any) -> nn.Module:

@@ -25,9 +25,8 @@ def full(operator: PGraph, report: Report) -> Metrics:
 
 
 def buggy(operator: PGraph, report: Report) -> Metrics:
-    raise IndexError(
-        f"Target {len(operator.name)} is out of bounds for {operator.id}, shape {[len(operator.name), 8, 3][len(operator.id) % 2 :]}"
-    )
+    number = int(operator.id, 16)
+    raise IndexError(f"Target {number % 7} is out of bounds for {operator.id}, shape {[number % 5, 8, 3][number % 2 :]}")
 
 
 def diverging(operator: PGraph, report: Report) -> Metrics:
