@@ -65,6 +65,18 @@ class StorageError(SpecError):
     """A storage of trials that is full, read-only, damaged or gone. It says nothing about the operator at hand."""
 
 
+class MisfitError(SpecError):
+    """An operator that does not fit a layer of a network."""
+
+
+class MissingDeviceError(DeviceError, SpecError):
+    """A device that the settings name and this machine does not have."""
+
+
+class SearchStoppedError(SynoError, RuntimeError):
+    """A search that stopped before its end, because evaluations fail for a reason that is not the operators'."""
+
+
 class UnreachableError(SynoError, LookupError):
     """An operator that a space does not hold. The message names the rule or option that excludes it."""
 

@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A group of settings. Frozen; unknown names are errors."""
+    """A group of settings. Frozen; unknown names are errors, and so are infinite numbers and NaN."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

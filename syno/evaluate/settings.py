@@ -29,7 +29,7 @@ def check_score(metric: str, value: float) -> None:
 class TrainingSettings(BaseModel):
     """How a network is trained: a recipe, and what differs from it. Frozen; unknown names are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     recipe: str = QUICK  # where the defaults come from; docs/training.md has all; those of quick are shown here
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"  # cpu, cuda, or one of several GPUs such as cuda:1
@@ -77,7 +77,7 @@ class TrainingSettings(BaseModel):
 class WorkloadSettings(BaseModel):
     """A network on a data set, and the training that tells what an operator in it is worth."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     model: str = "resnet8"  # the backbone: a name, or your own as `package.module:function`
     width: Annotated[float, Field(gt=0)] = 1.0  # multiplies its features

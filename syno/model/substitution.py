@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from syno.algebra import Valuation
-from syno.errors import SizeError, SpecError, ValuationError
+from syno.errors import MisfitError, SizeError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.lower.causality import leak
@@ -61,8 +61,8 @@ def substitute(
             if it has none, then it is not.
 
     Raises:
-        SpecError: the operator does not fit a layer (it says which, and why), or reads ahead in a causal model, or there is
-            no layer.
+        MisfitError: the operator does not fit a layer (it says which, and why), or reads ahead in a causal model.
+        SpecError: there is no layer.
         LoweringError: the operator cannot be lowered, or is too large to tell whether it reads ahead.
     """
     layers = replaceable(model, example, rule, keep_stem=keep_stem)
@@ -83,7 +83,7 @@ def substitute(
 
 
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
-    """The values of the operator's variables in this layer. SpecError if it has others, or other shapes than the layer."""
+    """The values of the operator's variables in this layer. MisfitError if it has others, or other shapes than the layer."""
     table, known = operator.variables, {**operator.variables.defaults, **layer.values}
     if unknown := [name for name in table if name not in known]:
         raise _misfit(
@@ -133,10 +133,10 @@ def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int
     return module.train(layer.module.training)
 
 
-def _misfit(operator: PGraph, layer: Layer, reason: str) -> SpecError:
+def _misfit(operator: PGraph, layer: Layer, reason: str) -> MisfitError:
     sizes = ", ".join(f"{name}={value}" for name, value in layer.values.items())
     kind = type(layer.module).__name__
-    return SpecError(f"{operator.name} does not fit layer {layer.name or kind} ({sizes}): {reason}")
+    return MisfitError(f"{operator.name} does not fit layer {layer.name or kind} ({sizes}): {reason}")
 
 
 def _shape(dims: tuple[Dim, ...]) -> str:

@@ -23,6 +23,7 @@ from syno.search.garbage import keep
 from syno.search.ledger import Claim, Ledger, is_running
 from syno.search.policies.contract import EXHAUSTED, Policy, Proposal
 from syno.search.records import Result, attributes, operator_of, worker_of
+from syno.search.stopping import Stopping
 from syno.search.storage import TrialStore
 from syno.search.worker import Worker
 
@@ -49,10 +50,12 @@ class Task:
 class Dispatch:
     """One worker's view of a study."""
 
-    def __init__(self, store: TrialStore, policy: Policy, most_attempts: int) -> None:
+    def __init__(self, store: TrialStore, policy: Policy, most_attempts: int, stopping: Stopping | None = None) -> None:
+        """Without `stopping` the worker goes on whatever fails."""
         self.store = store
         self.policy = policy
         self.ledger = Ledger(most_attempts)
+        self.stopping = stopping
         self.is_exhausted = False
         self._to_tell: dict[int, Claim] = {}  # claims whose outcomes the policy doesn't know, by number
         self._unrecorded: list[int] = []  # numbers of claims whose outcomes it knows, and no trial says it was proposed after
@@ -102,6 +105,12 @@ class Dispatch:
             self._unrecorded.append(number)
             self.policy.tell(claim.candidate, claim.outcome)
 
+    def begin(self, *, alone: bool = False) -> None:
+        """Be a worker from now on; see `end_dead` for `alone`."""
+        trials = self.end_dead(alone=alone)
+        if self.stopping is not None and not self.ledger.seen:
+            self.ledger = self.stopping.begin(trials, self.ledger.most_attempts)
+
     def end_dead(self, *, alone: bool = False) -> Sequence[FrozenTrial]:
         """End the trials whose workers are gone, so that they are retried. Returns all trials as they are stored then.
 
@@ -136,6 +145,8 @@ class Dispatch:
         """A trial to run, now running; None if there is nothing to begin with among the first `most` claims.
 
         None is not the end: while `ledger.is_open`, trials of other workers may yet be interrupted.
+
+        Raises SearchStoppedError if evaluations fail for a reason that no operator is to blame for; see `Stopping`.
         """
         task = self._next(most)
         if self.ledger.seen >= self._kept + KEPT_AT_ONCE:
@@ -146,6 +157,8 @@ class Dispatch:
     def _next(self, most: int) -> Task | None:
         while True:
             self.read(self.end_dead())
+            if self.stopping is not None:
+                self.stopping.check(self.ledger)
             interrupted = self.ledger.to_retry(most)
             if interrupted:  # with a salt any of them, as others look for one too
                 claim = Draws("retry", self._salt).generator().choice(interrupted) if self._salt else interrupted[0]

@@ -9,7 +9,7 @@ coordinates workers, so it works on every storage.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ class Claim:
         numbers: its trials, one for each attempt.
         outcome: what became of it; None while that is open.
         needs_trial: whether its last trial was interrupted, so that it is to be evaluated again.
+        failure: the result that ended it, if its evaluation failed.
     """
 
     rank: int
@@ -41,6 +42,7 @@ class Claim:
     numbers: list[int]
     outcome: Outcome | None = None
     needs_trial: bool = False
+    failure: Result | None = None
 
     @property
     def number(self) -> int:
@@ -55,6 +57,7 @@ class Claim:
             return None
         if result is not None and (outcome := result.outcome) is not None:
             self.outcome = outcome
+            self.failure = result if result.kind == "failed" else None
             return result.kind
         deaths = sum(trial.state.is_finished() and Result.of(trial) is None for trial in trials)
         if deaths >= most_attempts:
@@ -79,10 +82,16 @@ class Ledger:
         ended: how many claims ended in each way.
         best: the highest reward, and the number of the trial that has it.
         seen: how many trials it knows, which is the number of the next one.
+        withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.withdrawal`.
+        has_blamed_function: whether the user's function, not an operator, was to blame for a failure.
+        last_success: the highest number of a trial that is complete or pruned; -1 without one.
     """
 
-    def __init__(self, most_attempts: int) -> None:
+    def __init__(self, most_attempts: int, withdrawn: Set[int] = frozenset()) -> None:
         self.most_attempts = most_attempts
+        self.withdrawn = withdrawn
+        self.has_blamed_function = False
+        self.last_success = -1
         self.claims: list[Claim] = []
         self.ended: dict[Kind, int] = {"complete": 0, "pruned": 0, "failed": 0}
         self.best: tuple[float, int] | None = None
@@ -101,6 +110,10 @@ class Ledger:
                 continue
             del self._open[rank]
             self.ended[kind] += 1
+            if claim.failure is not None and claim.failure.fault == "function":
+                self.has_blamed_function = True
+            if kind != "failed":
+                self.last_success = max(self.last_success, claim.numbers[-1])
             if isinstance(claim.outcome, float) and kind == "complete" and (self.best is None or claim.outcome > self.best[0]):
                 self.best = (claim.outcome, claim.numbers[-1])
         return new
@@ -111,6 +124,8 @@ class Ledger:
         self.seen += 1
         fingerprint = trial.user_attrs.get(FINGERPRINT)
         if fingerprint is None:  # not one of ours: somebody uses the study for something else as well
+            return None
+        if trial.number in self.withdrawn:
             return None
         attempt, claim = int(trial.user_attrs["attempt"]), self._by_fingerprint.get(fingerprint)
         if claim is None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,15 +13,16 @@ from typing import Any
 from syno.errors import SynoError
 
 PATIENCE_SECONDS = 20.0  # for a worker that was told to stop
+WRONG = 2  # exit code of a process that ended with an error for people
 INTERRUPTED = 130  # exit code of a process that was told to stop, as shells have it
-WRONG = 2  # exit code of a process that ended with an error of ours, as that of a command
 
 
 @contextmanager
 def beside(work: Callable[..., None], arguments: tuple[Any, ...], count: int) -> Iterator[None]:
     """While the body runs, and until they have ended by themselves, `count` processes run `work(*arguments)`.
 
-    If the body raises, they are told to stop. A warning says which of them broke. `work` and its arguments are pickled.
+    If the body raises, they are told to stop. A warning says which of them broke; a SynoError is one line on standard error.
+    `work` and its arguments are pickled.
     """
     context = multiprocessing.get_context("spawn")  # threads and libraries of this process are not copied
     processes = [context.Process(target=_quietly, args=(work, arguments), name=f"worker {i}") for i in range(2, count + 2)]
@@ -48,15 +47,15 @@ def _quietly(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except SynoError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{multiprocessing.current_process().name}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
         sys.exit(WRONG)
 
 
 def _stop(process: SpawnProcess) -> None:
-    """As Ctrl-C does (on a terminal it has reached the process already), and firmly if that does not help."""
-    if process.is_alive() and process.pid is not None:
-        os.kill(process.pid, signal.SIGINT)
-        process.join(PATIENCE_SECONDS)
+    """Let it give its trial back (`Interruption`), or end at once if it has not begun; kill it if that does not help."""
     if process.is_alive():
         process.terminate()
+        process.join(PATIENCE_SECONDS)
+    if process.is_alive():
+        process.kill()
         process.join()

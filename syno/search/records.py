@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.search.checksums import CHECKSUM, sealed
+from syno.search.faults import FaultKind
 from syno.search.policies.contract import Candidate, Proposal
 from syno.search.reward import Failure, Outcome
 from syno.search.tree import Arc
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 RESULT = "result"  # the attribute that ends a trial; all others are there when it is created
 FINGERPRINT = "fingerprint"
 
-Kind: TypeAlias = Literal["complete", "pruned", "failed", "interrupted", "duplicate"]
+Kind: TypeAlias = Literal["complete", "pruned", "failed", "interrupted", "duplicate", "withdrawn"]
 STATES: Mapping[Kind, TrialState] = {
     "complete": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
     "interrupted": TrialState.FAIL,
     "duplicate": TrialState.FAIL,
+    "withdrawn": TrialState.FAIL,
 }
 PRUNED_REWARD = 0.0  # what policies are told of a trial that was stopped early: it was among the bad ones
 
@@ -39,12 +41,15 @@ class Result:
 
     Attributes:
         kind: "complete"; "pruned": stopped early; "failed": the evaluation broke or measured nothing that can be used;
-            "interrupted": the worker was told to stop, and the operator is evaluated by another trial; "duplicate": another
-            worker had begun with the same operator a moment before.
+            "interrupted": the worker was told to stop or its machine failed, and the operator is evaluated by another trial;
+            "duplicate": another worker had begun with the same operator a moment before; "withdrawn": it failed, but the
+            operator was not to blame, and the trial does not count (tables say so; "failed" is stored).
         reward: in [0, 1], of complete trials.
         metrics: what was measured.
         message: why it is not complete.
         seconds: what the evaluation took.
+        fault: whose it is that the evaluation failed, if it is known.
+        cause: one line on a failure, equal for failures of equal cause but for numbers and names.
     """
 
     kind: Kind
@@ -52,6 +57,8 @@ class Result:
     metrics: Mapping[str, float] = field(default_factory=dict)
     message: str = ""
     seconds: float = 0.0
+    fault: FaultKind | None = None  # older studies have none
+    cause: str = ""
 
     def stored(self) -> dict[str, Any]:
         """As it is kept with the trial, with a checksum."""
@@ -79,7 +86,7 @@ class Result:
             case "pruned":
                 return PRUNED_REWARD
             case "failed":
-                return Failure(self.message)
+                return Failure(self.message, self.fault or "operator")
             case _:
                 return None
 

@@ -20,15 +20,24 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syno.registry import Registry
+from syno.search.faults import FaultKind
 
 Metrics: TypeAlias = Mapping[str, float]
+
+ORIGINAL = "original_"  # how names of metrics of the original model begin
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an operator has no reward: its evaluation broke, or measured nothing that can be used."""
+    """Why an operator has no reward: its evaluation broke, or measured nothing that can be used.
+
+    Attributes:
+        reason: in words.
+        fault: whose it is; "function" where every operator would fail like this.
+    """
 
     reason: str
+    fault: FaultKind = "operator"
 
 
 Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or why there is none
@@ -37,7 +46,7 @@ Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or why there is none
 class Reward(BaseModel, ABC):
     """A function from metrics to a reward, with its settings. Equal settings give equal rewards."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]  # the metrics it reads
 
@@ -46,9 +55,13 @@ class Reward(BaseModel, ABC):
         for metric in self.needs:
             if metric not in metrics:
                 measured = ", ".join(metrics) or "nothing"
-                return Failure(f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {measured}')
+                reason = f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {measured}'
+                return Failure(reason, "function")
             if not math.isfinite(metrics[metric]):
-                return Failure(f'"{metric}" is {metrics[metric]}, which is no measurement')
+                of_original = metric.startswith(ORIGINAL)  # the same for every operator
+                return Failure(
+                    f'"{metric}" is {metrics[metric]}, which is no measurement', "function" if of_original else "operator"
+                )
         value = self.of(metrics)
         return value if isinstance(value, Failure) else min(max(value, 0.0), 1.0)
 
@@ -115,7 +128,7 @@ class FlopsReward(Reward):
         if accuracy <= 0:
             return Failure(f"the accuracy is {accuracy:g}; it must be above 0")
         if original <= 0:
-            return Failure(f"original_flops is {original:g}; it must be above 0")
+            return Failure(f"original_flops is {original:g}; it must be above 0", "function")
         if accuracy < self.min_accuracy:
             return float(accuracy**self.power)
         saved = max(0.0, 1 - metrics["flops"] / original / self.max_ratio)
@@ -155,7 +168,7 @@ class SavingsReward(Reward):
         """See the class."""
         original = metrics[f"original_{self.what}"]
         if original <= 0:
-            return Failure(f"original_{self.what} is {original:g}; it must be above 0")
+            return Failure(f"original_{self.what} is {original:g}; it must be above 0", "function")
         return float(max(0.0, 1 - metrics[self.what] / original) ** self.power)
 
 

@@ -2,53 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from optuna.trial import FrozenTrial
+
 from syno.errors import SpecError
+from syno.search.ledger import is_running
 from syno.search.policies import Policy, Proposal
+from syno.search.records import FINGERPRINT, Result, worker_of
 from syno.search.reward import Reward
 from syno.search.storage import TrialStore
+from syno.search.withdrawal import withdraw
 
 ATTRIBUTE = "syno"  # the study's attribute that holds them
 FORMAT = 1
 ABSENT = object()
+LONGEST_VALUE = 60  # characters that are shown of a setting's value
+SPACE, SPEC, WORKLOAD = "space", "spec", "workload"
 
 
 def study_settings(
-    space_id: str, policy: Policy, reward: Reward, warm_start: Sequence[Proposal], most_attempts: int
+    space_id: str,
+    policy: Policy,
+    reward: Reward,
+    warm_start: Sequence[Proposal],
+    most_attempts: int,
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Everything that the trials of a study depend on, as JSON."""
-    return {
+    """Everything that the trials of a study depend on, as JSON. `more` are settings of the space and the evaluation."""
+    settings = {
         "format": FORMAT,
-        "space": space_id,
+        SPACE: space_id,
         "policy": {"name": policy.name, **policy.settings.model_dump(mode="json")},
         "seed": policy.seed,
         "reward": reward.settings(),
         "warm_start": [proposal.fingerprint for proposal in warm_start],
         "most_attempts": most_attempts,
+        **(more or {}),
     }
+    stored: dict[str, Any] = json.loads(json.dumps(settings))  # as a storage gives them back
+    return stored
 
 
 def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
     """Give a new study its settings; see whether one that is there has these.
 
-    Raises SpecError that says which differ.
+    A study in which no trial has succeeded yet takes other settings, with a warning that says which; its trials do not count
+    then. Raises SpecError that says which settings differ if a trial has succeeded, or another worker is evaluating one.
     """
     stored = store.attributes.get(ATTRIBUTE)
     if stored is None:
         store.describe(ATTRIBUTE, given)
         stored = store.attributes[ATTRIBUTE]  # another worker may have come first
     found = differences(stored, given)
-    if found:
+    if not found:
+        return
+    name, trials = store.study.study_name, _trials(store)
+    if not differences(store.attributes[ATTRIBUTE], given):
+        return  # another worker has just given it these
+    refused = _why_kept(trials)
+    if refused:
         raise SpecError(
-            f'study "{store.study.study_name}" in {place} has other settings: {"; ".join(found)}. '
-            "Give those it has to go on with it, or another name to begin a new one"
+            f'study "{name}" in {place} has other settings: {"; ".join(found)}. '
+            f"{refused}Give those it has to go on with it, or another name to begin a new one"
         )
+    numbers = [trial.number for trial in trials if FINGERPRINT in trial.user_attrs]
+    if numbers:
+        withdraw(store, numbers, "the study was given other settings")
+    store.describe(ATTRIBUTE, given)
+    warnings.warn(
+        f'study "{name}" in {place} takes other settings, as no trial has succeeded with those it had: {"; ".join(found)}',
+        stacklevel=4,
+    )
 
 
-def differences(stored: object, given: object, name: str = "") -> list[str]:
-    """Where two settings differ, in words. Of two policies or rewards with different names, only the names."""
+def _trials(store: TrialStore) -> Sequence[FrozenTrial]:
+    """All trials, after those of dead workers have ended."""
+    trials = store.trials()
+    running = [trial for trial in trials if is_running(trial)]
+    return store.trials() if running and store.leases.end_stale(store.study, running) else trials
+
+
+def _why_kept(trials: Sequence[FrozenTrial]) -> str:
+    """Why a study with these trials does not take other settings, as a sentence and a blank; empty if it does."""
+    for trial in trials:
+        result = Result.of(trial)
+        if result is not None and result.kind in ("complete", "pruned"):
+            return f"Trial {trial.number} has succeeded with those. "
+        if is_running(trial) and not worker_of(trial).is_gone():
+            return f"Trial {trial.number} is being evaluated with those, by {worker_of(trial)}. "
+    return ""
+
+
+def differences(stored: object, given: object) -> list[str]:
+    """Return where the settings of a study differ from those given, in words: the name of each with both values.
+
+    Of two policies or rewards with different names, only the names. Of two spaces, the options of their specs that differ.
+    """
+    there, here = _structured(stored), _structured(given)
+    if there.get(WORKLOAD) != here.get(WORKLOAD):
+        for settings in (there, here):  # the layers follow from the network
+            settings.get(SPEC, {}).pop("layers", None)
+    if SPEC not in there or SPEC not in here or there.get(SPACE) == here.get(SPACE):
+        for settings in (there, here):  # studies of earlier versions have the id of their spec alone
+            settings.pop(SPEC, None)
+    named = _named_differences(there.get(SPEC, {}), here.get(SPEC, {}), SPEC)
+    if named or there.get(WORKLOAD) != here.get(WORKLOAD):
+        for settings in (there, here):
+            settings.pop(SPACE, None)
+    return _named_differences(there, here)
+
+
+def _structured(settings: object) -> dict[str, Any]:
+    """Settings, a copy. Earlier versions wrote the workload behind the space's id, as JSON."""
+    found = dict(settings) if isinstance(settings, dict) else {}
+    space, _, workload = str(found.get(SPACE, "")).partition(" {")
+    if workload:
+        with suppress(ValueError):  # an id that happens to hold a brace
+            found |= {SPACE: space, WORKLOAD: json.loads(f"{{{workload}")}
+    if isinstance(found.get(SPEC), dict):
+        found[SPEC] = dict(found[SPEC])
+    return found
+
+
+def _named_differences(stored: object, given: object, name: str = "") -> list[str]:
     if stored == given:
         return []
     if not isinstance(stored, dict) or not isinstance(given, dict):
@@ -56,9 +137,12 @@ def differences(stored: object, given: object, name: str = "") -> list[str]:
     keys = list(dict.fromkeys([*stored, *given]))
     if stored.get("name") != given.get("name"):
         keys = ["name"]
-    parts = (differences(stored.get(key, ABSENT), given.get(key, ABSENT), f"{name}.{key}" if name else key) for key in keys)
+    parts = (
+        _named_differences(stored.get(key, ABSENT), given.get(key, ABSENT), f"{name}.{key}" if name else key) for key in keys
+    )
     return [difference for some in parts for difference in some]
 
 
 def _shown(value: object) -> str:
-    return "absent" if value is ABSENT else repr(value)
+    text = "absent" if value is ABSENT else repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

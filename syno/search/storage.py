@@ -24,6 +24,7 @@ from syno.search.journal_lock import JournalLock
 from syno.search.leases import Heartbeats, LeaseFiles, Leases, NoLeases, end
 from syno.search.storage_errors import all_understood, reconnecting, understood
 from syno.search.verification import Verification
+from syno.search.withdrawal import marked
 
 __all__ = ["TrialStore", "journal_file", "open_storage", "read_trials", "understood"]
 
@@ -99,7 +100,8 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
         except KeyError:
             names = ", ".join(study.study_name for study in storage.get_all_studies()) or "none"
             raise SpecError(f'{url} holds no study "{name}"; it has: {names}') from None
-        return Verification(url).verified(storage.get_all_trials(study, deepcopy=False))
+        trials = Verification(url).verified(storage.get_all_trials(study, deepcopy=False))
+        return marked(trials, storage.get_study_user_attrs(study))
 
 
 def _open_study(storage: BaseStorage, name: str, pruner: BasePruner) -> optuna.Study:

@@ -8,45 +8,34 @@
 from __future__ import annotations
 
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from optuna import TrialPruned
 from optuna.pruners import BasePruner
 
-from syno.errors import SpecError, StorageError, SynoError
+from syno.errors import SearchStoppedError, SpecError, SynoError
 from syno.ir.graph import PGraph
-from syno.search.dispatch import Dispatch, Task
+from syno.search.attempt import Attempt, Evaluate, Report
+from syno.search.dispatch import Dispatch
 from syno.search.garbage import keeping
 from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
 from syno.search.progress import Display, Start
-from syno.search.records import Record, Result, best_records, table
-from syno.search.reward import AccuracyReward, Failure, Reward
+from syno.search.records import Record, best_records, table
+from syno.search.reward import AccuracyReward, Reward
 from syno.search.settings import agree, study_settings
+from syno.search.stopping import MACHINE_ATTEMPTS, Stopping, stopped_by_machine
 from syno.search.storage import TrialStore, open_storage, understood
 from syno.search.tree import Tree, arcs
+from syno.search.withdrawal import marked
 
 if TYPE_CHECKING:
     import pandas
 
-LONGEST_MESSAGE = 2000  # characters that are kept of a traceback, from its end
-
-
-class Report(Protocol):
-    """Reports how an evaluation is going, at increasing steps such as epochs. Higher values are better.
-
-    Raises TrialPruned if the study's pruner stops the trial, to be let through; or catch it and return what was measured.
-    """
-
-    def __call__(self, step: int, value: float) -> None:  # noqa: D102  (the class says it)
-        ...
-
-
-Evaluate: TypeAlias = Callable[[PGraph, Report], Mapping[str, float]]
+__all__ = ["Evaluate", "Rejected", "Report", "Study"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +64,7 @@ class Study:
         tree: Tree,
         *,
         space_id: str,
+        more_settings: Mapping[str, Any] | None = None,
         name: str,
         storage: str = "sqlite:///trials.db",
         policy: str = "mcts",
@@ -92,6 +82,7 @@ class Study:
         Args:
             tree: the space to search.
             space_id: what tells this space from others, such as the id of its spec.
+            more_settings: what else the trials depend on, by name, as JSON, such as the options of the spec and the workload.
             name: of the study in its storage.
             storage: see `open_storage`.
             policy, policy_settings: how operators are chosen: a name in `POLICIES`, and its constants.
@@ -102,6 +93,8 @@ class Study:
             most_attempts: after so many workers died over an operator, it counts as failed.
             heartbeat_seconds, grace_seconds: how often a worker says that it is alive, and after which silence it is not.
 
+        Where no trial has succeeded yet, the study takes other settings with a warning; see `syno.search.settings.agree`.
+
         Raises SpecError if the study is there with other settings (it says which), or for a storage that cannot be opened;
         UnknownNameError for a policy that is not registered.
         """
@@ -110,12 +103,14 @@ class Study:
         self.rejected: list[Rejected] = []
         kind = POLICIES[policy]
         proposals = self._proposals(tree, warm_start)
-        self.policy: Policy = kind(tree, seed, settings=policy_settings, warm_start=proposals)
-        self.settings = study_settings(space_id, self.policy, self.reward, proposals, most_attempts)
+        self._make_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals)
+        self.policy: Policy = self._make_policy()
+        self.settings = study_settings(space_id, self.policy, self.reward, proposals, most_attempts, more_settings)
         with understood(storage):
             self._store = TrialStore(*open_storage(storage, heartbeat_seconds, grace_seconds), name, pruner, storage)
             agree(self._store, self.settings, storage)
-        self._dispatch = Dispatch(self._store, self.policy, most_attempts)
+        self._stopping = Stopping(self._store, self.settings)
+        self._dispatch = Dispatch(self._store, self.policy, most_attempts, self._stopping)
 
     def _proposals(self, tree: Tree, operators: Sequence[PGraph]) -> list[Proposal]:
         found: dict[str, Proposal] = {}
@@ -150,11 +145,12 @@ class Study:
         """Be a worker until the study has `n_trials` finished trials, all workers and earlier runs together, or no operator
         is left.
 
-        Finished are trials that are complete, pruned or failed; those that were interrupted or turned out to be duplicates
-        are not. There are never more than `n_trials`, whatever the number of workers.
+        Finished are trials that are complete, pruned or failed; those that were interrupted, withdrawn or turned out to be
+        duplicates are not. There are never more than `n_trials`, whatever the number of workers.
 
         Args:
-            evaluate: from an operator to its metrics. An exception in it fails the trial, with its message, and not the study.
+            evaluate: from an operator to its metrics. An exception in it fails the trial, with its message, and the study goes
+                on; but see below.
             n_trials: the study's total.
             display: is shown how it goes, after every trial.
             notes: more to be shown there, by name, such as what the space has rejected.
@@ -165,69 +161,55 @@ class Study:
             poll_seconds: how often to look, then.
 
         KeyboardInterrupt and SystemExit are let through; the trial at hand is retried by whoever goes on with the study.
+
+        Raises SearchStoppedError where no operator is to blame (`syno.search.faults` tells failures apart): the machine failed
+        twice in a row; the evaluation failed alike in several trials in a row, or in all. The trials spent on that do not
+        count: who runs the study again evaluates their operators again.
         """
         if n_trials < 0:
             raise SpecError(f"n_trials={n_trials}; it is the study's total, 0 or more")
-        dispatch, start = self._dispatch, Start()
-        dispatch.end_dead(alone=alone)
+        try:
+            self._run(evaluate, n_trials, display, notes, alone, wait, poll_seconds)
+        except SearchStoppedError:  # what the policy heard of trials that don't count is forgotten
+            self.policy = self._make_policy()
+            self._dispatch = Dispatch(self._store, self.policy, self._dispatch.ledger.most_attempts, self._stopping)
+            raise
+
+    def _run(
+        self,
+        evaluate: Evaluate,
+        n_trials: int,
+        display: Display | None,
+        notes: Callable[[], Mapping[str, object]],
+        alone: bool,
+        wait: bool,
+        poll_seconds: float,
+    ) -> None:
+        dispatch, start, machine_faults = self._dispatch, Start(), 0
+        dispatch.begin(alone=alone)
         with keeping(), display or nullcontext():
             while True:
                 task = dispatch.next(n_trials)
                 if display is not None:
                     display.show(start.progress(dispatch.ledger, self.name, n_trials, notes()))
                 if task is not None:
-                    self._evaluate(task, evaluate)
-                elif wait and dispatch.ledger.is_open(n_trials):
-                    time.sleep(poll_seconds)
-                else:
-                    return
-
-    def _evaluate(self, task: Task, evaluate: Evaluate) -> None:
-        began = time.monotonic()
-
-        def ended(kind: str, **more: Any) -> Result:
-            return Result(kind, seconds=round(time.monotonic() - began, 3), **more)  # type: ignore[arg-type]
-
-        try:
-            with self._store.leases.kept(task.trial_id):
-                metrics = evaluate(task.operator, self._report(task))
-                measured = {str(name): float(value) for name, value in metrics.items()}
-                reward = self.reward(measured)
-                if isinstance(reward, Failure):
-                    result = ended("failed", metrics=measured, message=reward.reason)
-                else:
-                    result = ended("complete", metrics=measured, reward=reward)
-        except TrialPruned as error:
-            result = ended("pruned", message=str(error))
-        except StorageError:  # no fault of the operator: whoever goes on with the study evaluates it again
-            raise
-        except SynoError as error:  # says all there is to say
-            result = ended("failed", message=str(error))
-        except Exception as error:
-            result = ended("failed", message="".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip())
-        except BaseException:
-            self._dispatch.finish(task, ended("interrupted", message="the worker was told to stop"))
-            raise
-        if not self._dispatch.finish(task, result):
-            warnings.warn(
-                f"the result of trial {task.number} came too late: no sign of life for longer than the grace, so the trial is "
-                "retried. Raise grace_seconds if evaluations block the whole process",
-                stacklevel=2,
-            )
-
-    def _report(self, task: Task) -> Report:
-        def report(step: int, value: float) -> None:
-            if self._store.report(task.trial_id, step, value):
-                raise TrialPruned(f"pruned at step {step}, where {value:g} was reported")
-
-        return report
+                    fault = Attempt(dispatch, self.reward, task).run(evaluate)
+                    machine_faults = machine_faults + 1 if fault is not None and fault.kind == "machine" else 0
+                    if fault is None or not machine_faults:
+                        continue
+                    if fault.lasts or machine_faults >= MACHINE_ATTEMPTS:
+                        raise stopped_by_machine(self.name, fault)
+                elif not (wait and dispatch.ledger.is_open(n_trials)):
+                    break
+                time.sleep(poll_seconds)
+        self._stopping.check_end(dispatch.ledger)
 
     # ---- what there is --------------------------------------------------------------------------------------------
 
     @property
     def trials(self) -> pandas.DataFrame:
         """All trials as a table; `records.table` says which columns it has."""
-        return table(self._store.trials())
+        return table(marked(self._store.trials(), self._store.attributes))
 
     def best(self, count: int = 1) -> list[Record]:
         """The complete trials of the highest rewards, best first; the earlier first of equals."""

@@ -32,17 +32,22 @@ if TYPE_CHECKING:
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:
     """Search until the study has its trials, with so many processes on this machine; returns the study.
 
-    Other machines may do the same at the same time. Raises SpecError for an empty space, or where operators come from another
-    experiment; and as `open_study`.
+    Other machines may do the same at the same time.
+
+    Raises:
+        SpecError: the space is empty, or operators come from another experiment; and as `open_study`.
+        MissingDeviceError: this machine does not have the device that the workload trains on.
+        SearchStoppedError: evaluations fail for a reason that is not the operators'.
     """
     if experiment.storage == "memory:" and workers > 1:
         raise SpecError("several workers need a storage that they share; study: storage is memory:")
+    _check_device(experiment)
     space, evaluate = Space(experiment.operator_spec), make_evaluation(experiment)
     check_not_empty(space)
-    keep_config(experiment)
     from syno.search.storage import understood  # with it comes optuna
 
     study = open_study(experiment, space)
+    keep_config(experiment)  # not those of a study with other settings
     with understood(experiment.storage), beside(_work, (experiment.model_dump(),), workers - 1), Interruption() as stop:
         shown = StoppingDisplay(stop, display)
         study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=shown, notes=lambda: rejections(space))
@@ -98,6 +103,14 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
     return record
 
 
+def _check_device(experiment: Experiment) -> None:
+    """Before the data is loaded, which may take long. MissingDeviceError if operators cannot be trained on this machine."""
+    if experiment.evaluation == "training" and experiment.workload is not None:
+        from syno.evaluate.placing import check_device  # with it comes torch
+
+        check_device(experiment.workload.training.device)
+
+
 def make_evaluation(experiment: Experiment) -> Evaluate:
     """What evaluates operators. SpecError if there is no such thing."""
     if experiment.evaluation == "training":
@@ -119,7 +132,8 @@ def open_study(experiment: Experiment, space: Space) -> Study:
     settings = experiment.study
     return Study(
         space,
-        space_id=_space_id(experiment),
+        space_id=experiment.operator_spec.id,
+        more_settings=_more_settings(experiment),
         name=experiment.name,
         storage=experiment.storage,
         policy=str(experiment.policy.get("name", "mcts")),
@@ -134,10 +148,11 @@ def open_study(experiment: Experiment, space: Space) -> Study:
     )
 
 
-def _space_id(experiment: Experiment) -> str:
-    """What tells studies apart that share a name: the spec, and how operators are trained."""
+def _more_settings(experiment: Experiment) -> dict[str, Any]:
+    """The options of the spec, and how operators are trained."""
     spec, workload = experiment.operator_spec, experiment.workload
-    return spec.id if workload is None else f"{spec.id} {workload.model_dump_json()}"
+    found = {"spec": spec.model_dump(mode="json", exclude={"name"})}
+    return found if workload is None else {**found, "workload": workload.model_dump(mode="json")}
 
 
 def _work(fields: Mapping[str, Any]) -> None:

@@ -51,7 +51,7 @@ class TestFlops:
     def test_what_makes_no_sense_is_a_failure(self) -> None:
         assert isinstance(self.of(0.0, 0.5), Failure)
         assert self.reward({"accuracy": 0.6, "flops": 1.0, "original_flops": 0.0}) == Failure(
-            "original_flops is 0; it must be above 0"
+            "original_flops is 0; it must be above 0", "function"
         )
 
 

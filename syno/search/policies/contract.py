@@ -50,7 +50,7 @@ EXHAUSTED: Final = Exhausted.EXHAUSTED
 class PolicySettings(BaseModel):
     """The constants of a policy."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Policy(ABC):

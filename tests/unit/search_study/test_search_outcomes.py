@@ -15,15 +15,17 @@ from syno.search.study import Report
 class TestEvaluation:
     def test_no_measurement_is_a_failure_with_the_reason(self) -> None:
         found = study()
-        found.run(lambda operator, report: {"loss": 1.0}, 1)
-        assert found.trials.outcome[0] == "failed"
-        assert found.trials.message[0] == 'no "accuracy" was measured, which the reward "accuracy" needs; measured: loss'
-        assert found.trials.metric_loss[0] == 1.0
+        found.run(evaluate, 1)
+        found.run(lambda operator, report: {"loss": 1.0}, 2)
+        assert list(found.trials.outcome) == ["complete", "failed"]
+        assert found.trials.message[1] == 'no "accuracy" was measured, which the reward "accuracy" needs; measured: loss'
+        assert found.trials.metric_loss[1] == 1.0
 
     def test_metrics_that_are_no_numbers_are_a_failure(self) -> None:
         found = study()
-        found.run(lambda operator, report: {"accuracy": "high"}, 1)  # type: ignore[dict-item]
-        assert found.trials.outcome[0] == "failed" and "could not convert string to float: 'high'" in found.trials.message[0]
+        found.run(evaluate, 1)
+        found.run(lambda operator, report: {"accuracy": "high"}, 2)  # type: ignore[dict-item]
+        assert found.trials.outcome[1] == "failed" and "could not convert string to float: 'high'" in found.trials.message[1]
 
     def test_a_pruned_trial_is_one_of_the_bad_ones(self) -> None:
         def going(operator: PGraph, report: Report) -> Mapping[str, float]:

@@ -150,7 +150,7 @@ class TestTotal:
 
 class TestSettings:
     def test_an_existing_study_must_have_the_same(self, journal: str) -> None:
-        study(journal)
+        study(journal).run(evaluate, 1)
         study(journal)
         for changes, message in (
             ({"space_id": "other"}, "space is 'wide' there, 'other' here"),

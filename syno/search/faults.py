@@ -1,0 +1,159 @@
+"""Whose fault a failed evaluation is: the one place where failures are told apart.
+
+There are three kinds. "operator": the operator cannot be lowered, does not fit, needs too much memory, or trains to NaN; the
+search goes on without it. "machine": a full disk, a device that is not there, data that is gone; the trial is given back and
+another worker may evaluate it. "function": the user's model, data or evaluation raised something else, as a bug in it does; one
+such failure is a failed trial like any other, and equal ones in a row stop the study.
+
+>>> fault_of(OSError(28, "No space left on device")).kind
+'machine'
+>>> fault_of(IndexError("Target 12 is out of bounds.")).cause
+'IndexError: Target 12 is out of bounds.'
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from syno.errors import (
+    DataError,
+    DeviceError,
+    GraphError,
+    LoweringError,
+    MisfitError,
+    MissingDeviceError,
+    SizeError,
+    SynoError,
+    TrainingError,
+    UnreachableError,
+    ValuationError,
+    WrongOutputError,
+)
+
+FaultKind: TypeAlias = Literal["operator", "machine", "function"]
+
+LONGEST_MESSAGE = 2000  # characters that are kept of a traceback, from its end
+LONGEST_CAUSE = 300  # characters
+
+OPERATOR_ERRORS = (
+    *(SizeError, ValuationError, GraphError, LoweringError, MisfitError, UnreachableError, TrainingError, WrongOutputError),
+    *(MemoryError, FloatingPointError),
+)
+MACHINE_ERRORS = (DataError, DeviceError)
+STORAGE_PACKAGES = ("sqlalchemy", "optuna")  # where a report is stored: a full disk, a lost database
+# Other numbers, such as those of a missing file or permission, mean a wrong path as often as a broken machine.
+DISK = ("ENOSPC", "EDQUOT", "EIO", "EROFS", "EMFILE", "ENFILE", "ESTALE", "EREMOTEIO", "EUCLEAN")
+SYSTEM = ("ENOMEM", "EAGAIN", "ENODEV", "ENXIO", "ENOMEDIUM")
+NETWORK = ("ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "ETIMEDOUT", "ENETDOWN", "ENETUNREACH", "EHOSTDOWN", "EHOSTUNREACH")
+MACHINE_NUMBERS = frozenset(getattr(errno, name) for name in (*DISK, *SYSTEM, *NETWORK) if hasattr(errno, name))
+DISK_TEXTS = tuple(os.strerror(getattr(errno, name)) for name in DISK if hasattr(errno, name))  # as C++ libraries quote them
+
+TOO_LARGE = re.compile(r"out of memory|DefaultCPUAllocator|not enough memory|can't allocate memory", re.IGNORECASE)
+WRITING = re.compile(r"PytorchStreamWriter failed|file write failed|iostream error|inline_container.*unexpected pos")
+THREADS = re.compile(r"can't start new thread")
+LOST_DEVICE = re.compile(
+    r"No CUDA GPUs are available|no NVIDIA driver|not compiled with CUDA|no CUDA-capable device|device\(s\) is/are busy|"
+    r"invalid device ordinal|CUDA driver (initialization failed|error)|GPU is lost|uncorrectable ECC|CUDA (unknown error|"
+    r"error: (unknown error|initialization error|unspecified launch failure|the launch timed out))",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why an evaluation failed.
+
+    Attributes:
+        kind: whose fault it is.
+        message: all there is to say: the text of an error that Syno raised, the end of the traceback of any other.
+        cause: one line.
+        lasts: of the machine: it is no use to try again in this process.
+    """
+
+    kind: FaultKind
+    message: str
+    cause: str
+    lasts: bool = False
+
+
+def fault_of(error: Exception) -> Fault:
+    """Tell whose fault an exception is that an evaluation raised.
+
+    The exceptions that led to it count, too, so that a full disk stays one when it is reported as something else.
+    """
+    chain = list(_chain(error))
+    lost = any(_is_lost_device(one) for one in chain)
+    broken = next((one for one in chain if _is_of_machine(one) or _is_lost_device(one)), None)
+    if broken is not None:
+        kind: FaultKind = "machine"
+    elif isinstance(error, OPERATOR_ERRORS) or any(_is_too_large(one) for one in chain):
+        kind = "operator"
+    else:
+        kind = "function"
+    if isinstance(error, SynoError):  # says all there is to say
+        return Fault(kind, str(error), _one_line(str(error)), lost)
+    message = "".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip()
+    return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost)
+
+
+def alike(cause: str) -> str:
+    """Return what equal failures have in common: the cause without numbers, sizes, ids, addresses and paths."""
+    return re.sub(r"(?:#[\s,x]*)+", "# ", re.sub(r"\S*[\d/]\S*|\b(?:nan|inf)\b", "#", cause)).strip()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception and those that led to it, as a traceback shows them."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _is_of_machine(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in MACHINE_NUMBERS
+    if type(error).__module__.partition(".")[0] in STORAGE_PACKAGES:
+        return True
+    text = str(error)
+    if isinstance(error, RuntimeError) and not isinstance(error, SynoError):
+        return bool(WRITING.search(text) or THREADS.search(text)) or any(known in text for known in DISK_TEXTS)
+    return isinstance(error, MACHINE_ERRORS)
+
+
+def _is_lost_device(error: BaseException) -> bool:
+    if isinstance(error, MissingDeviceError):
+        return True
+    return isinstance(error, RuntimeError | AssertionError) and LOST_DEVICE.search(str(error)) is not None
+
+
+def _is_too_large(error: BaseException) -> bool:
+    return isinstance(error, MemoryError | RuntimeError) and TOO_LARGE.search(str(error)) is not None
+
+
+def _cause(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, RuntimeError) and WRITING.search(text):
+        text = f"a file could not be written, as on a full disk ({text})"  # torch doesn't say it
+    return _one_line(text)
+
+
+def _one_line(text: str) -> str:
+    first = " ".join(next((line for line in text.splitlines() if line.strip()), "").split())
+    return first if len(first) <= LONGEST_CAUSE else f"{first[:LONGEST_CAUSE]}..."
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised: the last line outside of installed packages."""
+    frames = traceback.extract_tb(error.__traceback__)
+    libraries = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    own = [frame for frame in frames if not any(frame.filename.startswith(folder) for folder in libraries)]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
