@@ -11,19 +11,17 @@ A file without `experiments` is one experiment, as it ever was.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError, field_validator
 
-from syno.config.experiment import RESULTS, Experiment, Settings, folder_name
+from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.section import Section
 from syno.errors import SpecError, suggestion
+from syno.names import check_name
 from syno.validation import explained, read_mapping
-
-NAME = r"[\w.-]*\w[\w.-]*"  # of an experiment among several: it is a folder, a target of the workflow, a word on a command line
 
 
 class Several(Section):
@@ -36,7 +34,7 @@ class Several(Section):
     @field_validator("name")
     @classmethod
     def _names_a_folder(cls, given: str) -> str:
-        return folder_name(given)
+        return check_name(given, "the name of a group of experiments")
 
     @field_validator("experiments")
     @classmethod
@@ -44,8 +42,7 @@ class Several(Section):
         if not given:
             raise ValueError("there is none; give names, each with an experiment's options")
         for name in given:
-            if not re.fullmatch(NAME, name):
-                raise ValueError(f'"{name}" cannot name an experiment; names have letters, digits, _, - and . in them')
+            check_name(name, "an experiment's name")
         return given
 
 

@@ -51,7 +51,7 @@ class SelectSettings(Section):
 class TrainSettings(Section):
     """How the selected operators are trained again, beside the original and the baselines."""
 
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (1, 2, 3)  # not the search's, by which operators were chosen
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (1, 2, 3)  # not the search's, by which operators were chosen
     baselines: tuple[OperatorChoice, ...] = ()  # known operators that are trained, too
     training: TrainingSettings | None = None  # instead of the workload's
 
