@@ -27,7 +27,8 @@ def file_schema() -> dict[str, Any]:
     one, several = _experiment(), _described(Several)
     options = {"$ref": "#/$defs/Experiment"}
     several["properties"]["common"] |= options
-    several["properties"]["experiments"] |= {"additionalProperties": options, "propertyNames": {"pattern": f"^{PATTERN}$", "maxLength": LONGEST_NAME}}
+    names = {"pattern": f"^{PATTERN}$", "maxLength": LONGEST_NAME}
+    several["properties"]["experiments"] |= {"additionalProperties": options, "propertyNames": names}
     return {
         "$schema": FORMAT,
         "$defs": {**one.pop("$defs"), "Experiment": one, "Several": several},

@@ -7,12 +7,9 @@ from typing import NamedTuple
 
 from syno.config import Experiment
 from syno.evaluate.settings import ORIGINAL
-from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.stages import select
 from syno.stages.store import OperatorStore, find_stored
-
-CONFIG = "experiment.yaml"  # the experiment as it was run, beside its results
 
 
 class Entry(NamedTuple):
@@ -82,14 +79,3 @@ def device_named(experiment: Experiment, part: str) -> str:
 def _in_a_name(device: str) -> str:
     """Of a device, without a dash, so that in COMPILER-DEVICE the last dash parts the two. No two devices have the same."""
     return device.replace(":", "").replace("-", ".")
-
-
-def keep_config(experiment: Experiment) -> Path:
-    """Write the experiment, defaults and all, beside its results, unless it is there already; returns the file."""
-    import yaml
-
-    file = experiment.folder / CONFIG
-    text = f"# What the results beside this file are of.\n{yaml.safe_dump(experiment.model_dump(mode='json'), sort_keys=False)}"
-    if not file.is_file() or file.read_text(encoding="utf-8") != text:
-        write_whole(file, text)
-    return file

@@ -12,6 +12,7 @@ from syno.errors import SpecError
 from syno.evaluate.settings import ORIGINAL
 from syno.report.metric import METRICS
 from syno.report.welch import Difference, difference, spread
+from syno.stages.agreement import check_training
 from syno.stages.places import Entry, training_file
 
 if TYPE_CHECKING:
@@ -48,8 +49,11 @@ def _trained(experiment: Experiment, rows: Sequence[Entry]) -> Iterator[tuple[En
 
     for entry in rows:
         files = [training_file(experiment, entry.key, seed) for seed in experiment.train.seeds]
-        if records := [TrainingRecord.read(file) for file in files if file.exists()]:
-            yield entry, records
+        records = {file: TrainingRecord.read(file) for file in files if file.exists()}
+        for file, record in records.items():
+            check_training(file, record.workload, experiment)
+        if records:
+            yield entry, list(records.values())
 
 
 def _check_same(records: Sequence[TrainingRecord], experiment: Experiment) -> None:

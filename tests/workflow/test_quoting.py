@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small_run import COUNTED, snakemake, write_config
 
-FOLDER = "o'ut $(touch pwned) `touch pwned` $HOME;touch pwned & \"x\" *"
+FOLDER = 'o\'ut $(touch pwned) `touch pwned` $HOME;touch pwned & "x" *'
 FILE = "my $(touch pwned) config.yaml"
 
 
