@@ -20,9 +20,14 @@ def keep_config(experiment: Experiment) -> Path:
     Raises SpecError, and leaves the file as it is, if the results there are of another experiment, or the study there has
     trials of other settings.
     """
+    check_goes_on(experiment)
+    return write_kept(experiment)
+
+
+def write_kept(experiment: Experiment) -> Path:
+    """Write the experiment beside its results, whatever they are of; returns the file."""
     import yaml
 
-    check_goes_on(experiment)
     file = experiment.folder / FILE
     text = f"{HEAD}{yaml.safe_dump(experiment.model_dump(mode='json'), sort_keys=False)}"
     if not file.is_file() or file.read_bytes() != text.encode():

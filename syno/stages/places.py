@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from syno.config import Experiment
+from syno.errors import UnknownNameError
 from syno.evaluate.settings import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.stages import select
 from syno.stages.store import OperatorStore, find_stored
+from syno.stages.store_repair import find_lost
 
 
 class Entry(NamedTuple):
@@ -40,14 +42,21 @@ def operator_of(experiment: Experiment, given: str) -> PGraph | None:
         return None
     if given in experiment.baselines:
         return experiment.baselines[given].find()
-    return find_stored(given, experiment.folder)
+    try:
+        return find_stored(given, experiment.folder)
+    except UnknownNameError as error:
+        if (lost := find_lost(experiment, given)) is not None:
+            return lost
+        hint = "; `syno freeze` writes the operators of a study there" if experiment.searches else ""
+        raise UnknownNameError(f"{error}{hint}") from None
 
 
 def key_of(experiment: Experiment, given: str) -> str:
     """The key of what people write. It is in the store then."""
     if given in (ORIGINAL, *experiment.baselines):
         return given
-    operator = find_stored(given, experiment.folder)
+    operator = operator_of(experiment, given)
+    assert operator is not None  # it is not the original
     return OperatorStore(experiment.folder).add(operator)
 
 
