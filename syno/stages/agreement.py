@@ -28,9 +28,10 @@ def check_measurement(file: Path, record: TuningRecord, experiment: Experiment) 
     if workload is None:
         return
     subject = record.subject.model_dump(mode="json")
+    whole = workload.model_dump(mode="json")
     parts = [name for name in ("model", "width", "layers") if name in subject]
     there = {"workload": {name: subject[name] for name in parts}, "latency": record.settings.model_dump(mode="json")}
-    here = {"workload": workload.model_dump(include=set(parts)), "latency": experiment.tune.latency.model_dump(mode="json")}
+    here = {"workload": {name: whole[name] for name in parts}, "latency": experiment.tune.latency.model_dump(mode="json")}
     _check(file, there, here, "syno tune model")
 
 

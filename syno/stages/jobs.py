@@ -57,9 +57,9 @@ def derived_files(experiment: Experiment) -> list[Path]:
     folder = experiment.folder
     names = [f"figures/{name}.{ending}" for name in figures.names(experiment) for ending in figures.FORMATS]
     if experiment.artifact is not None:
-        tables = ("measurements", "losses", "headlines")
+        tables = ["measurements", "losses", "headlines"]
     else:
-        tables = () if experiment.workload is None else ("scores", "latency")
+        tables = [] if experiment.workload is None else ["scores", "latency"]
     names += [f"tables/{name}.{ending}" for name in tables for ending in ("parquet", "csv")]
     return [folder / name for name in (*names, "report.html")]
 

@@ -94,7 +94,7 @@ def test_the_rules_are_those_that_are_known() -> None:
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_a_rule_has_a_log(rule: str) -> None:
-    assert "    log:\n" in RULES[rule] and "{log}" in RULES[rule]
+    assert "    log:\n" in RULES[rule] and "{log:q}" in RULES[rule]
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
