@@ -47,6 +47,8 @@ def check_goes_on(experiment: Experiment) -> None:
     """Raise SpecError if this experiment cannot go on with what is in its folder of results; the message says what differs."""
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
+        if folder.is_dir() and experiment.searches and _has_trials(experiment):
+            _open_study(experiment)  # it has its settings, too
         return
     if kept.name != experiment.name:
         if any((folder / part).exists() for part in ("trials.parquet", "selected.json", "train")):
@@ -135,3 +137,11 @@ def _has_trials(experiment: Experiment) -> bool:
     except SpecError:  # there is no study, or who opens it says what is wrong with it
         return False
     return any(trial.state.name in ("COMPLETE", "PRUNED") for trial in trials)
+
+
+def _open_study(experiment: Experiment) -> None:
+    """Raise SpecError if the study has other settings."""
+    from syno.space.space import Space
+    from syno.stages.search import open_study
+
+    open_study(experiment, Space(experiment.operator_spec))

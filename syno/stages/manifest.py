@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from syno.config import Experiment
 from syno.config.experiment import Stage
 from syno.config.kept import FILE as KEPT
-from syno.errors import SynoError
+from syno.errors import SpecError, SynoError
 from syno.evaluate.record import Record
 from syno.stages import jobs
 
@@ -77,7 +77,7 @@ def write_manifest(experiment: Experiment, complete: bool) -> None:
     files = {}
     for file in present(experiment):
         name, settings = file.relative_to(experiment.folder).as_posix(), settings_id(experiment, file)
-        with suppress(FileNotFoundError):  # taken away at this moment
+        with suppress(OSError, SpecError):  # taken away at this moment
             entry = Entry(sha256=checksum(file), modified=file.stat().st_mtime_ns, settings=settings)
             old = known.get(name)
             unchanged = old is not None and (old.sha256, old.modified) == (entry.sha256, entry.modified)
@@ -91,7 +91,7 @@ def restore_times(folder: Path) -> None:
     manifest = read_manifest(folder)
     for name, entry in {} if manifest is None else manifest.files.items():
         file = folder / name
-        with suppress(OSError):  # it is not there, or somebody else's
+        with suppress(OSError, SpecError):  # it is not there, or somebody else's
             found = file.stat()
             if found.st_mtime_ns != entry.modified and checksum(file) == entry.sha256:
                 os.utime(file, ns=(found.st_atime_ns, entry.modified))
@@ -126,6 +126,9 @@ def settings_id(experiment: Experiment, file: Path) -> str:
 
 
 def checksum(file: Path) -> str:
-    """Return the SHA-256 of a file. FileNotFoundError if it is not there."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    """Return the SHA-256 of a file. SpecError if it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise SpecError(f"{file} cannot be read: {error.strerror or error}") from error

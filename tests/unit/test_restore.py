@@ -176,6 +176,14 @@ class TestOtherSettings:
                 refuses(other)
         assert (other.folder / "experiment.yaml").read_bytes() == before
 
+    def test_they_are_refused_without_a_manifest_and_settings_too(self, other: Experiment) -> None:
+        """The study has its own. What would be written beside it must not say otherwise."""
+        for name in ("manifest.json", "experiment.yaml"):
+            (other.folder / name).unlink()
+        with pytest.raises(SpecError, match="has other settings: space"):
+            keep_config(other)
+        assert not (other.folder / "experiment.yaml").exists()
+
     def test_results_are_not_shown_under_them(self, other: Experiment) -> None:
         for shows in (write_report, lambda one: draw(one, "reward")):
             with pytest.raises(SpecError, match=r"are of other settings.*: spec\.depth is 4 there, 5 here"):
