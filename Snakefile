@@ -10,6 +10,7 @@ if not workflow.overwrite_configfiles:  # else the quickstart's settings would b
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/state.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/search.smk"
 include: "workflow/rules/train.smk"
@@ -32,9 +33,3 @@ for folder, experiment in EXPERIMENTS.items():
                 experiment.name
             input:
                 results_of(folder),
-
-
-onstart:
-    with in_words():
-        for experiment in EXPERIMENTS.values():
-            keep_config(experiment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from syno.errors import SpecError
 
@@ -24,4 +25,20 @@ def check_name(given: str, what: str) -> str:
         raise SpecError(
             f'{what} is {given!r}; it has letters (a to z), digits, "_", "-" and ".", and begins with a letter, a digit or "_"'
         )
+    return given
+
+
+def check_folder(given: Path, what: str) -> Path:
+    """Return `given` if commands and the workflow can take it as a folder; `what` says in messages what it is.
+
+    Spaces, quotes and signs such as "$" or ";" are allowed. Braces are not, in which Snakemake sees wildcards, nor characters
+    that cannot be printed; and no folder begins with "-", as options of commands do.
+
+    Raises SpecError otherwise.
+    """
+    text = str(given)
+    if wrong := sorted({character for character in text if character in "{}" or not character.isprintable()}):
+        raise SpecError(f"{what} is {text!r}, which has {', '.join(map(repr, wrong))} in it; give another folder")
+    if text.startswith("-"):
+        raise SpecError(f"{what} is {text!r}, which commands would read as an option; give another folder")
     return given

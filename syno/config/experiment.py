@@ -20,6 +20,7 @@ from syno.config.specs import check_names, make_spec
 from syno.config.stages import SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.errors import SpecError, SynoError
 from syno.evaluate.settings import WorkloadSettings
+from syno.names import check_folder, check_name
 from syno.search.policies import POLICIES, PolicySettings
 from syno.search.reward import REWARDS, Reward, from_settings
 from syno.space.spec import OperatorSpec
@@ -34,13 +35,6 @@ JOURNAL = "journal"  # in place of a storage: one in the folder of results
 Stage = Literal["data", "search", "select", "train", "tune"]
 OF_PUBLISHED = ("name", "artifact", "output")  # what an experiment of published data may have
 NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact")
-
-
-def folder_name(given: str) -> str:
-    """What is given. ValueError if no folder can have this name."""
-    if not given or given in (".", "..") or set(given) & set("/\\\0"):
-        raise ValueError(f'"{given}" names no folder; leave out / and \\')
-    return given
 
 
 class Experiment(Section):
@@ -76,7 +70,12 @@ class Experiment(Section):
     @field_validator("name")
     @classmethod
     def _names_a_folder(cls, given: str) -> str:
-        return folder_name(given)
+        return check_name(given, "an experiment's name")
+
+    @field_validator("output")
+    @classmethod
+    def _is_a_folder(cls, given: Path | None) -> Path | None:
+        return None if given is None else check_folder(given, "the folder of results")
 
     @field_validator("spec", mode="before")
     @classmethod
@@ -95,6 +94,8 @@ class Experiment(Section):
         if self.artifact is not None:
             self._check_published()
             return
+        for name in self.baselines:
+            check_name(name, "train: baselines: the name of an operator, or of its file without the ending,")
         self.policy_settings  # noqa: B018  (each raises what is wrong with it)
         needs = self.make_reward().needs
         if self.study.pruner is not None:

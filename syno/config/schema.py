@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from syno.config.experiment import Experiment
-from syno.config.several import NAME, Several
+from syno.config.several import Several
 from syno.evaluate.recipes import MILESTONES, RECIPES
+from syno.names import LONGEST_NAME, PATTERN
 from syno.report.options import meanings
 from syno.search.policies import POLICIES
 from syno.search.pruners import CLASSES
@@ -26,7 +27,8 @@ def file_schema() -> dict[str, Any]:
     one, several = _experiment(), _described(Several)
     options = {"$ref": "#/$defs/Experiment"}
     several["properties"]["common"] |= options
-    several["properties"]["experiments"] |= {"additionalProperties": options, "propertyNames": {"pattern": f"^{NAME}$"}}
+    names = {"pattern": f"^{PATTERN}$", "maxLength": LONGEST_NAME}
+    several["properties"]["experiments"] |= {"additionalProperties": options, "propertyNames": names}
     return {
         "$schema": FORMAT,
         "$defs": {**one.pop("$defs"), "Experiment": one, "Several": several},

@@ -11,19 +11,19 @@ A file without `experiments` is one experiment, as it ever was.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError, field_validator
 
-from syno.config.experiment import RESULTS, Experiment, Settings, folder_name
+from syno.config.experiment import RESULTS, Experiment, Settings
+from syno.config.kept import FILE as KEPT
+from syno.config.kept import in_place, is_kept
 from syno.config.section import Section
 from syno.errors import SpecError, suggestion
+from syno.names import check_name
 from syno.validation import explained, read_mapping
-
-NAME = r"[\w.-]*\w[\w.-]*"  # of an experiment among several: it is a folder, a target of the workflow, a word on a command line
 
 
 class Several(Section):
@@ -36,7 +36,7 @@ class Several(Section):
     @field_validator("name")
     @classmethod
     def _names_a_folder(cls, given: str) -> str:
-        return folder_name(given)
+        return check_name(given, "the name of a group of experiments")
 
     @field_validator("experiments")
     @classmethod
@@ -44,32 +44,40 @@ class Several(Section):
         if not given:
             raise ValueError("there is none; give names, each with an experiment's options")
         for name in given:
-            if not re.fullmatch(NAME, name):
-                raise ValueError(f'"{name}" cannot name an experiment; names have letters, digits, _, - and . in them')
+            check_name(name, "an experiment's name")
         return given
 
 
-def load_experiments(given: Path | Mapping[str, Any], name: str = "") -> dict[str, Experiment]:
+def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path | None = None) -> dict[str, Experiment]:
     """All experiments of a file, by name: one, or those under `experiments`.
 
     Args:
         given: a YAML file, or what was read from one.
         name: of the experiment, or of the group, if it has none itself; the file's if not given.
+        file: the file from which `given` was read. If it is the one that is kept beside results, then the results are there.
 
     Raises SpecError, which names the experiment, if one is wrong, shares its folder of results with another, or takes its
     operators from itself by way of others.
     """
+    file = given if isinstance(given, Path) else file
     content = read_mapping(given, "an experiment", Experiment) if isinstance(given, Path) else given
-    content = {"name": name or (given.stem if isinstance(given, Path) else ""), **content}
+    content = {"name": name or ("" if file is None else file.stem), **content}
     found = _several(content) if "experiments" in content else [Experiment(**content)]
+    if file is not None and is_kept(file):
+        found = [in_place(experiment, file.parent) for experiment in found]
     _check_folders(found)
     _check_sources(found)
     return {experiment.name: experiment for experiment in found}
 
 
 def load_experiment(given: str | Path) -> Experiment:
-    """The experiment that FILE means, or FILE:NAME where a file has several. SpecError lists them if there is no such one."""
+    """The experiment that FILE means, or FILE:NAME where a file has several, or that of a folder of results.
+
+    SpecError lists them if there is no such one.
+    """
     file, name = parted(given)
+    if (file / KEPT).is_file():
+        file = file / KEPT
     found = load_experiments(file)
     if name is None and len(found) == 1:
         return next(iter(found.values()))

@@ -17,6 +17,8 @@ from syno.evaluate.tvm.devices import DeviceSettings, check_name, find_device, r
 from syno.evaluate.tvm.settings import TvmSettings
 from syno.lower.timing import LatencySettings
 
+Seed = Annotated[int, Field(ge=0)]  # it is in the name of a file
+
 
 class StudySettings(Section):
     """Where trials are kept, how many there are, and who evaluates them."""
@@ -51,7 +53,11 @@ class SelectSettings(Section):
 class TrainSettings(Section):
     """How the selected operators are trained again, beside the original and the baselines."""
 
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (1, 2, 3)  # not the search's, by which operators were chosen
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (
+        1,
+        2,
+        3,
+    )  # not the search's, by which operators were chosen
     baselines: tuple[OperatorChoice, ...] = ()  # known operators that are trained, too
     training: TrainingSettings | None = None  # instead of the workload's
 

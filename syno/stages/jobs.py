@@ -52,6 +52,18 @@ def figure_files(experiment: Experiment) -> list[Path]:
     return [experiment.folder / "figures" / f"{name}.svg" for name in figures.names(experiment)]
 
 
+def derived_files(experiment: Experiment) -> list[Path]:
+    """Tables, figures and the page: what jobs of seconds make of the records, in all formats."""
+    folder = experiment.folder
+    names = [f"figures/{name}.{ending}" for name in figures.names(experiment) for ending in figures.FORMATS]
+    if experiment.artifact is not None:
+        tables = ["measurements", "losses", "headlines"]
+    else:
+        tables = [] if experiment.workload is None else ["scores", "latency"]
+    names += [f"tables/{name}.{ending}" for name in tables for ending in ("parquet", "csv")]
+    return [folder / name for name in (*names, "report.html")]
+
+
 def jobs(experiment: Experiment, selected: Sequence[str] | None = None) -> dict[str, list[Path]]:
     """The files of all jobs of an experiment, one of each job, by the rule that makes them, in the order of RULES.
 

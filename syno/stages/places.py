@@ -6,18 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from syno.config import Experiment
-from syno.errors import SpecError
+from syno.errors import SpecError, UnknownNameError
 from syno.evaluate.settings import ORIGINAL
-from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.stages import select
 from syno.stages.store import OperatorStore, find_stored
+from syno.stages.store_repair import find_lost
 
 if TYPE_CHECKING:
     from syno.evaluate.training_record import TrainingRecord
     from syno.evaluate.tuning_record import TuningRecord
-
-CONFIG = "experiment.yaml"  # the experiment as it was run, beside its results
 
 
 class Entry(NamedTuple):
@@ -52,14 +50,21 @@ def operator_of(experiment: Experiment, given: str) -> PGraph | None:
         return None
     if given in experiment.baselines:
         return experiment.baselines[given].find()
-    return find_stored(given, experiment.folder)
+    try:
+        return find_stored(given, experiment.folder)
+    except UnknownNameError as error:
+        if (lost := find_lost(experiment, given)) is not None:
+            return lost
+        hint = "; `syno freeze` writes the operators of a study there" if experiment.searches else ""
+        raise UnknownNameError(f"{error}{hint}") from None
 
 
 def key_of(experiment: Experiment, given: str) -> str:
     """The key of what people write. It is in the store then."""
     if given in (ORIGINAL, *experiment.baselines):
         return given
-    operator = find_stored(given, experiment.folder)
+    operator = operator_of(experiment, given)
+    assert operator is not None  # it is not the original
     return OperatorStore(experiment.folder).add(operator)
 
 
@@ -107,14 +112,3 @@ def device_named(experiment: Experiment, part: str) -> str:
 def _in_a_name(device: str) -> str:
     """Of a device, without a dash, so that in COMPILER-DEVICE the last dash parts the two. No two devices have the same."""
     return device.replace(":", "").replace("-", ".")
-
-
-def keep_config(experiment: Experiment) -> Path:
-    """Write the experiment, defaults and all, beside its results, unless it is there already; returns the file."""
-    import yaml
-
-    file = experiment.folder / CONFIG
-    text = f"# What the results beside this file are of.\n{yaml.safe_dump(experiment.model_dump(mode='json'), sort_keys=False)}"
-    if not file.is_file() or file.read_text(encoding="utf-8") != text:
-        write_whole(file, text)
-    return file

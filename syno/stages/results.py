@@ -8,6 +8,7 @@ from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.stages import freeze, tables
+from syno.stages.kept import check_shown
 from syno.stages.places import operator_of, worker_file
 from syno.stages.search import WorkerRecord
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
 
 def read(experiment: Experiment) -> Results:
-    """The frozen trials, and the tables if anything was trained. SpecError if they are not there."""
+    """The frozen trials, and the tables if anything was trained. SpecError if they are not there, or of other settings."""
     import pandas
 
     from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, Results
 
+    check_shown(experiment)
     trials = _trials(experiment)
     if experiment.workload is None:
         scores = pandas.DataFrame(columns=[*SCORE_COLUMNS, "key"])

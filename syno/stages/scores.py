@@ -12,6 +12,7 @@ from syno.errors import SpecError
 from syno.evaluate.settings import ORIGINAL
 from syno.report.metric import METRICS
 from syno.report.welch import Difference, difference, spread
+from syno.stages.agreement import check_training
 from syno.stages.places import Entry, check_belongs, training_file
 
 if TYPE_CHECKING:
@@ -48,11 +49,12 @@ def _trained(experiment: Experiment, rows: Sequence[Entry]) -> Iterator[tuple[En
 
     for entry in rows:
         files = [training_file(experiment, entry.key, seed) for seed in experiment.train.seeds]
-        found = {file: TrainingRecord.read(file) for file in files if file.exists()}
-        for file, record in found.items():
+        records = {file: TrainingRecord.read(file) for file in files if file.exists()}
+        for file, record in records.items():
             check_belongs(record, entry, file)
-        if records := list(found.values()):
-            yield entry, records
+            check_training(file, record.workload, experiment)
+        if records:
+            yield entry, list(records.values())
 
 
 def _check_same(records: Sequence[TrainingRecord], experiment: Experiment) -> None:

@@ -22,7 +22,8 @@ from syno.search.processes import beside
 from syno.search.worker import Worker
 from syno.space.emptiness import check_not_empty
 from syno.space.space import Space
-from syno.stages.places import keep_config, worker_file
+from syno.stages.kept import keep_config
+from syno.stages.places import worker_file
 
 if TYPE_CHECKING:
     from syno.search.progress import Display

@@ -10,6 +10,8 @@ from syno.config import Experiment
 from syno.evaluate.settings import ORIGINAL
 from syno.evaluate.tuning_record import TuningRecord
 from syno.files import write_whole
+from syno.stages.agreement import check_measurement
+from syno.stages.kept import keep_config
 from syno.stages.parquet import read_parquet, write_parquet
 from syno.stages.places import Entry, check_belongs, entries, tuning_file
 from syno.stages.scores import score_table
@@ -36,10 +38,11 @@ class Tables(NamedTuple):
 def make_tables(experiment: Experiment) -> Tables:
     """Read the records that are there, and write the tables as Parquet and as CSV.
 
-    Raises SpecError if nothing was trained yet, or a record is damaged (it says which).
+    Raises SpecError if nothing was trained yet, or a record is damaged or of other settings (it says which).
     """
     rows = entries(experiment)
     tables = Tables(score_table(experiment, rows), _latency(experiment, rows))
+    keep_config(experiment)  # all records are of these settings
     for name, table in zip((SCORES, LATENCY), tables, strict=True):
         write_parquet(table, folder_of(experiment) / f"{name}.parquet")
         write_whole(folder_of(experiment) / f"{name}.csv", table.to_csv(index=False), durable=False)
@@ -76,6 +79,7 @@ def _latency(experiment: Experiment, rows: Sequence[Entry]) -> pandas.DataFrame:
                     continue
                 record = TuningRecord.read(file)
                 check_belongs(record, entry, file)
+                check_measurement(file, record, experiment)
                 if key == ORIGINAL and record.status == "ok":
                     original = record.latency_ms
                 found.append(_latency_row(record, key, role, device, original))

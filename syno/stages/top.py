@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from syno.config import Experiment, load_experiment
 from syno.config.experiment import RESULTS
+from syno.config.kept import FILE
 from syno.config.several import parted
 from syno.errors import SpecError
 from syno.report.metric import ScoreMetric
 from syno.report.search_results import outcomes, search_rows
 from syno.report.tables import Row, markdown
-from syno.stages import freeze, places
+from syno.stages import freeze
+from syno.stages.kept import check_shown
 from syno.stages.store import all_results
 from syno.stages.tables import SCORES, Tables, folder_of, read_tables
 
@@ -27,9 +29,10 @@ def top(given: str, count: int) -> str:
         given: an experiment's config, its folder of results, or its name in `results/`.
         count: how many operators.
 
-    Raises SpecError if there is no such experiment, or it has no trial yet.
+    Raises SpecError if there is no such experiment, it has no trial yet, or its results are of other settings.
     """
     experiment = find_experiment(given)
+    check_shown(experiment)
     if (folder_of(experiment) / f"{SCORES}.parquet").is_file():
         return markdown(summary(read_tables(experiment), count))
     frozen = (experiment.folder / freeze.TABLE).is_file()
@@ -43,15 +46,13 @@ def find_experiment(given: str) -> Experiment:
 
     Of one among several in a file, they are FILE:NAME, its folder, or GROUP/NAME.
     """
-    path = Path(given)
-    if parted(given)[0].is_file():
+    if parted(given)[0].is_file() or (Path(given) / FILE).is_file():
         return load_experiment(given)
-    for folder in (path, RESULTS / given):
-        if (folder / places.CONFIG).is_file():
-            return Experiment.load(folder / places.CONFIG).model_copy(update={"output": folder})
-    known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(places.CONFIG)) or "none yet"
+    if (RESULTS / given / FILE).is_file():
+        return load_experiment(RESULTS / given)
+    known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(FILE)) or "none yet"
     raise SpecError(
-        f'"{given}" is neither a config nor a folder of results with {places.CONFIG}; experiments in {RESULTS}/ are: {known}'
+        f'"{given}" is neither a config nor a folder of results with {FILE}; experiments in {RESULTS}/ are: {known}'
     )
 
 

@@ -9,6 +9,7 @@ from syno.config import Experiment
 from syno.stages.places import key_of, operator_of, training_file
 
 if TYPE_CHECKING:
+    from syno.evaluate.settings import WorkloadSettings
     from syno.evaluate.training_record import TrainingRecord
 
 
@@ -26,12 +27,20 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     from syno.evaluate.training_record import TrainingRecord
     from syno.evaluate.workload import Workload
 
-    operator, network = operator_of(experiment, given), experiment.network
-    if experiment.train.training is not None:  # milestones are for the search
-        settings = network.settings.model_copy(update={"training": experiment.train.training})
-        network = Workload(settings, network.data)
-    whole = Workload(network.settings.model_copy(update={"milestones": {}}), network.data)
+    operator, data = operator_of(experiment, given), experiment.network.data
+    whole = Workload(settings_of_training(experiment), data)
     file = output or training_file(experiment, key_of(experiment, given), seed)
     record = TrainingRecord.make(whole, operator, seed, file.with_suffix(".checkpoint"))
     record.write(file)
     return record
+
+
+def settings_of_training(experiment: Experiment) -> WorkloadSettings:
+    """Return what is trained again, and how: the workload with the training of `train`, and to its end.
+
+    The experiment has a workload.
+    """
+    workload, training = experiment.workload, experiment.train.training
+    assert workload is not None
+    changes = {} if training is None else {"training": training}
+    return workload.model_copy(update={**changes, "milestones": {}})  # which are for the search

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
+from syno.config import Experiment
 from syno.errors import SpecError
+from syno.stages.published import is_published
+from syno.stages.select import FILE as SELECTED
 
 
 def use_this_environment() -> None:
@@ -29,3 +34,61 @@ def check_place(folder: Path) -> None:
             raise SpecError(
                 f"the results go to the folder {folder}, but {place} is a file; take it away, or give output: FOLDER"
             )
+
+
+def before_planning(workflow: Any, action: Callable[[], None]) -> None:
+    """Let Snakemake call `action` when it has read its command line, before it plans the jobs of a run or of a dry run.
+
+    It has no such hook: `onstart` comes when jobs are planned, and the Snakefile is read before targets are known. Where
+    Snakemake has no such method any more, nothing is called.
+
+    Args:
+        workflow: Snakemake's.
+        action: what it raises ends the run.
+    """
+    plan = getattr(workflow, "_prepare_dag", None)
+    if plan is None:
+        return
+
+    def planned(*given: Any, **named: Any) -> Any:
+        if workflow.executor_plugin is not None:  # else the plan is only shown
+            action()
+        return plan(*given, **named)
+
+    workflow._prepare_dag = planned
+
+
+def asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -> list[Experiment]:
+    """Return the experiments whose results are asked for, and those whose operators they take.
+
+    Args:
+        experiments: all of a workflow, by folder.
+        targets: what Snakemake was asked for. If that is anything but names of experiments, it may be of all of them.
+    """
+    names = {experiment.name: folder for folder, experiment in experiments.items()}
+    if not targets or not set(targets) <= set(names):
+        return list(experiments.values())
+    found: dict[str, Experiment] = {}
+    left = [names[target] for target in targets]
+    while left:
+        folder = left.pop()
+        if folder in experiments and folder not in found:
+            found[folder] = experiments[folder]
+            left.append(str(found[folder].select.source))
+    return [experiment for folder, experiment in experiments.items() if folder in found]
+
+
+def check_source(experiment: Experiment, experiments: Collection[str]) -> None:
+    """Raise SpecError if an experiment takes its operators from a folder that is not there.
+
+    Args:
+        experiment: which may have a source.
+        experiments: the folders of all experiments of the workflow, which makes what is missing there.
+    """
+    source = experiment.select.source
+    if source is None or str(source) in experiments or is_published(source) or (source / SELECTED).is_file():
+        return
+    raise SpecError(
+        f'experiment "{experiment.name}": select: source: {source} is neither an experiment in the same file nor a folder of '
+        f"results: {source / SELECTED} is not there; give the folder of an experiment that has selected operators"
+    )

@@ -21,8 +21,9 @@ from syno.evaluate.workload import Workload
 from syno.ir.library import OPERATORS
 from syno.stages import figures, results
 from syno.stages.freeze import TABLE
+from syno.stages.kept import keep_config
 from syno.stages.parquet import write_parquet
-from syno.stages.places import keep_config, operator_of, training_file
+from syno.stages.places import operator_of, training_file
 from syno.stages.report import write_report
 from syno.stages.select import FILE, read_selected, select
 from syno.stages.tables import make_tables, read_tables

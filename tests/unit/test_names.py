@@ -1,7 +1,10 @@
 """Names become parts of paths and words of shell commands: nothing else is let in."""
 
+from typing import Any
+
 import pytest
 
+from syno.config import Experiment, load_experiments
 from syno.errors import SpecError
 from syno.names import LONGEST_NAME, check_name
 
@@ -23,3 +26,31 @@ def test_what_a_path_or_a_shell_would_read_otherwise_is_refused(given: str) -> N
 def test_a_long_name_is_refused_and_not_repeated_in_full() -> None:
     with pytest.raises(SpecError, match=r'^an operator\'s name has 300 characters \("x{20}\.\.\."\)'):
         check_name("x" * 300, "an operator's name")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "a$(touch pwned)b"}, r"an experiment's name is 'a\$\(touch pwned\)b'; it has letters"),
+        ({"name": "a b"}, "an experiment's name is 'a b'"),
+        ({"output": "a{b}"}, "the folder of results is 'a{b}', which has '{', '}' in it"),
+        ({"output": "a\nb"}, r"the folder of results is 'a\\nb', which has '\\n' in it"),
+        ({"output": "-rf"}, "the folder of results is '-rf', which commands would read as an option"),
+        ({"train": {"baselines": ["my operators/a b.txt"]}}, "or of its file without the ending, is 'a b'"),
+    ],
+)
+def test_what_no_folder_of_results_should_be_called_is_refused(changes: dict[str, Any], message: str) -> None:
+    given = {"name": "small", "workload": {}, "reward": {"name": "accuracy", "low": 0.0}, **changes}
+    with pytest.raises(SpecError, match=message):
+        Experiment(**given)
+
+
+def test_experiments_of_a_group_have_such_names_too() -> None:
+    for wrong in ({"name": "a;b", "experiments": {"a": {}}}, {"name": "a", "experiments": {"a;b": {}}}):
+        with pytest.raises(SpecError, match="is 'a;b'; it has letters"):
+            load_experiments(wrong)
+
+
+def test_folders_may_have_spaces_and_signs() -> None:
+    output = "my results/$HOME; 'a' & (b)"
+    assert str(Experiment(name="small", workload={}, reward={"name": "accuracy", "low": 0.0}, output=output).folder) == output

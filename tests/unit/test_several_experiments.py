@@ -14,7 +14,7 @@ from syno.cli import app
 from syno.cli.arguments import experiment_of
 from syno.config import Experiment, load_experiment, load_experiments
 from syno.errors import SpecError
-from syno.stages.places import keep_config
+from syno.stages.kept import keep_config
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.top import find_experiment
 
@@ -129,9 +129,9 @@ class TestWhichIsMeant:
         (with_experiments(a={}, b={"name": "c"}), 'experiment "b": name: it is "b" already'),
         (with_experiments(a={}, b=[1]), "experiments.b: .*given: \\[1\\]"),
         (with_experiments(), "experiments: there is none"),
-        (with_experiments(**{"a:b": {}}), '"a:b" cannot name an experiment'),
-        (with_experiments(**{"..": {}}), '"\\.\\." cannot name an experiment'),
-        ({**with_experiments(a={}), "name": "a/b"}, 'name: "a/b" names no folder'),
+        (with_experiments(**{"a:b": {}}), "experiments: an experiment's name is 'a:b'"),
+        (with_experiments(**{"..": {}}), "experiments: an experiment's name is '\\.\\.'"),
+        ({**with_experiments(a={}), "name": "a/b"}, "name: the name of a group of experiments is 'a/b'"),
         ({**with_experiments(a={}), "workload": {}}, "workload: there is no such option; there are: name, common, experiments"),
         ({**with_experiments(a={}), "comon": {}}, 'Did you mean "common"'),
         (with_experiments(a={"output": "x"}, b={"output": "x"}), 'experiment "b": its results go to x, as those of "a" do'),

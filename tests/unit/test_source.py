@@ -13,8 +13,8 @@ from syno.config import Experiment
 from syno.errors import SpecError
 from syno.ir.library import OPERATORS
 from syno.stages import figures
+from syno.stages.kept import keep_config
 from syno.stages.parquet import write_parquet
-from syno.stages.places import keep_config
 from syno.stages.report import write_report
 from syno.stages.select import Selected, read_selected, select
 from syno.stages.store import OperatorStore

@@ -94,10 +94,17 @@ def test_the_rules_are_those_that_are_known() -> None:
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_a_rule_has_a_log(rule: str) -> None:
-    assert "    log:\n" in RULES[rule] and "{log}" in RULES[rule]
+    assert "    log:\n" in RULES[rule] and "{log:q}" in RULES[rule]
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_the_command_of_a_rule_is_one_of_ours(rule: str) -> None:
     shell = RULES[rule].partition("    shell:\n")[2]
     assert len(re.findall(rf"\bsyno (?:artifact )?{rule}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_quotes_what_it_gives_to_the_shell(rule: str) -> None:
+    """Every value but a number: folders may have spaces and signs in their names that a shell would expand."""
+    shell = RULES[rule].partition("    shell:\n")[2]
+    assert [value for value in re.findall(r"\{([^}]*)\}", shell) if value != "threads" and not value.endswith(":q")] == []

@@ -1,68 +1,31 @@
 """An experiment from synthesis to figures, and what is run again when something changes.
 
-There is one run, made by whichever process of pytest comes first; each test has a copy of its folder. (A fixture of a module
-would be made in every process, and with tests kept together in one process the others would have nothing to do.)
+There is one run (conftest.py); each test has a copy of its folder.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_run import RESULTS, planned, snakemake, write_config
+from finished_run import CONFIG, Done
+from small_run import RESULTS, planned, snakemake
 
 from syno.config import Experiment
+from syno.evaluate.training_record import TrainingRecord
 from syno.stages.select import read_selected
 
 FIGURES = ("reward", "score-flops", "score-latency", "speedup")
 DRAWN = {"tables": 1, "figure": len(FIGURES), "report": 1}
-CONFIG, PRINTED = "small.yaml", "printed"
-KEPT = ("trials.db", "trials.parquet", "selected.json", "data.json", "search", "train", "tune", "operators")
 
 
-class Done:
-    """A finished run in a folder, for one test."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.config = folder / CONFIG
-        self.results = folder / RESULTS
-
-    def changed(self, **changes: Any) -> Path:
-        """The config with changes."""
-        return write_config(self.folder / "changed.yaml", changes)
-
-    def kept(self) -> dict[str, bytes]:
-        """What a run is not to lose when another one fails."""
-        files = [file for name in KEPT for file in [self.results / name, *(self.results / name).rglob("*")] if file.is_file()]
-        return {str(file): file.read_bytes() for file in files}
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the run, for all processes of pytest. Not to be changed."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder = shared / "finished"
-    with (shared / "finished.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / PRINTED).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            done = snakemake(folder, write_config(folder / CONFIG))
-            assert done.returncode == 0, done.stdout
-            (folder / PRINTED).write_text(done.stdout, encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
-def done(finished: Path, tmp_path: Path) -> Done:
-    return Done(shutil.copytree(finished, tmp_path / "run"))  # with the times of files, by which Snakemake goes
+def shuffle_times(folder: Path) -> None:
+    """What was made first is newest."""
+    for age, file in enumerate(sorted(folder.rglob("*.*"))):
+        os.utime(file, (1_700_000_000 - age, 1_700_000_000 - age))
 
 
 class TestResults:
@@ -142,6 +105,41 @@ class TestDamagedFiles:
         assert f"error: {RESULTS}/{name} {message}" in ended.stdout
         assert done.kept() == before
 
+    def test_figures_and_pages_are_made_again(self, done: Done) -> None:
+        """Whatever has become of them: nothing but their checksums tells."""
+        picture = done.results / "figures" / "reward.png"
+        content = bytearray(picture.read_bytes())
+        content[len(content) // 2] ^= 1
+        picture.write_bytes(content)
+        assert planned(done.folder, done.config) == {"figure": 1, "report": 1}
+
+    @pytest.mark.slow  # without Snakemake: tests/unit/test_restore.py
+    def test_an_operator_that_is_gone_is_written_and_trained_again(self, done: Done) -> None:
+        (selected,) = read_selected(done.results / "selected.json")
+        text = done.results / "operators" / f"{selected.key}.txt"
+        record = done.results / "train" / selected.key / "seed1.json"
+        operator, score = text.read_text(encoding="utf-8"), TrainingRecord.read(record).score
+        text.unlink()
+        record.unlink()
+        ended = snakemake(done.folder, done.config)
+        assert ended.returncode == 0, ended.stdout
+        assert (text.read_text(encoding="utf-8"), TrainingRecord.read(record).score) == (operator, score)
+
+
+class TestOtherSettings:
+    def test_a_study_of_other_settings_is_refused_and_its_own_are_kept(self, done: Done) -> None:
+        before = done.kept(), (done.results / "experiment.yaml").read_bytes()
+        ended = snakemake(done.folder, done.changed(workload={"training": {"epochs": 3}}))
+        assert ended.returncode != 0 and "Traceback" not in ended.stdout
+        assert f"error: {RESULTS} holds trials of other settings" in ended.stdout
+        assert "workload.training.epochs is 1 there, 3 here" in ended.stdout
+        assert (done.kept(), (done.results / "experiment.yaml").read_bytes()) == before
+
+    def test_what_other_settings_change_is_made_again_in_a_copy_too(self, done: Done) -> None:
+        """Snakemake's own notes stay where it ran; a copy has the manifest."""
+        shutil.rmtree(done.folder / ".snakemake")
+        assert planned(done.folder, done.changed(tune={"latency": {"batch": 3}})) == {"tune": 2, **DRAWN}
+
 
 class TestCopied:
     """A folder of results is whole in itself, and can be taken to another machine."""
@@ -163,8 +161,11 @@ class TestCopied:
         assert [str(file) for file in files if str(finished).encode() in file.read_bytes()] == []
 
     def test_times_that_were_lost_are_put_in_order(self, copied: Done) -> None:
-        for age, file in enumerate(sorted(copied.results.rglob("*.*"))):  # what was made first is newest
-            os.utime(file, (1_700_000_000 - age, 1_700_000_000 - age))
+        """The manifest has them. Where there is none, as in results of older versions, `--touch` sets them."""
+        shuffle_times(copied.results)
+        assert planned(copied.folder, copied.config) == {}
+        (copied.results / "manifest.json").unlink()
+        shuffle_times(copied.results)
         assert planned(copied.folder, copied.config) != {}
         touched = snakemake(copied.folder, copied.config, "--touch")
         assert touched.returncode == 0, touched.stdout

@@ -63,7 +63,9 @@ def test_experiments_that_wait_for_each_other_are_one_message(tmp_path: Path) ->
 def test_a_source_outside_the_file_has_to_be_there(tmp_path: Path) -> None:
     elsewhere = merged(GROUP, {"experiments": {"taking": {"select": {"source": "results/nowhere"}}}})
     done = snakemake(tmp_path, write(tmp_path, elsewhere), "--dry-run", "taking")
-    assert done.returncode != 0 and "results/nowhere/selected.json" in done.stdout
+    assert done.returncode != 0 and "Traceback" not in done.stdout
+    assert 'error: experiment "taking": select: source: results/nowhere is neither an experiment in the same' in done.stdout
+    assert "results/nowhere/selected.json" in done.stdout
 
 
 @pytest.mark.slow

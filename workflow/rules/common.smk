@@ -16,7 +16,8 @@ from syno.stages import figures as drawing
 from syno.stages import jobs as planning
 from syno.stages import select as selection
 from syno.stages.data import files_to_convert
-from syno.stages.places import device_named, keep_config
+from syno.stages.kept import keep_config
+from syno.stages.places import device_named
 from syno.stages.published import is_published
 from syno.stages.slurm import understand_slurm
 from syno.stages.source import SCORES
@@ -36,7 +37,7 @@ def the_experiments():
     """All experiments of the config, by folder."""
     name = os.path.splitext(os.path.basename(workflow.configfiles[0]))[0]
     with in_words():
-        found = load_experiments(config, name).values()
+        found = load_experiments(config, name, Path(workflow.configfiles[0])).values()
         for experiment in found:
             check_place(experiment.folder)
     return {str(experiment.folder): experiment for experiment in found}

@@ -11,7 +11,8 @@ rule convert:
         mem_mb=growing(4000),
         runtime=A_DAY,
     shell:
-        "syno convert imagenet {wildcards.images}/{wildcards.split} --output {output} --workers {threads} 2>&1 | tee -i {log}"
+        "syno convert imagenet {wildcards.images:q}/{wildcards.split:q} --output {output:q} --workers {threads}"
+        " 2>&1 | tee -i {log:q}"
 
 
 rule data:
@@ -32,7 +33,7 @@ rule data:
         mem_mb=growing(4000),
         runtime=growing(120),
     shell:
-        "syno data {params.config} --output {output} 2>&1 | tee -i {log}"
+        "syno data {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
 
 # What others published is read; nothing is searched or trained. Its folder is no input: published data doesn't change, and
@@ -58,7 +59,7 @@ rule artifact:
         mem_mb=growing(2000),
         runtime=growing(10),
     shell:
-        "syno artifact import {params.artifact:q} --output {wildcards.folder} 2>&1 | tee -i {log}"
+        "syno artifact import {params.artifact:q} --output {wildcards.folder:q} 2>&1 | tee -i {log:q}"
 
 
 rule headlines:
@@ -76,4 +77,4 @@ rule headlines:
         mem_mb=growing(2000),
         runtime=growing(10),
     shell:
-        "syno artifact headlines {wildcards.folder} > {log} 2>&1"
+        "syno artifact headlines {wildcards.folder:q} > {log:q} 2>&1"

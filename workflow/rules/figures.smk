@@ -16,7 +16,7 @@ rule tables:
         mem_mb=growing(2000),
         runtime=growing(10),
     shell:
-        "syno tables {params.config} 2>&1 | tee -i {log}"
+        "syno tables {params.config:q} 2>&1 | tee -i {log:q}"
 
 
 rule figure:
@@ -36,7 +36,7 @@ rule figure:
         runtime=growing(10),
         drawing=1,
     shell:
-        "syno figure {params.config} {wildcards.name} > {log} 2>&1"
+        "syno figure {params.config:q} {wildcards.name:q} > {log:q} 2>&1"
 
 
 rule figures:

@@ -15,4 +15,4 @@ rule report:
         mem_mb=growing(2000),
         runtime=growing(10),
     shell:
-        "syno report {params.config} --output {output} > {log} 2>&1"
+        "syno report {params.config:q} --output {output:q} > {log:q} 2>&1"

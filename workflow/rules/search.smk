@@ -25,7 +25,8 @@ rule worker:
         # SIGTERM comes to all processes of a job. Slurm kills what is left when the first of them has ended, so the shell and
         # `tee` wait until the worker has given its trial back.
         "trap : TERM; OMP_NUM_THREADS={threads}"
-        " syno worker {params.config} --number {wildcards.number} --output {output} 2>&1 | (trap '' TERM; exec tee -i {log})"
+        " syno worker {params.config:q} --number {wildcards.number:q} --output {output:q} 2>&1"
+        " | (trap '' TERM; exec tee -i {log:q})"
 
 
 rule freeze:
@@ -45,7 +46,7 @@ rule freeze:
         mem_mb=growing(2000),
         runtime=growing(10),
     shell:
-        "syno freeze {params.config} --output {output} 2>&1 | tee -i {log}"
+        "syno freeze {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
 
 checkpoint select:
@@ -64,4 +65,4 @@ checkpoint select:
         mem_mb=growing(2000),
         runtime=growing(10),
     shell:
-        "syno select {params.config} --output {output} 2>&1 | tee -i {log}"
+        "syno select {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"

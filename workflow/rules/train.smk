@@ -20,5 +20,5 @@ rule train:
         runtime=A_DAY,
         gpu=training_gpus,
     shell:
-        "OMP_NUM_THREADS={threads} syno train {params.config} {wildcards.key} --seed {wildcards.seed} --output {output}"
-        " 2>&1 | tee -i {log}"
+        "OMP_NUM_THREADS={threads} syno train {params.config:q} {wildcards.key:q} --seed {wildcards.seed:q} --output {output:q}"
+        " 2>&1 | tee -i {log:q}"

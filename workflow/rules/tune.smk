@@ -25,5 +25,5 @@ rule tune:
         **SHARED,
     shell:
         # A network that cannot be compiled or measured is a record with the reason, and exit code 1.
-        "(syno tune model {params.config} {wildcards.key} --compiler {wildcards.compiler} --device {params.device}"
-        " --output {output} || test -s {output}) 2>&1 | tee -i {log}"
+        "(syno tune model {params.config:q} {wildcards.key:q} --compiler {wildcards.compiler:q} --device {params.device:q}"
+        " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"

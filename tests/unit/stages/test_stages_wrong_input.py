@@ -39,7 +39,7 @@ class TestWrongInput:
             ({"tune": {"tvm": {"trials": 9}}}, "trials_per_task"),
             ({"train": {"seeds": [1, 1]}}, "twice"),
             ({"spec": {"deepth": 4}}, 'Did you mean "depth"'),
-            ({"name": "a/b"}, "names no folder"),
+            ({"name": "a/b"}, "an experiment's name is 'a/b'"),
         ],
     )
     def test_in_the_config(self, fields: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+# What the last run left, looked over before jobs are planned, and noted down when they have ended. A job of a cluster, which is a
+# workflow of its own, leaves that to the workflow that sent it.
+from syno.stages.manifest import write_manifest
+from syno.stages.restore import look_over
+from syno.stages.workflow import asked_for, before_planning, check_source
+
+ASKED_FOR = list(EXPERIMENTS.values())
+
+
+def look_over_results():
+    """Find out which experiments are asked for, and which of their files are to be made again though they are there."""
+    ASKED_FOR[:] = asked_for(EXPERIMENTS, workflow.dag_settings.targets)
+    if workflow.touch or not workflow.is_main_process:
+        return
+    with in_words():
+        for experiment in ASKED_FOR:
+            check_source(experiment, EXPERIMENTS)
+        again = [str(file) for experiment in ASKED_FOR for file in look_over(experiment, change=not workflow.dryrun)]
+    workflow.dag_settings.forcerun = {*workflow.dag_settings.forcerun, *again}
+
+
+before_planning(workflow, look_over_results)
+
+
+onstart:
+    with in_words():
+        for experiment in ASKED_FOR:
+            keep_config(experiment)
+
+
+onsuccess:
+    with in_words():
+        for experiment in ASKED_FOR:
+            write_manifest(experiment, complete=True)
+
+
+onerror:
+    with in_words():
+        for experiment in ASKED_FOR:
+            write_manifest(experiment, complete=False)
