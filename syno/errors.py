@@ -61,6 +61,10 @@ class SpecError(SynoError, ValueError):
     """A spec or configuration that means nothing, or that no operator can meet."""
 
 
+class UserCodeError(SpecError):
+    """A function of the user's own that raised an exception, or returned something else. The message names the place."""
+
+
 class UnreachableError(SynoError, LookupError):
     """An operator that a space does not hold. The message names the rule or option that excludes it."""
 
