@@ -25,13 +25,10 @@ def config(**workload: Any) -> str:
     """The file of an experiment; the model and the data are functions of `own_functions`."""
     merged = {**WORKLOAD, **workload}
     merged |= {key: f"own_functions:{merged[key]}" for key in ("model", "data")}
-    fields = {"workload": merged, "spec": {"depth": 4}, "reward": {"name": "accuracy"}, "train": {"seeds": [1]}}
-    if "budget" in merged:
-        fields["relative_budget"] = merged.pop("budget")
-    if "spec_budget" in merged:
-        fields["spec"] = {"depth": 4, "budget": merged.pop("spec_budget")}
-    if "depth" in merged:
-        fields["spec"] = {"depth": merged.pop("depth")}
+    spec = {"depth": 4, "occurrences": merged.pop("occurrences", {"reductions": 1}), "budget": merged.pop("spec_budget", {})}
+    shares = merged.pop("budget", None)
+    fields = {"workload": merged, "relative_budget": shares, "spec": spec, "reward": {"name": "accuracy"}}
+    fields["train"] = {"seeds": [1]}
     Path("own.yaml").write_text(yaml.safe_dump(fields), encoding="utf-8")
     return "own.yaml"
 
@@ -103,7 +100,7 @@ def test_a_device_that_is_not_there() -> None:
         ({"budget": {"most_parameters": 0.01}}, r"most_parameters is 0\.01 of the original's parameters, .* has 0\.\d+ of them"),
         ({"budget": {"least_flops": 0.6, "most_flops": 0.5}}, r"no model fits; raise most_flops"),
         ({"spec_budget": {"most_flops": 70}}, r"most_flops is 70, but the model outside the replaced layers has .* raise it"),
-        ({"depth": 1}, r"holds no operator of at most 1 primitives; raise depth"),
+        ({"occurrences": {"reductions": 0}}, r"holds no operator of at most 4 primitives; raise occurrences: reductions"),
     ],
 )
 def test_a_budget_that_no_search_accepts(workload: dict[str, Any], message: str) -> None:
