@@ -70,9 +70,7 @@ def check_arguments(function: Callable[..., Any], what: str, given: Mapping[str,
     except TypeError as error:
         arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
         name = getattr(function, "__name__", type(function).__name__)
-        raise UserCodeError(
-            f"{what} is called with {arguments or 'no arguments'}, but {name}{signature}: {error}"
-        ) from None
+        raise UserCodeError(f"{what} is called with {arguments or 'no arguments'}, but {name}{signature}: {error}") from None
 
 
 def _is_the_users(filename: str) -> bool:

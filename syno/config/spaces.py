@@ -12,7 +12,9 @@ from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
 from syno.validation import read_mapping
 
-OF_EXPERIMENTS = ({*Experiment.model_fields, "experiments", "common"}) - set(OperatorSpec.model_fields)  # fields that no spec has
+OF_EXPERIMENTS = ({*Experiment.model_fields, "experiments", "common"}) - set(
+    OperatorSpec.model_fields
+)  # fields that no spec has
 
 
 def find_space(given: str) -> OperatorSpec:

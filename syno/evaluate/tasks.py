@@ -77,7 +77,9 @@ class PictureTask:
     def check(self, batch: Pair) -> None:
         """See `Task`."""
         if not (isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(one, torch.Tensor) for one in batch)):
-            raise DataError(f"{self.data.name}: a batch is a {type(batch).__name__}; it must be a pair of tensors: images, labels")
+            raise DataError(
+                f"{self.data.name}: a batch is a {type(batch).__name__}; it must be a pair of tensors: images, labels"
+            )
         images, labels = batch
         check_images(f"{self.data.name}: a batch of images", images, tuple(self.data.image_shape))
         check_labels(f"{self.data.name}: a batch of labels", labels, len(images), self.data.classes)

@@ -96,8 +96,14 @@ def test_a_device_that_is_not_there() -> None:
     ("workload", "message"),
     [
         ({"budget": {"most_flops": 70}}, r"most_flops is 70, .* shares are fractions: 0\.7 for 70 %"),
-        ({"budget": {"most_flops": 0.001}}, r"most_flops is 0\.001 of the original's flops, and what is not replaced has 0\.\d+"),
-        ({"budget": {"most_parameters": 0.01}}, r"most_parameters is 0\.01 of the original's parameters, .* has 0\.\d+ of them"),
+        (
+            {"budget": {"most_flops": 0.001}},
+            r"most_flops is 0\.001 of the original's flops, and what is not replaced has 0\.\d+",
+        ),
+        (
+            {"budget": {"most_parameters": 0.01}},
+            r"most_parameters is 0\.01 of the original's parameters, .* has 0\.\d+ of them",
+        ),
         ({"budget": {"least_flops": 0.6, "most_flops": 0.5}}, r"no model fits; raise most_flops"),
         ({"spec_budget": {"most_flops": 70}}, r"most_flops is 70, but the model outside the replaced layers has .* raise it"),
         ({"occurrences": {"reductions": 0}}, r"holds no operator of at most 4 primitives; raise occurrences: reductions"),
