@@ -77,6 +77,10 @@ class SearchStoppedError(SynoError, RuntimeError):
     """A search that stopped before its end, because evaluations fail for a reason that is not the operators'."""
 
 
+class UserCodeError(SpecError):
+    """A function of the user's own that raised an exception, or returned something else. The message names the place."""
+
+
 class UnreachableError(SynoError, LookupError):
     """An operator that a space does not hold. The message names the rule or option that excludes it."""
 

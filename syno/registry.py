@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from syno.errors import SpecError, UnknownNameError, suggestion
+from syno.errors import SpecError, SynoError, UnknownNameError, UserCodeError, suggestion
+from syno.user_code import reason_of
 
 T = TypeVar("T")
 
@@ -51,9 +52,16 @@ class Registry(Mapping[str, T], Generic[T]):
 
         UnknownNameError if it is neither, SpecError if it cannot be imported.
         """
-        if given in self._entries or ":" not in given:
+        if given in self._entries:
             return self[given]
+        if ":" not in given:
+            try:
+                return self[given]
+            except UnknownNameError as error:
+                raise UnknownNameError(f'{error} Your own is "package.module:function"') from None
         found: T = imported(given, self.kind)
+        if not callable(found):
+            raise SpecError(f'the {self.kind} is "{given}", which is no function but {found!r}')
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -78,6 +86,17 @@ def imported(given: str, what: str) -> Any:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        found = importlib.import_module(module)
+    except ImportError as error:
         raise SpecError(f'the {what} is "{given}", which cannot be imported: {error}') from error
+    except SynoError:
+        raise
+    except Exception as error:  # the module's own: it runs as it is imported
+        raise UserCodeError(f'the {what} is "{given}", and {module} fails as it is imported: {reason_of(error)}') from error
+    try:
+        return getattr(found, name)
+    except AttributeError:
+        there = [other for other in vars(found) if not other.startswith("_")]
+        raise SpecError(
+            f'the {what} is "{given}", but {module} ({found.__file__}) has no "{name}".{suggestion(name, there)}'
+        ) from None

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syno.errors import SynoError
+from syno.errors import SynoError, UserCodeError
 
 WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
 ORDER = (
@@ -19,6 +19,7 @@ ORDER = (
     *("tables", "figure", "report", "top", "show", "get", "measurements", "artifact"),
 )
 STAGES, RESULTS, SPACES = "An experiment, stage by stage", "What was found", "Spaces of operators"  # of the help page
+HINT = "; the whole traceback: syno --debug COMMAND ..."  # of errors in the user's own code
 
 
 class Commands(TyperGroup):
@@ -37,7 +38,8 @@ class Commands(TyperGroup):
             except SynoError as error:
                 if ctx.params.get("debug"):
                     raise
-                typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+                hint = HINT if isinstance(error, UserCodeError) and error.__cause__ is not None else ""
+                typer.echo(f"error: {' '.join(str(error).split())}{hint}", err=True)
                 raise typer.Exit(WRONG) from None
 
 

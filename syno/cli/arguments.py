@@ -22,7 +22,8 @@ Config = Annotated[
         help="An experiment (YAML), such as config/quickstart.yaml; FILE:NAME for one of several in a file.",
     ),
 ]
-Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A preset's name (resnet18, gpt2 ...) or a spec file (YAML).")]
+SPEC_HELP = "A preset's name (resnet18, gpt2 ...), a spec file or an experiment (YAML; FILE:NAME for one of several)."
+Spec = Annotated[str, typer.Argument(metavar="SPEC", help=SPEC_HELP)]
 Operator = Annotated[
     str,
     typer.Argument(
@@ -52,9 +53,9 @@ def experiment_of(config: str) -> Experiment:
 
 def spec_of(given: str, depth: int | None = None) -> OperatorSpec:
     """The spec that was named, with another depth if one is given."""
-    from syno.config import find_spec
+    from syno.config import find_space
 
-    found = find_spec(given)
+    found = find_space(given)
     return found if depth is None else found.with_(depth=depth)
 
 

@@ -30,19 +30,13 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, a GPU such as cuda:1, or a
 
 @app.command(rich_help_panel=STAGES)
 def data(config: Config, output: OutputFile = None) -> None:
-    """Make or load the data, and look at the network: what an experiment begins with."""
+    """Make or load the data, check the network, the budget and one step of training: what an experiment begins with."""
     from syno.stages.data import prepare
+    from syno.stages.data_text import data_text
 
-    record = prepare(experiment_of(config), output)
-    counts = f"{record.data}: {record.train_images} + {record.test_images}"
-    if record.image_shape is None:
-        samples = f"sequences of {record.length} tokens, {record.classes} different ones"
-    else:
-        samples = f"pictures of {' x '.join(map(str, record.image_shape))}, {record.classes} classes"
-    typer.echo(
-        f"{counts} {samples}; "
-        f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
-    )
+    experiment = experiment_of(config)
+    record = prepare(experiment, output)
+    typer.echo(data_text(experiment, record), nl=False)
 
 
 @app.command(rich_help_panel=STAGES)

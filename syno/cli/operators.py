@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from syno.cli.app import NOT_THERE, RESULTS, SPACES, app, stopped
-from syno.cli.arguments import Depth, Operator, Output, Rename, Seed, Spec, operator_of, sizes, spec_of
+from syno.cli.arguments import SPEC_HELP, Depth, Operator, Output, Rename, Seed, Spec, operator_of, sizes, spec_of
 
 WIDTH = 120  # characters in a line, where there is no terminal
 
@@ -25,8 +25,7 @@ def rules(markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdo
 
 @app.command(rich_help_panel=SPACES)
 def spec(given: Spec) -> None:
-    """Print a spec as YAML, to begin a spec file with; or check one."""
-
+    """Print a spec as YAML, to begin a spec file with; or check one, or see the space of an experiment."""
     typer.echo(spec_of(given).dump(), nl=False)
 
 
@@ -63,7 +62,7 @@ def sample(
 def show(
     given: Operator,
     values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, for the cost.")] = None,
-    spec: Annotated[str | None, typer.Option(metavar="SPEC", help="For the cost in all its layers.")] = None,
+    spec: Annotated[str | None, typer.Option(metavar="SPEC", help=f"For the cost in all its layers. {SPEC_HELP}")] = None,
     rename: Rename = None,
     drawing: Annotated[Path | None, typer.Option(metavar="FILE.svg|.dot", help="Draw it into this file.")] = None,
     te: Annotated[bool, typer.Option("--te", help="Instead of all else, Python code of TVM tensor expressions.")] = False,
@@ -75,17 +74,18 @@ def show(
     operator = operator_of(given, rename)
     given_sizes, layers = sizes(values) or None, spec_of(spec) if spec else None
     if te:
-        typer.echo(to_te_source(operator, given_sizes or (layers.valuations if layers else None)), nl=False)
+        text = to_te_source(operator, given_sizes or (layers.valuations if layers else None))
     else:
-        typer.echo(card(operator, given_sizes, layers), nl=False)
-    if drawing:
+        text = card(operator, given_sizes, layers)
+    if drawing:  # before anything is printed: its file may be refused
         write_drawing(operator, drawing)
+    typer.echo(text, nl=False)
 
 
 @app.command(rich_help_panel=SPACES)
 def explain(
     given: Operator,
-    spec: Annotated[str, typer.Option(metavar="SPEC", help="The space: a preset's name or a spec file.")],
+    spec: Annotated[str, typer.Option(metavar="SPEC", help=f"The space. {SPEC_HELP}")],
     rename: Rename = None,
     depth: Depth = None,
 ) -> None:

@@ -2,6 +2,6 @@
 
 from syno.config.experiment import Experiment
 from syno.config.several import load_experiment, load_experiments
-from syno.config.specs import find_spec
+from syno.config.spaces import find_space
 
-__all__ = ["Experiment", "find_spec", "load_experiment", "load_experiments"]
+__all__ = ["Experiment", "find_space", "load_experiment", "load_experiments"]

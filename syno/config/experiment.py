@@ -226,5 +226,5 @@ class Experiment(Section):
         assert not isinstance(self.spec, str)  # checked above
         budget = dict(self.spec.get("budget", {}))
         if self.relative_budget is not None:
-            budget = {**self.relative_budget.of(self.network.original), **budget}
+            budget = {**self.relative_budget.of(self.network.original, self.network.rest), **budget}
         return self.network.spec({**self.spec, "budget": budget})

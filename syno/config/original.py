@@ -8,11 +8,14 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from syno.config.section import Section
+from syno.errors import SpecError
 from syno.ir.graph import PGraph
 from syno.ir.lookup import find_operator
 from syno.ir.renaming import with_variables
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
+
+LARGEST_SHARE = 10  # of a relative budget; what is larger was meant in percent
 
 
 class OperatorChoice(Section):
@@ -61,9 +64,39 @@ class RelativeBudget(Section):
     least_parameters: Annotated[float, Field(ge=0)] = 0
     most_parameters: Annotated[float, Field(gt=0)] | None = None
 
-    def of(self, original: Cost) -> dict[str, float]:
-        """The options of a spec's budget that these are."""
-        shares = {name: share for name, share in self.model_dump().items() if share is not None}
-        return {
-            name: share * (original.flops if name.endswith("flops") else original.parameters) for name, share in shares.items()
-        }
+    @model_validator(mode="after")
+    def _are_shares(self) -> Self:
+        for what in ("flops", "parameters"):
+            least, most = getattr(self, f"least_{what}"), getattr(self, f"most_{what}")
+            for name, share in ((f"least_{what}", least), (f"most_{what}", most)):
+                if share is not None and share > LARGEST_SHARE:
+                    raise ValueError(
+                        f"{name} is {share:g}, which is {share:g} times the original; shares are fractions: {share / 100:g} for "
+                        f"{share:g} %"
+                    )
+            if most is not None and least > most:
+                raise ValueError(f"least_{what} is {least:g} and most_{what} is {most:g}: no model fits; raise most_{what}")
+        return self
+
+    def of(self, original: Cost, rest: Cost) -> dict[str, float]:
+        """The options of a spec's budget that these are.
+
+        Args:
+            original: what the original model costs.
+            rest: what it has outside of the layers to replace.
+
+        Raises SpecError if a model has more than the most without any operator.
+        """
+        found: dict[str, float] = {}
+        for name, share in self.model_dump().items():
+            if share is None:
+                continue
+            what = name.partition("_")[2]
+            whole, outside = getattr(original, what), getattr(rest, what)
+            if name.startswith("most") and share * whole <= outside:
+                raise SpecError(
+                    f"relative_budget: {name} is {share:g} of the original's {what}, and what is not replaced has "
+                    f"{outside / whole:.4g} of them; give more than that"
+                )
+            found[name] = share * whole
+        return found

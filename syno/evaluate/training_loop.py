@@ -44,6 +44,7 @@ class Training:
         self.unseen: list[torch.Tensor] = []  # losses that were not looked at
         self.checkpoint: Checkpoint | None = None
         self.too_slow = False
+        self.has_checked_data = False
         self._began()
 
     def _began(self) -> None:
@@ -112,6 +113,9 @@ class Training:
             epoch, first = epoch + 1, 0
 
     def _step(self, batch: Any) -> None:
+        if not self.has_checked_data:
+            self.task.check(batch)
+            self.has_checked_data = True
         loss = self.task.loss(self.network, batch)
         self.unseen.append(loss.detach())
         if len(self.unseen) >= LOOKS.get(self.device.type, 1):

@@ -17,9 +17,10 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from syno.errors import DataError, SpecError, TrainingError
-from syno.evaluate.datasets import DATASETS, PictureData, TokenSet
+from syno.errors import SpecError, TrainingError
+from syno.evaluate.datasets import PictureData, TokenSet
 from syno.evaluate.initialization import initialize
+from syno.evaluate.making import load_data, make_network
 from syno.evaluate.placing import on_device
 from syno.evaluate.pruning import EpochReport, Milestones
 from syno.evaluate.settings import Metric, WorkloadSettings
@@ -27,6 +28,7 @@ from syno.evaluate.training import TrainingResult, train
 from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import model_cost
+from syno.model.spec import rest_cost
 from syno.model.substitution import LAYER_RULES, spec_for, substitute
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
@@ -52,17 +54,12 @@ class Workload:
             UnknownNameError: there is no such backbone, rule or data set; it lists those that there are.
             SpecError: a setting of the data that there is not.
             DataError: the data is missing or damaged.
+            UserCodeError: the user's own function of the data failed.
         """
         if settings.model not in SEQUENCE_BACKBONES:  # before the data, which may take long
             BACKBONES.find(settings.model)
         LAYER_RULES.find(settings.layers)
-        try:
-            data = DATASETS.find(settings.data)(**settings.data_settings)
-        except DataError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise SpecError(f'workload.data_settings, of the data set "{settings.data}": {error}') from error
-        return cls(settings, data)
+        return cls(settings, load_data(settings.data, settings.data_settings))
 
     @property
     def metric(self) -> Metric:
@@ -70,18 +67,21 @@ class Workload:
         return "loss" if isinstance(self.data, TokenSet) else "accuracy"
 
     def model(self, seed: int | None = None) -> nn.Module:
-        """The original network, with weights of this seed. SpecError if it takes something else than the data is."""
+        """The original network, with weights of this seed.
+
+        SpecError if it takes something else than the data is; UserCodeError if the user's own function failed.
+        """
         settings, data = self.settings, self.data
         width, chosen = settings.width, settings.seed if seed is None else seed
         if isinstance(data, TokenSet):
             if settings.model in BACKBONES:
                 raise SpecError(_mismatch(settings, "text", "pictures", "text", SEQUENCE_BACKBONES))
-            make_for_text = SEQUENCE_BACKBONES.find(settings.model)
-            return make_for_text(vocabulary=data.vocabulary, context=data.length, width=width, seed=chosen)
+            sizes = {"vocabulary": data.vocabulary, "context": data.length}
+            return make_network(SEQUENCE_BACKBONES, settings.model, {**sizes, "width": width, "seed": chosen})
         if settings.model in SEQUENCE_BACKBONES:
             raise SpecError(_mismatch(settings, "pictures", "text", "pictures", BACKBONES))
-        make = BACKBONES.find(settings.model)
-        return make(classes=data.classes, channels=data.image_shape[0], width=width, seed=chosen)
+        shape = {"classes": data.classes, "channels": data.image_shape[0]}
+        return make_network(BACKBONES, settings.model, {**shape, "width": width, "seed": chosen})
 
     @cached_property
     def example(self) -> torch.Tensor:
@@ -95,6 +95,11 @@ class Workload:
     def original(self) -> Cost:
         """What the original network costs, for one batch."""
         return model_cost(self.model(), self.example)
+
+    @cached_property
+    def rest(self) -> Cost:
+        """What the network has outside of the layers to replace, for one batch; its memory is not counted."""
+        return rest_cost(self.model(), self.example, rule=self.settings.layers)
 
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
         """The spec of operators for its layers; `options` differ from the defaults, see `spec_for`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -71,12 +71,8 @@ def spec_for(
             f"{type(model).__name__}: {kinds[False]} is a convolution and {kinds[True]} a projection, and no operator is for "
             "both; give a rule that takes one kind"
         )
-    original = model_cost(model, example)
-    replaced = [_layer_cost(layer) for layer in layers]
-    rest = {
-        "rest_flops": original.flops - sum(cost.flops for cost in replaced),
-        "rest_parameters": original.parameters - sum(cost.parameters for cost in replaced),
-    }
+    outside = _rest(model, example, layers)
+    rest = {"rest_flops": outside.flops, "rest_parameters": outside.parameters}
     given = dict(options or {})
     if taken := [name for name in ("layers", *rest) if name in given or name in given.get("budget", {})]:
         raise SpecError(f"options give {taken[0]}, which is found from the model; leave it out")
@@ -89,6 +85,23 @@ def spec_for(
             "layers": [{"values": dict(values), "count": count} for values, count in rows.items()],
             "budget": {**rest, **given.get("budget", {})},
         }
+    )
+
+
+def rest_cost(model: nn.Module, example: torch.Tensor, *, rule: Where = "spatial", keep_stem: bool = True) -> Cost:
+    """What `model` has outside of its replaceable layers, for one batch; its memory is not counted.
+
+    A model with any operator has more than that. The arguments are those of `spec_for`; SpecError if there is no layer to replace.
+    """
+    return _rest(model, example, replaceable(model, example, rule, keep_stem=keep_stem))
+
+
+def _rest(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Cost:
+    original, replaced = model_cost(model, example), [_layer_cost(layer) for layer in layers]
+    return Cost(
+        original.flops - sum(cost.flops for cost in replaced),
+        original.parameters - sum(cost.parameters for cost in replaced),
+        0,
     )
 
 

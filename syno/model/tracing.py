@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from syno.user_code import user_code
+
 
 @dataclass(frozen=True)
 class Call:
@@ -23,7 +25,7 @@ class Call:
 def trace(model: nn.Module, example: torch.Tensor) -> list[Call]:
     """Every use of a module that computes something itself, in order. The model is run once and left as it was.
 
-    Such a module has weights of its own, or no submodules.
+    Such a module has weights of its own, or no submodules. UserCodeError if the model fails on the example.
     """
     calls: list[Call] = []
 
@@ -40,7 +42,8 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[Call]:
     ]
     hooks = [module.register_forward_hook(note(name)) for name, module in noted]
     try:
-        with torch.no_grad(), _evaluation_mode(model):
+        what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
+        with torch.no_grad(), _evaluation_mode(model), user_code(what):
             model(example)
     finally:
         for hook in hooks:

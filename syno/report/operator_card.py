@@ -13,6 +13,7 @@ from syno.ir.drawing import to_dot, to_svg
 from syno.ir.graph import PGraph
 from syno.ir.loops import expression, loop_nest
 from syno.lower.plan import Plan, candidates, fewest_flops
+from syno.report.operator_words import in_words
 from syno.report.tables import markdown
 from syno.space.spec import OperatorSpec
 
@@ -38,11 +39,11 @@ class LayerCost:
 
 
 def card(operator: PGraph, values: Mapping[str, int] | None = None, spec: OperatorSpec | None = None) -> str:
-    """Text, index expression and loop nest; the cost at `values` stage by stage, and in all layers of `spec`.
+    """Text, index expression, loop nest and what is read in words; the cost at `values` stage by stage, and in all layers of `spec`.
 
     Raises ValuationError where a variable has no value, SizeError where a size is no whole number.
     """
-    parts = [str(operator), expression(operator) + "\n", loop_nest(operator)]
+    parts = [str(operator), expression(operator) + "\n", loop_nest(operator), in_words(operator, values)]
     if values is not None:
         parts.append(_stages(operator, values))
     if spec is not None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import AwareDatetime, model_validator
 
 from syno.config import Experiment
 from syno.evaluate.data_settings import ImagenetSettings
 from syno.evaluate.record import Amount, Count, Number, Record, versions
-
-if TYPE_CHECKING:
-    from syno.evaluate.workload import Workload
 
 FILE, IMAGENET = "data.json", "imagenet"
 
@@ -30,8 +27,11 @@ class DataRecord(Record):
         length: tokens of a sequence; None for pictures.
         model: the backbone.
         layers: names of the layers that operators replace.
+        layers_with_bias: those of them whose bias is dropped: operators have none.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
+        rest_flops, rest_parameters: the same outside of the layers to replace: a network with an operator has more than that.
+            None in records of earlier versions.
         versions, date: where and when.
     """
 
@@ -47,8 +47,11 @@ class DataRecord(Record):
     length: Count | None = None
     model: str
     layers: tuple[str, ...]
+    layers_with_bias: tuple[str, ...] = ()
     flops: Amount
     parameters: Number
+    rest_flops: Amount | None = None
+    rest_parameters: Number | None = None
     versions: dict[str, str]
     date: AwareDatetime
 
@@ -69,25 +72,42 @@ def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
 
 
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
-    """Make or load the data, find the layers to replace, and write a record of both.
+    """Make or load the data, check what every later stage rests on, and write a record of the data and the network.
+
+    Checked are the layers to replace, the budget and the space, as a search checks them, and one step of training on the device
+    of the workload. If one of these fails, no record is written.
 
     Raises:
-        SpecError: there is no workload or no layer to replace, or the network is not for such data.
+        SpecError: there is no workload, no layer to replace, no operator within the budget or no such device, or the network is
+            not for such data.
         UnknownNameError: there is no such network or data set.
-        DataError: the data is missing or damaged.
+        DataError: the data is missing or damaged, or not what a training takes.
+        ShapeError: the network's output is not one for the data, or the batch is larger than the data set.
+        TrainingError: the device's memory does not suffice.
+        UserCodeError: a function of the user's own failed.
     """
-    network = experiment.network
-    record = _looked_at(network)
+    record = look(experiment)
+    if experiment.searches:
+        from syno.space.emptiness import check_not_empty
+        from syno.space.space import Space
+
+        check_not_empty(Space(experiment.operator_spec))
+    from syno.evaluate.first_step import try_step
+
+    try_step(experiment.network)
     record.write(output or experiment.folder / FILE)
     return record
 
 
-def _looked_at(network: Workload) -> DataRecord:
+def look(experiment: Experiment) -> DataRecord:
+    """Make or load the data, find the layers to replace and count costs. Nothing is trained or written; raises as `prepare`."""
     from syno.evaluate.datasets import TokenSet
     from syno.model.substitution import replaceable
 
-    data, settings = network.data, network.settings
+    network = experiment.network
+    data, settings, pictures = network.data, network.settings, len(network.example)
     layers = replaceable(network.model(), network.example, settings.layers)
+    rest = network.rest
     shape: dict[str, Any] = {"length": data.length} if isinstance(data, TokenSet) else {"image_shape": data.image_shape}
     return DataRecord(
         data=settings.data,
@@ -98,8 +118,11 @@ def _looked_at(network: Workload) -> DataRecord:
         **shape,
         model=settings.model,
         layers=tuple(layer.name for layer in layers),
-        flops=network.original.flops / len(network.example),
+        layers_with_bias=tuple(layer.name for layer in layers if layer.module.bias is not None),
+        flops=network.original.flops / pictures,
         parameters=int(network.original.parameters),
+        rest_flops=rest.flops / pictures,
+        rest_parameters=int(rest.parameters),
         versions=versions(["torch", "numpy"]),
         date=datetime.now(UTC),
     )

@@ -7,7 +7,7 @@ copies the folder of results has the operators with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from syno.config.experiment import RESULTS
@@ -65,12 +65,15 @@ def find_stored(given: str, results: Path | None = None) -> PGraph:
 
     Args:
         given: what was written.
-        results: the folder of one experiment's results; all those in `results/` if not given.
+        results: the folder of one experiment's results, whose operators go before those in all of `results/`.
 
     Raises UnknownNameError if there is none, or several.
     """
     folders = [results] if results is not None else all_results(FOLDER)
-    found = {file.stem: file for folder in folders for file in OperatorStore(folder).files(given)}
+    found = _found(given, folders)
+    if results is not None and not found:
+        folders = [results, *(folder for folder in all_results(FOLDER) if folder != results)]
+        found = _found(given, folders)
     if len(found) > 1:
         raise UnknownNameError(f'"{given}" means several operators: {", ".join(map(str, found.values()))}; give more digits')
     for file in found.values():
@@ -80,6 +83,11 @@ def find_stored(given: str, results: Path | None = None) -> PGraph:
     except UnknownNameError as error:
         searched = ", ".join(str(folder / FOLDER) for folder in folders) or "results/, where there is none yet"
         raise UnknownNameError(f"{error} No operator in a store has this name or id, either: {searched}") from None
+
+
+def _found(given: str, folders: Iterable[Path]) -> dict[str, Path]:
+    """The files of the operators in stores that `given` means, by key: equal operators of several stores once."""
+    return {file.stem: file for folder in folders for file in OperatorStore(folder).files(given)}
 
 
 def _name(file: Path) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno.config import Experiment
 from syno.errors import SpecError
-from syno.stages.data import FILE, DataRecord, prepare
+from syno.stages.data import FILE, DataRecord, look
 from syno.stages.places import key_of, operator_of, trials_folder, tuning_file
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     operator, settings = operator_of(experiment, given), experiment.tune
     remote = settings.device(device, compiler)
     made = experiment.folder / FILE
-    data = DataRecord.read(made) if made.exists() else prepare(experiment, made)
+    data = DataRecord.read(made) if made.exists() else look(experiment)
     record = tuned(
         _subject(experiment.workload, data, operator, compiler),
         compiler,

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from syno.evaluate.augmentation import Augmentation
-from syno.evaluate.datasets.contract import Orders, Pair, generator_of
+from syno.evaluate.datasets.contract import Orders, Pair, content_hash, generator_of
+from syno.evaluate.datasets.picture_checks import check_pictures
 
 PLAIN = torch.contiguous_format
 
@@ -24,7 +25,7 @@ class DataSet:
             if there is an augmentation, which makes that of it.
         train_labels, test_labels: int64 [n], in range(classes).
         classes: how many there are.
-        hash: of all the tensors' shapes and bytes.
+        hash: of all the tensors' shapes and bytes; worked out if it isn't given.
         augmentation: what is done to batches of them.
     """
 
@@ -34,8 +35,15 @@ class DataSet:
     test_images: torch.Tensor = field(repr=False, compare=False)
     test_labels: torch.Tensor = field(repr=False, compare=False)
     classes: int
-    hash: str
+    hash: str = ""
     augmentation: Augmentation | None = None
+
+    def __post_init__(self) -> None:
+        """DataError if a tensor isn't as described above."""
+        check_pictures(self)
+        if not self.hash:
+            tensors = (self.train_images, self.train_labels, self.test_images, self.test_labels)
+            object.__setattr__(self, "hash", content_hash(*tensors))
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -1,0 +1,207 @@
+"""Where an operator reads its input, axis by axis, exactly: which output axis a position follows, and how far it is from there.
+
+An index such as `((i2 + r1 - k//2) + 1) % H` is a position along an output axis (`i2`) that is displaced twice: by `r1 - k//2`,
+where positions beyond the border are zero, and by 1, around the border. An index that isn't of this form is kept as it is.
+
+>>> from syno.ir.builder import Builder
+>>> build = Builder("H; k=3", name="window")
+>>> (y,) = build.output("H")
+>>> (r,) = build.contract(inner=build.reduce("k"))
+>>> (axis,) = readings(build.finish([build.unfold(y, r)]))
+>>> axis.output, [str(step.offset) for step in axis.steps], axis.displacements({"k": 3})
+(0, ['r0 - k//2'], ((-1, 0, 1),))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+
+import numpy as np
+
+from syno.algebra import ONE, Expression, Size, Valuation
+from syno.algebra.atoms import Guard, Iterator, Quotient, Remainder, Term
+from syno.algebra.expression import divides
+from syno.errors import SizeError, ValuationError
+from syno.ir.coordinates import index_map
+from syno.ir.graph import PGraph
+
+MOST_COMBINATIONS = 1_000_000  # of the values of reductions that displacements are worked out for
+
+
+class Border(Enum):
+    """What becomes of positions that a displacement moves beyond the ends of the axis."""
+
+    NONE = "none"  # there are none
+    ZERO = "zero"  # they count as zero
+    AROUND = "around"  # they come in again at the other end
+
+
+@dataclass(frozen=True)
+class Step:
+    """One displacement along an axis.
+
+    Attributes:
+        offset: by how much, over reductions and constants.
+        border: what becomes of positions beyond the ends.
+        condition: the index and the extent which say where those are that count as zero; None with another border.
+    """
+
+    offset: Expression
+    border: Border
+    condition: tuple[Expression, Size] | None = None
+
+
+@dataclass(frozen=True)
+class AxisReading:
+    """Where an operator reads one axis of its input.
+
+    Where `output` is given, the position is `scale * (i // repeat)`, i being the index along that output axis, displaced by
+    each of `steps` in turn: the first is the one nearest to the output, so data passes the last one first.
+
+    Attributes:
+        axis: of the input.
+        size: its length.
+        index: the position, exactly as in the operator's index map.
+        output: the output axis that the position follows; None if it follows none, or isn't of this form.
+        scale: how far a step along the output axis moves.
+        repeat: how many neighbours along the output axis share a position.
+        steps: the displacements.
+        is_every: whether every position is read, once each and by a sum, whatever the output's position is.
+        outputs, reductions: the output axes and the names of the reductions in the index.
+        extents: the lengths of all reductions of the operator, by name.
+    """
+
+    axis: int
+    size: Size
+    index: Expression
+    output: int | None
+    scale: Size
+    repeat: Size
+    steps: tuple[Step, ...]
+    is_every: bool
+    outputs: tuple[int, ...]
+    reductions: tuple[str, ...]
+    extents: Mapping[str, Size]
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it is a block of neighbouring positions as long as `scale`, every position in it read once."""
+        (offset, border) = (self.steps[0].offset, self.steps[0].border) if len(self.steps) == 1 else (Expression(), None)
+        is_sum = bool(offset.terms) and all(_is_iterator(term) for term in offset.terms)
+        return border is Border.NONE and is_sum and offset.extent is self.scale
+
+    def displacements(self, values: Mapping[str, int]) -> tuple[tuple[int, ...], ...] | None:
+        """The different displacements of each step, in ascending order, at these values of variables.
+
+        None if a variable that they depend on has no value, or there are too many combinations of reductions.
+        """
+        found = [_values(step.offset, self.extents, values) for step in self.steps]
+        return None if any(one is None for one in found) else tuple(one for one in found if one is not None)
+
+
+def readings(graph: PGraph) -> tuple[AxisReading, ...]:
+    """How each axis of the operator's input is read, in their order."""
+    outputs = {graph.labels[dim]: axis for axis, dim in enumerate(graph.output)}
+    extents = {graph.labels[dim]: dim.size for dim in graph.reduces}
+    at = index_map(graph)
+    return tuple(
+        _reading(axis, dim.size, index, outputs, extents)
+        for axis, (dim, index) in enumerate(zip(graph.input, at.input, strict=True))
+    )
+
+
+def _reading(axis: int, size: Size, index: Expression, outputs: Mapping[str, int], extents: Mapping[str, Size]) -> AxisReading:
+    names = index.iterators
+    follows = _follows(index, outputs)
+    output, scale, repeat, steps = follows or (None, ONE, ONE, ())
+    return AxisReading(
+        axis=axis,
+        size=size,
+        index=index,
+        output=output,
+        scale=scale,
+        repeat=repeat,
+        steps=steps,
+        is_every=bool(names)
+        and names.isdisjoint(outputs)
+        and index.extent is size
+        and all(_is_iterator(term) for term in index.terms),
+        outputs=tuple(sorted(outputs[name] for name in names if name in outputs)),
+        reductions=tuple(name for name in extents if name in names),
+        extents=extents,
+    )
+
+
+def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, Size, tuple[Step, ...]] | None:
+    """The output axis that an index follows, scale, repeat and steps; None if it isn't of that form."""
+    border, inner, axis = Border.NONE, index, None
+    match index.only_atom:
+        case Guard(guarded, extent):
+            border, inner, axis = Border.ZERO, guarded, extent
+        case Remainder(numerator, extent):
+            border, inner, axis = Border.AROUND, numerator, extent
+        case Iterator(name, _):
+            return (outputs[name], ONE, ONE, ()) if name in outputs else None
+        case Quotient(numerator, divisor) if isinstance(atom := numerator.only_atom, Iterator) and atom.name in outputs:
+            return outputs[atom.name], ONE, divisor, ()
+    inner = _without_quotient(inner, outputs)
+    moving, fixed = _parted(inner, outputs)
+    if len(moving) != 1:
+        return None
+    (count, scale, atom) = moving[0]
+    position = Expression(((1, ONE, atom),))
+    if count != 1 or (axis is not None and (scale is not ONE or position.extent is not axis)):
+        return None
+    if not fixed and border is Border.NONE and position == index:
+        return None  # nothing was taken off: it isn't of that form
+    before = _follows(position, outputs)
+    if before is None or (scale is not ONE and before[3]):
+        return None
+    output, inner_scale, repeat, steps = before
+    condition = (inner, axis) if border is Border.ZERO and axis is not None else None
+    own = (Step(Expression(fixed), border, condition),) if fixed or condition else ()
+    return output, scale * inner_scale, repeat, (*steps, *own)
+
+
+def _without_quotient(index: Expression, outputs: Collection[str]) -> Expression:
+    """`(s*x + e) // s` as `x + e//s`, where x moves with the output and e doesn't; other expressions as they are."""
+    atom = index.only_atom
+    if not isinstance(atom, Quotient):
+        return index
+    moving, fixed = _parted(atom.numerator, outputs)
+    if not moving or not all(divides(atom.divisor, size) for _, size, _ in moving):
+        return index
+    return (
+        Expression(tuple((count, size / atom.divisor, one) for count, size, one in moving)) + Expression(fixed) // atom.divisor
+    )
+
+
+def _parted(index: Expression, outputs: Collection[str]) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+    """The terms that depend on the output's position, and the rest."""
+    moves = [not Expression((term,)).iterators.isdisjoint(outputs) for term in index.terms]
+    return (
+        tuple(term for term, moving in zip(index.terms, moves, strict=True) if moving),
+        tuple(term for term, moving in zip(index.terms, moves, strict=True) if not moving),
+    )
+
+
+def _is_iterator(term: Term) -> bool:
+    return term[0] == 1 and isinstance(term[2], Iterator)
+
+
+def _values(offset: Expression, extents: Mapping[str, Size], values: Mapping[str, int]) -> tuple[int, ...] | None:
+    """All values of an offset, each once, in ascending order."""
+    names = [name for name in extents if name in offset.iterators]
+    try:
+        valuation = Valuation(values)
+        lengths = [valuation.integer(extents[name]) for name in names]
+        if prod(lengths) > MOST_COMBINATIONS:
+            return None
+        grid = np.indices(lengths).reshape(len(names), -1) if names else ()
+        found = offset.evaluate(dict(zip(names, grid, strict=True)), valuation)
+    except (SizeError, ValuationError):
+        return None
+    return tuple(int(one) for one in np.unique(found))

@@ -1,0 +1,126 @@
+"""Networks and data sets as a user writes them: right ones, and one with each mistake. The path is `own_functions:NAME`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from syno.evaluate.datasets import DataSet
+
+CLASSES = 4
+
+
+def network(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
+    """[N, channels, H, H] -> [N, classes]; the second convolution can be replaced."""
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, classes)),
+    )
+
+
+def biased_network(**arguments: Any) -> nn.Module:
+    made = network(**arguments)
+    made[2] = nn.Conv2d(8, 8, 3, padding=1, bias=True)
+    return made
+
+
+def any_layer(layer: object) -> None:
+    """A rule for layers: all are replaced."""
+
+
+def network_without_classes(*, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
+    return network(classes=CLASSES, channels=channels, width=width, seed=seed)
+
+
+def no_network(**arguments: Any) -> int:
+    return 3
+
+
+def network_of_wrong_channels(*, channels: int = 3, **arguments: Any) -> nn.Module:
+    return network(channels=channels + 1, **arguments)
+
+
+def network_that_raises(**arguments: Any) -> nn.Module:
+    raise IndexError("no such layer")
+
+
+def network_of_few_outputs(*, classes: int, **arguments: Any) -> nn.Module:
+    return network(classes=classes - 1, **arguments)
+
+
+def network_of_two_outputs(**arguments: Any) -> nn.Module:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = network(**arguments)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.body(x), x
+
+    return Two()
+
+
+def network_that_fails_in_training(**arguments: Any) -> nn.Module:
+    class Picky(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = network(**arguments)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                raise KeyError("drop path")
+            return self.body(x)
+
+    return Picky()
+
+
+def pictures(*, offset: int = 0, dtype: str = "float32", broken: bool = False) -> DataSet:
+    """64 pictures of 8x8 to train on, 32 to test on."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(96, 3, 8, 8, generator=generator).to(getattr(torch, dtype))
+    labels = torch.arange(96) % CLASSES + offset
+    if broken:
+        images[5, 0, 0, 0] = float("nan")
+    return DataSet("pictures", images[:64], labels[:64], images[64:], labels[64:], CLASSES)
+
+
+class Streamed:
+    """Pictures with the attributes of `PictureData`, which are checked as they come."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.held = pictures()
+        self.name, self.classes, self.hash, self.image_shape = "streamed", CLASSES, "0", (3, 8, 8)
+        self.train_count, self.test_count, self.settings = 64, 32, settings
+
+    def train_batches(self, batch: int, **how: Any) -> Any:
+        return _Changed(self.held.train_batches(batch, **how), **self.settings)
+
+    def test_batches(self, batch: int, **how: Any) -> Any:
+        return list(self.held.test_batches(batch, **how))
+
+
+class _Changed:
+    def __init__(self, batches: Any, offset: int = 0, dtype: str = "float32") -> None:
+        self.batches, self.offset, self.dtype = batches, offset, dtype
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def epoch(self, number: int, first: int = 0) -> Any:
+        for images, labels in self.batches.epoch(number, first):
+            yield images.to(getattr(torch, self.dtype)), labels + self.offset
+
+
+def streamed(**settings: Any) -> Streamed:
+    return Streamed(**settings)
+
+
+def pair_of_tensors() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.zeros(4, 3, 8, 8), torch.zeros(4)
+
+
+def data_that_raises() -> DataSet:
+    return DataSet(**torch.load("/absent/pictures.pt"))

@@ -1,0 +1,156 @@
+"""Networks and data sets of one's own: what is wrong with them is one line before anything takes long."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import own_functions
+import pytest
+import torch
+import yaml
+from click.testing import Result
+from command_lines import one_line, one_line_at_end
+from typer.testing import CliRunner
+
+from syno.cli import app
+from syno.errors import DataError, UserCodeError
+from syno.evaluate.datasets import DataSet
+
+WORKLOAD: dict[str, Any] = {"model": "network", "data": "pictures", "training": {"epochs": 1, "batch": 16}}
+
+
+def config(**workload: Any) -> str:
+    """The file of an experiment; the model and the data are functions of `own_functions`."""
+    merged = {**WORKLOAD, **workload}
+    merged |= {key: f"own_functions:{merged[key]}" for key in ("model", "data")}
+    spec = {"depth": 4, "occurrences": merged.pop("occurrences", {"reductions": 1}), "budget": merged.pop("spec_budget", {})}
+    shares = merged.pop("budget", None)
+    fields = {"workload": merged, "relative_budget": shares, "spec": spec, "reward": {"name": "accuracy"}}
+    fields["train"] = {"seeds": [1]}
+    Path("own.yaml").write_text(yaml.safe_dump(fields), encoding="utf-8")
+    return "own.yaml"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, (result.output, result.stderr, result.exception)
+    return result
+
+
+def line_of(function: str) -> str:
+    """FILE, line N, in FUNCTION: where `own_functions` raises."""
+    source = Path(own_functions.__file__).read_text(encoding="utf-8").splitlines()
+    at = next(number for number, line in enumerate(source) if line.startswith(f"def {function}("))
+    return f"own_functions.py, line {at + 2}, in {function}: {source[at + 1].strip()}"
+
+
+@pytest.mark.parametrize("command", ["data", "baseline"])
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        ({"model": "network_without_classes"}, r"got an unexpected keyword argument 'classes'"),
+        ({"model": "no_network"}, r"returned an int; it must return the network, an nn\.Module"),
+        ({"model": "network_of_wrong_channels"}, r"shape \[16, 3, 8, 8\], failed: RuntimeError: .* to have 4 channels"),
+        ({"model": "network_that_raises"}, "IndexError: no such layer .*" + re.escape(line_of("network_that_raises"))),
+        ({"model": "network_of_few_outputs"}, r"output has the shape \[16, 3\]; for 4 classes it must be \[16, 4\]"),
+        ({"model": "network_of_two_outputs"}, r"the network returned a tuple; it must return one tensor"),
+        ({"data": "pair_of_tensors"}, r"returned a tuple, which has no name, classes, .*; return a DataSet"),
+        ({"data": "data_that_raises"}, "FileNotFoundError: .*" + re.escape(line_of("data_that_raises"))),
+        ({"data_settings": {"folder": "here"}}, r"data_settings.* got an unexpected keyword argument 'folder'"),
+        ({"data_settings": {"offset": 1}}, r"train_labels is from 1 to 4; with 4 classes, labels must be from 0 to 3"),
+        ({"data_settings": {"dtype": "float64"}}, r"train_images is float64; it must be float32"),
+        ({"data_settings": {"broken": True}}, r"train_images has values that are not finite"),
+        ({"data": "streamed", "data_settings": {"offset": 1}}, r"batch of labels is from 1 to 4; with 4 classes"),
+        ({"data": "streamed", "data_settings": {"dtype": "float64"}}, r"a batch of images is float64"),
+        ({"model": "absent"}, r'own_functions .* has no "absent"'),
+    ],
+)
+def test_a_mistake_is_one_line(command: str, workload: dict[str, Any], message: str) -> None:
+    line = one_line(run(command, config(**workload), code=2))
+    assert re.search(message, line), line
+    assert not Path("results/own/data.json").exists()
+
+
+def test_what_fails_in_training_only_is_found_before_a_search() -> None:
+    line = one_line(run("data", config(model="network_that_fails_in_training"), code=2))
+    assert "KeyError: 'drop path'" in line and "own_functions.py, line" in line and "syno --debug" in line
+    raised = CliRunner().invoke(app, ["--debug", "data", "own.yaml"]).exception
+    assert isinstance(raised, UserCodeError) and isinstance(raised.__cause__, KeyError)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+def test_a_device_that_is_not_there() -> None:
+    line = one_line(run("data", config(training={"epochs": 1, "batch": 16, "device": "cuda"}), code=2))
+    assert 'training.device is "cuda", but PyTorch finds no GPU here' in line
+
+
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        ({"budget": {"most_flops": 70}}, r"most_flops is 70, .* shares are fractions: 0\.7 for 70 %"),
+        (
+            {"budget": {"most_flops": 0.001}},
+            r"most_flops is 0\.001 of the original's flops, and what is not replaced has 0\.\d+",
+        ),
+        (
+            {"budget": {"most_parameters": 0.01}},
+            r"most_parameters is 0\.01 of the original's parameters, .* has 0\.\d+ of them",
+        ),
+        ({"budget": {"least_flops": 0.6, "most_flops": 0.5}}, r"no model fits; raise most_flops"),
+        ({"spec_budget": {"most_flops": 70}}, r"most_flops is 70, but the model outside the replaced layers has .* raise it"),
+        ({"occurrences": {"reductions": 0}}, r"holds no operator of at most 4 primitives; raise occurrences: reductions"),
+    ],
+)
+def test_a_budget_that_no_search_accepts(workload: dict[str, Any], message: str) -> None:
+    lines = {one_line_at_end(run(command, config(**workload), code=2)) for command in ("data", "search")}
+    assert len(lines) == 1 and re.search(message, lines.copy().pop()), lines
+    assert not Path("results/own/data.json").exists()
+
+
+def test_data_says_which_shares_can_be_reached() -> None:
+    """The rest: the stem and the head. [8, 8] pictures, 8 channels: stem 8*27*64, middle 8*72*64, head 8*4."""
+    rest, middle = 8 * 27 * 64 + 8 * 4, 8 * 72 * 64
+    text = run("data", config(budget={"most_flops": 0.9})).stdout
+    share = f"{rest / (rest + middle):.1%}"
+    assert f"reachable: more than {share} of the FLOPs ({rest:,}) and " in text
+    assert f"budget of the search: more than {share} and at most 90.0% of the FLOPs, more than " in text
+    assert "layers to replace: 2\n" in text and "bias" not in text
+    assert text.endswith("one step of training and one of testing work on cpu\n")
+
+
+def test_data_says_whose_bias_is_dropped() -> None:
+    text = run("data", config(model="biased_network", layers="own_functions:any_layer")).stdout
+    assert "the bias of these layers is dropped, since operators have none: 2\n" in text
+
+
+class TestDataSet:
+    def test_its_hash_is_worked_out(self) -> None:
+        one, same, other = own_functions.pictures(), own_functions.pictures(), own_functions.pictures(dtype="float32", offset=0)
+        assert len(one.hash) == 32 and one.hash == same.hash == other.hash
+        images, labels = one.train_images, one.train_labels
+        assert DataSet("other", images, labels.flip(0), images, labels, own_functions.CLASSES).hash != one.hash
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"train_images": torch.zeros(4, 8, 8)}, r"train_images has the shape \[4, 8, 8\]"),
+            ({"test_images": torch.zeros(4, 1, 8, 8)}, r"test_images has the shape \[4, 1, 8, 8\]; it must be \[n, 3, 8, 8\]"),
+            ({"test_labels": torch.zeros(3, dtype=torch.int64)}, r"test_labels has the shape \[3\]; it must be \[4\]"),
+            ({"train_labels": torch.zeros(4)}, r"train_labels is float32; it must be int64"),
+            ({"train_images": torch.zeros(4, 3, 8, 8).numpy()}, r"train_images is a ndarray; give a torch\.Tensor"),
+            ({"train_images": torch.zeros(4, 3, 8, 8, dtype=torch.uint8)}, r"train_images is uint8; it must be float32"),
+        ],
+    )
+    def test_what_it_refuses(self, change: dict[str, Any], message: str) -> None:
+        images, labels = torch.zeros(4, 3, 8, 8), torch.zeros(4, dtype=torch.int64)
+        fields = {"train_images": images, "train_labels": labels, "test_images": images, "test_labels": labels}
+        with pytest.raises(DataError, match=message):
+            DataSet(name="mine", classes=2, **{**fields, **change})
