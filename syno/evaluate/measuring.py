@@ -106,6 +106,8 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
 
     from syno.evaluate.latency import pinned
     from syno.evaluate.machine import device_name
+    from syno.evaluate.output_check import OutputCheck
+    from syno.evaluate.rounding import unit_roundoff
 
     here = "cpu" if request.remote is not None else request.device
     findings.device_name = request.device if request.remote is not None else device_name(here)
@@ -117,6 +119,14 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(here, settings.batch)
         findings.fields |= {"flops": material.flops, "parameters": material.parameters}
+        check = OutputCheck(
+            material.reference,
+            material.make_check_inputs(),
+            simulated=material.simulated,
+            unit=unit_roundoff(material.module, tf32=settings.tf32 and request.device.startswith("cuda")),
+            tolerance=settings.tolerance,
+            fallback=material.module,
+        )
         begin("compiling")
         job = Job(
             module=material.module,
@@ -124,6 +134,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
             make_inputs=material.make_inputs,
             device=request.device,
             settings=settings,
+            check=check,
             name=request.name,
             folder=request.folder,
             tvm=request.tvm,
@@ -137,7 +148,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
         else:
             from syno.evaluate.tvm.on_device import measured_on
 
-            latency = measured_on(job, request.remote, material.reference or material.module, material.flops)
+            latency = measured_on(job, request.remote, material.flops)
     findings.fields |= {
         "latency_ms": latency.median_ms,
         "latency_low_ms": latency.low_ms,
@@ -149,6 +160,8 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
         "checked": latency.checked,
         "reference": material.reference_name if latency.checked else "",
         "largest_relative_error": latency.largest_relative_error,
+        "share_of_allowed": latency.share_of_allowed,
+        "rounding_error": latency.rounding_error,
         "flops_per_second": latency.flops_per_second,
         "bytes_per_second": latency.bytes_per_second,
         "suspicious": latency.suspicious,
@@ -172,7 +185,7 @@ def _on_this_machine(job: Job, compiler: str, material: Material) -> Latency:
         compiled,
         material.make_inputs,
         job.settings,
-        reference=None if material.reference is compiled else material.reference,  # a module agrees with itself
+        check=job.check,
         flops=material.flops,
         weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
         peak=None if compiler in LEAST_TOLERANCES else peak(job.device, job.settings.threads),  # peaks are those of float32

@@ -61,7 +61,7 @@ def tune(
             process imports them.
         compiler: a name in `COMPILERS`.
         device: "cpu", "cuda" or "cuda:1".
-        settings: how to measure. The tolerance is raised to the compiler's least.
+        settings: how to measure. A compiler that rounds coarsely has a least tolerance.
         time_limit_s: seconds for everything, from the start of the process.
         memory_limit_mib: of the process and all that it starts, and of what it allocates on a GPU.
         tvm: how to tune, for the compiler "tvm".
@@ -120,9 +120,11 @@ def _check(device: str, time_limit_s: float, memory_limit_mib: float | None) -> 
 
 
 def _tolerant(settings: LatencySettings, compiler: str) -> LatencySettings:
-    """The settings, with what the compiler is known to round."""
-    least = LEAST_TOLERANCES.get(compiler, 0.0)
-    return settings if settings.tolerance >= least else settings.model_copy(update={"tolerance": least})
+    """The settings, with the least tolerance of a compiler that has one."""
+    least = LEAST_TOLERANCES.get(compiler)
+    if least is None or (settings.tolerance or 0.0) >= least:
+        return settings
+    return settings.model_copy(update={"tolerance": least})
 
 
 def _environment(folder: Path, threads: int) -> dict[str, str]:

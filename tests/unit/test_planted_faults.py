@@ -1,0 +1,45 @@
+"""Small faults that are planted into networks are found when their latency is measured, and honest compilers are not accused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import planted_faults
+import pytest
+
+import syno
+from syno.evaluate.machine import Peak
+from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.evaluate.network_subject import NetworkSubject
+from syno.evaluate.tuning_record import AnySubject
+from syno.lower.timing import LatencySettings
+
+FAST = LatencySettings(warm_up_ms=0, least_repeats=6, most_repeats=6, least_ms=0)
+SEPARABLE = str(syno.OPERATORS["separable_conv2d"]())
+
+
+@pytest.fixture(autouse=True)
+def quick_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno.evaluate.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+
+
+def resnet8(size: int, operator: str | None = SEPARABLE, **rest: object) -> NetworkSubject:
+    return NetworkSubject.model_validate(
+        {"model": "resnet8", "classes": 10, "image_shape": (3, size, size), "operator": operator, **rest}
+    )
+
+
+def measured(subject: AnySubject, compiler: str, folder: Path, batch: int = 1) -> Findings:
+    """What the process that measures finds, in this process."""
+    settings = FAST.model_copy(update={"batch": batch})
+    request = Request(subject=subject, compiler=compiler, device="cpu", settings=settings, folder=folder)
+    (folder / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
+    main(folder)
+    return Findings.model_validate_json((folder / FINDINGS).read_bytes())
+
+
+@pytest.mark.parametrize("fault", planted_faults.FAULTS)
+def test_a_small_fault_is_found(fault: str, tmp_path: Path) -> None:
+    found = measured(resnet8(16, None), f"test-fault-{fault}", tmp_path)
+    assert found.status == "wrong_output", found.fields
+    assert "latency_ms" not in found.fields
