@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from syno.errors import MissingPackageError
 from syno.evaluate.tvm.settings import TvmSettings
+from syno.evaluate.tvm.summary import TrialCount
 from syno.lower.timing import LatencySettings
 from syno.registry import Registry
 
@@ -39,6 +40,7 @@ class Job:
         deadline: a time of `time.monotonic`, after which nothing that can be left out should be begun.
         begin: to be called with the name of a phase that begins.
         found: to be called with fields for the record.
+        count: to be called with the trials that there are while TVM tunes.
         lacks: to be called with a sentence where the result runs, but is not what was asked for.
     """
 
@@ -54,6 +56,7 @@ class Job:
     deadline: float
     begin: Callable[[Phase], None]
     found: Callable[..., None]
+    count: Callable[[TrialCount], None]
     lacks: Callable[[str], None]
 
 

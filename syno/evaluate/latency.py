@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from syno.evaluate.expected import Inputs, relative_error, tensors_in
 from syno.evaluate.machine import Peak, cache_bytes
-from syno.evaluate.output_check import Inputs, OutputCheck, relative_error, tensors_in
+from syno.evaluate.output_check import OutputCheck
 from syno.lower.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
 
 __all__ = ["Latency", "LatencySettings", "measure", "pinned", "relative_error"]
@@ -32,9 +33,10 @@ class Latency(Timing):
         inputs: how many inputs were taken in turn.
         exceeds_cache: whether together they are larger than the largest cache, so that each call reads its own from memory.
         checked: whether outputs were compared with a reference, that of the last timed call among them.
-        largest_relative_error: the largest difference from the reference, as a share of its largest value; None where not checked.
+        largest_relative_error: the largest difference from the reference, as a share of its largest value; None where nothing
+            is compared.
         share_of_allowed: the largest difference of an element, as a share of what is allowed for that element.
-        rounding_error: how much rounding alone changes an output; see `syno.evaluate.output_check.Deviation`.
+        rounding_error: how much rounding alone changes an output; see `syno.evaluate.expected.Deviation`.
         flops_per_second, bytes_per_second: what the median amounts to; multiply-adds count as one FLOP, every input,
             weight and output as moved once. None where not known.
         suspicious: whether either is above the machine's own peak: then a call did not do the work, or its data never left

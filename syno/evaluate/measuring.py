@@ -24,6 +24,7 @@ from syno.evaluate.compilers import COMPILERS, LEAST_TOLERANCES, Job, Phase
 from syno.evaluate.tuning_record import AnySubject, Status
 from syno.evaluate.tvm.devices import DeviceSettings
 from syno.evaluate.tvm.settings import TvmSettings
+from syno.evaluate.tvm.summary import TrialCount
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 
@@ -64,7 +65,7 @@ class Request(BaseModel):
 
 
 class Findings(BaseModel):
-    """What is known so far: `fields` of the record, the phase that has begun, and how it ended, if it has.
+    """What is known so far: `fields` of the record, the phase that has begun, how far tuning is, and how it ended, if it has.
 
     Where there is a `shortcoming`, what is measured is not quite what was asked for.
     """
@@ -74,6 +75,7 @@ class Findings(BaseModel):
     shortcoming: str = ""
     device_name: str = ""
     fields: dict[str, Any] = {}
+    count: TrialCount | None = None
     status: Status | None = None
     reason: str = ""
 
@@ -101,13 +103,16 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
         findings.phase = phase
         keep()
 
+    def count(trials: TrialCount) -> None:
+        findings.count = trials
+        keep()
+
     begin("building")
     import torch  # here, so that what the process begins with is known before
 
     from syno.evaluate.latency import pinned
     from syno.evaluate.machine import device_name
-    from syno.evaluate.output_check import OutputCheck
-    from syno.evaluate.rounding import unit_roundoff
+    from syno.evaluate.output_check import check_of
 
     here = "cpu" if request.remote is not None else request.device
     findings.device_name = request.device if request.remote is not None else device_name(here)
@@ -119,14 +124,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(here, settings.batch)
         findings.fields |= {"flops": material.flops, "parameters": material.parameters}
-        check = OutputCheck(
-            material.reference,
-            material.make_check_inputs(),
-            simulated=material.simulated,
-            unit=unit_roundoff(material.module, tf32=settings.tf32 and request.device.startswith("cuda")),
-            tolerance=settings.tolerance,
-            fallback=material.module,
-        )
+        check = check_of(material, settings, here)
         begin("compiling")
         job = Job(
             module=material.module,
@@ -141,6 +139,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
             deadline=began + request.tvm.share * request.time_limit_s,
             begin=begin,
             found=findings.fields.update,
+            count=count,
             lacks=lambda sentence: setattr(findings, "shortcoming", sentence),
         )
         if request.remote is None:

@@ -1,4 +1,4 @@
-"""How much rounding alone changes what a network computes: it runs in double precision, with a random error after each operation.
+"""How much rounding changes what a network computes: it runs in double precision, with a random error after each operation.
 
 >>> weights = torch.ones(100, 100, dtype=torch.float64)
 >>> exact = weights @ weights
@@ -70,6 +70,7 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
 
     def _err(self, result: Tensor, magnitude: Tensor) -> None:
         error = torch.empty_like(result).uniform_(-sqrt(3), sqrt(3), generator=self._generator)  # of deviation 1
+        magnitude = magnitude.nan_to_num(nan=0.0, posinf=0.0)  # infinite numbers, as of attention's masks, are exact
         result.add_(error.mul_(magnitude), alpha=self._unit)
 
 

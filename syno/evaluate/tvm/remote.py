@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.errors import DeviceError
-from syno.evaluate.output_check import Deviation, Expected, wrong_output
+from syno.evaluate.expected import Deviation, Expected, wrong_output
 from syno.evaluate.tvm.answers import Reached, reach
 from syno.evaluate.tvm.health import last_words
 from syno.evaluate.tvm.sessions import Lease, borrow, workers
