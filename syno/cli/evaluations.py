@@ -178,9 +178,16 @@ def tune_inductor(
         layers=layers,
     )
     settings = LatencySettings(batch=batch, threads=threads)
-    limits = {"time_limit_s": time_limit, "memory_limit_mib": memory_limit}
     with shown(f"{subject.title}, {compiler} on {device}") as progress:
-        record = tuned(subject, compiler, device, settings, **limits, progress=progress)
+        record = tuned(
+            subject,
+            compiler,
+            device,
+            settings,
+            time_limit_s=time_limit,
+            memory_limit_mib=memory_limit,
+            progress=progress,
+        )
     record.write(output)
     _tell(record)
 

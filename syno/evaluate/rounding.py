@@ -114,5 +114,5 @@ def unit_roundoff(module: nn.Module, *, tf32: bool = False) -> float:
         tf32: whether products are rounded to 10 bits of mantissa.
     """
     kinds = {tensor.dtype for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()}
-    coarsest = max((torch.finfo(kind).eps / 2 for kind in kinds), default=0.0)
-    return max(coarsest, torch.finfo(torch.float32).eps / 2, TF32_UNIT if tf32 else 0.0)
+    units = [float(torch.finfo(kind).eps) / 2 for kind in (torch.float32, *kinds)]
+    return max(*units, TF32_UNIT if tf32 else 0.0)

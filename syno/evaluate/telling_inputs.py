@@ -67,14 +67,14 @@ def vary_constants(network: nn.Module, example: Tensor, seed: int) -> None:
     if any(nn.parameter.is_lazy(parameter) for parameter in network.parameters()):
         with torch.no_grad():
             network(example)  # parameters get their shapes
-    for module in network.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            _vary(module, name, parameter, generator)
-    with _fitted_statistics(network, generator), torch.no_grad():
-        network(example)
+    with torch.no_grad():
+        for module in network.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                _vary(module, name, parameter, generator)
+        with _fitted_statistics(network, generator):
+            network(example)
 
 
-@torch.no_grad()
 def _vary(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
     constant = parameter.flatten()[:1]
     if not parameter.is_floating_point() or not parameter.numel() or not bool((parameter == constant).all()):

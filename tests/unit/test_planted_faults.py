@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -48,3 +49,32 @@ def test_a_small_fault_is_found(fault: str, tmp_path: Path) -> None:
     found = measured(resnet8(16, None), f"test-fault-{fault}", tmp_path)
     assert found.status == "wrong_output", found.fields
     assert "latency_ms" not in found.fields
+
+
+@pytest.fixture
+def output_checks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The benchmark of the check."""
+    return importlib.import_module("output_checks")
+
+
+def test_honest_compilers_are_not_accused(tmp_path: Path) -> None:
+    for operator in (None, SEPARABLE):
+        found = measured(resnet8(16, operator, width=0.5), "eager", tmp_path, batch=2)
+        assert (found.status, found.reason) == ("ok", "") and found.fields["checked"]
+        assert 0 < found.fields["share_of_allowed"] < 0.5 and 1e-8 < found.fields["rounding_error"] < 1e-5
+
+
+@pytest.mark.parametrize("model", ["resnet8", "resnet18"])
+@pytest.mark.slow
+def test_small_faults_are_found_in_residual_networks(model: str, output_checks: ModuleType) -> None:
+    """As they are and with operators, on small and large pictures; one operator times 1.001 is each of them."""
+    found = list(output_checks.planted(model))
+    assert len({fault for _, fault, *_ in found}) >= 7
+    assert [row for row in found if row[-1] <= 3] == []
+
+
+@pytest.mark.slow
+def test_compilers_raise_no_false_alarms(output_checks: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """A part of what docs/measured/check.md has."""
+    assert output_checks.main(["--operators", "8", "--networks", "2", "--models", ""]) == 0
+    assert "## Honest compilations: 33, false alarms: 0" in capsys.readouterr().out

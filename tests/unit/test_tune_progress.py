@@ -32,9 +32,7 @@ def tune_model(folder: Path, *arguments: str, tune: dict[str, object] | None = N
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_a_gpu_that_is_not_there_ends_before_any_work(
-    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_is_not_there_ends_before_any_work(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     message = f'error: the device is "{device}", but PyTorch finds no GPU here; take the device cpu, or'
     done = tune_model(tmp_path, "--device", device)
