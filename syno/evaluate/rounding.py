@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 aten = torch.ops.aten
 
 TF32_UNIT = 2.0**-11
+DRAWN = 1_000_003  # random numbers of deviation 1, which are used again: a prime, so that they never fall into step with axes
 OF_ONE_SIGN, OF_RANDOM_SIGNS = 1 / 3, sqrt(1 / 6)  # of errors uniform in -u..u: sqrt(1/3) times sqrt(1/3), and times sqrt(1/2)
 PRODUCTS = (aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.addmv, aten.mv, aten.dot)
 POOLINGS = (aten.avg_pool2d, aten.avg_pool3d, aten._adaptive_avg_pool2d, aten._adaptive_avg_pool3d)
@@ -42,9 +43,15 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
         seed: of the errors.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """PyTorch asks this: false, because nothing is compiled within, and the compiler's import takes seconds."""
+        return False
+
     def __init__(self, unit: float, seed: int) -> None:
         super().__init__()
         self._unit, self._generator = unit, torch.Generator().manual_seed(seed)
+        self._errors = torch.empty(DRAWN, dtype=torch.float64).uniform_(-sqrt(3), sqrt(3), generator=self._generator)
         self._attention = sdpa_kernel(SDPBackend.MATH)  # as products and a softmax, each of which errs
 
     def __enter__(self) -> SimulatedRounding:
@@ -69,9 +76,12 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
         return returned
 
     def _err(self, result: Tensor, magnitude: Tensor) -> None:
-        error = torch.empty_like(result).uniform_(-sqrt(3), sqrt(3), generator=self._generator)  # of deviation 1
-        magnitude = magnitude.nan_to_num(nan=0.0, posinf=0.0)  # infinite numbers, as of attention's masks, are exact
-        result.add_(error.mul_(magnitude), alpha=self._unit)
+        count = result.numel()
+        start = int(torch.randint(DRAWN, (), generator=self._generator))
+        errors = self._errors.repeat(-(-(start + count) // DRAWN))[start : start + count].view(result.shape)
+        if not bool(magnitude.sum().isfinite()):  # infinite numbers, as of attention's masks, are exact
+            magnitude = magnitude.nan_to_num(nan=0.0, posinf=0.0)
+        result.addcmul_(errors, magnitude, value=self._unit)
 
 
 def _magnitude(operation: Any, args: Sequence[Any], result: Tensor) -> Tensor:
