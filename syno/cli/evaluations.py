@@ -105,22 +105,25 @@ def tune_operator(
     from syno.evaluate.tuning import LatencySettings, TvmSettings
     from syno.evaluate.tuning import tune as tuned
     from syno.evaluate.tvm.targets import TARGETS
+    from syno.stages.tuning_progress import shown
 
     subject = OperatorSubject.of(operator_of(given), sizes(values))
     settings = LatencySettings(batch=batch, threads=threads)
     if target is not None:
         TARGETS[target]
     given_tvm = {"target": target, "trials_per_task": trials}
-    record = tuned(
-        subject,
-        compiler,
-        device,
-        settings,
-        time_limit_s=time_limit,
-        memory_limit_mib=memory_limit,
-        tvm=TvmSettings.model_validate({name: value for name, value in given_tvm.items() if value is not None}),
-        folder=folder,
-    )
+    with shown(f"{subject.title}, {compiler} on {device}") as progress:
+        record = tuned(
+            subject,
+            compiler,
+            device,
+            settings,
+            time_limit_s=time_limit,
+            memory_limit_mib=memory_limit,
+            tvm=TvmSettings.model_validate({name: value for name, value in given_tvm.items() if value is not None}),
+            folder=folder,
+            progress=progress,
+        )
     record.write(output)
     _tell(record)
 
@@ -155,6 +158,7 @@ def tune_inductor(
     from syno.evaluate.settings import ORIGINAL
     from syno.evaluate.tuning import LatencySettings
     from syno.evaluate.tuning import tune as tuned
+    from syno.stages.tuning_progress import shown
 
     subject = network_subject(
         model=model,
@@ -168,7 +172,16 @@ def tune_inductor(
         layers=layers,
     )
     settings = LatencySettings(batch=batch, threads=threads)
-    record = tuned(subject, compiler, device, settings, time_limit_s=time_limit, memory_limit_mib=memory_limit)
+    with shown(f"{subject.title}, {compiler} on {device}") as progress:
+        record = tuned(
+            subject,
+            compiler,
+            device,
+            settings,
+            time_limit_s=time_limit,
+            memory_limit_mib=memory_limit,
+            progress=progress,
+        )
     record.write(output)
     _tell(record)
 

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from syno.errors import MissingPackageError
 from syno.evaluate.tvm.settings import TvmSettings
+from syno.evaluate.tvm.summary import TrialCount
 from syno.lower.timing import LatencySettings
 from syno.registry import Registry
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from syno.evaluate.output_check import OutputCheck
 
 Phase: TypeAlias = Literal["starting", "building", "compiling", "tuning", "measuring"]
 
@@ -30,12 +33,14 @@ class Job:
         make_inputs: makes another.
         device: "cpu", "cuda" or "cuda:1".
         settings: how the result will be measured.
+        check: compares the outputs of what is compiled with those of the reference.
         name: of the module, as a file may be called; different modules have different names.
         folder: where files can be kept that a later run may use.
         tvm: settings of TVM.
         deadline: a time of `time.monotonic`, after which nothing that can be left out should be begun.
         begin: to be called with the name of a phase that begins.
         found: to be called with fields for the record.
+        count: to be called with the trials that there are while TVM tunes.
         lacks: to be called with a sentence where the result runs, but is not what was asked for.
     """
 
@@ -44,12 +49,14 @@ class Job:
     make_inputs: Callable[[], tuple[torch.Tensor, ...]]
     device: str
     settings: LatencySettings
+    check: OutputCheck
     name: str
     folder: Path
     tvm: TvmSettings
     deadline: float
     begin: Callable[[Phase], None]
     found: Callable[..., None]
+    count: Callable[[TrialCount], None]
     lacks: Callable[[str], None]
 
 
@@ -60,7 +67,8 @@ COMPILERS: Registry[Compiler] = Registry("compiler")
 TVM = "tvm"
 DENSE = frozenset({TVM})  # those that take tensors in the order of their axes only, not in channels-last format
 
-# The least tolerance of compilers that round: what else is set for a run is raised to it, and so it is in the record.
+# The tolerance of compilers that compute in coarser numbers than the module's: it stands in place of what rounding explains.
+# A larger one that is set for a run holds instead; the record has that which held.
 LEAST_TOLERANCES = {"inductor-int8": 0.1}
 
 _PACKAGES = {"inductor-int8": ("torchao", "int8")}  # what a compiler needs, and the extra that brings it

@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +50,7 @@ def run_limited(
     time_limit_s: float,
     memory_limit_mib: float | None = None,
     environment: Mapping[str, str] | None = None,
+    look: Callable[[], None] | None = None,
 ) -> Ending:
     """Run `command` in a session of its own; at the end, kill everything that it started.
 
@@ -63,6 +64,7 @@ def run_limited(
         time_limit_s: seconds from its start.
         memory_limit_mib: in MiB; None for no limit. Watched where there is a /proc file system (Linux), nowhere else.
         environment: variables of the environment that are set for it besides those of this process.
+        look: called every 0.2 s while it runs.
     """
     with log.open("wb") as stream:
         process = subprocess.Popen(
@@ -75,19 +77,26 @@ def run_limited(
         )
         family: set[Member] = set()  # ever seen: those whose parent has died are found no other way
         try:
-            end, reason = _watch(process, time.monotonic() + time_limit_s, time_limit_s, memory_limit_mib, family)
+            end, reason = _watch(process, time.monotonic() + time_limit_s, time_limit_s, memory_limit_mib, family, look)
         finally:  # also when this process is interrupted
             _kill(process, family)
     return Ending(end, reason, log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:])
 
 
 def _watch(
-    process: subprocess.Popen[bytes], deadline: float, time_limit_s: float, memory_limit_mib: float | None, family: set[Member]
+    process: subprocess.Popen[bytes],
+    deadline: float,
+    time_limit_s: float,
+    memory_limit_mib: float | None,
+    family: set[Member],
+    look: Callable[[], None] | None,
 ) -> tuple[End, str]:
     while True:
         code = process.poll()
         if code is not None:
             return ("done", "") if code == 0 else ("crashed", _crash(code))
+        if look is not None:
+            look()
         living = _members(process.pid, family)
         family |= living.keys()
         used = sum(living.values()) / MIB

@@ -24,6 +24,7 @@ from syno.evaluate.compilers import COMPILERS, LEAST_TOLERANCES, Job, Phase
 from syno.evaluate.tuning_record import AnySubject, Status
 from syno.evaluate.tvm.devices import DeviceSettings
 from syno.evaluate.tvm.settings import TvmSettings
+from syno.evaluate.tvm.summary import TrialCount
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
 
@@ -64,7 +65,7 @@ class Request(BaseModel):
 
 
 class Findings(BaseModel):
-    """What is known so far: `fields` of the record, the phase that has begun, and how it ended, if it has.
+    """What is known so far: `fields` of the record, the phase that has begun, how far tuning is, and how it ended, if it has.
 
     Where there is a `shortcoming`, what is measured is not quite what was asked for.
     """
@@ -74,6 +75,7 @@ class Findings(BaseModel):
     shortcoming: str = ""
     device_name: str = ""
     fields: dict[str, Any] = {}
+    count: TrialCount | None = None
     status: Status | None = None
     reason: str = ""
 
@@ -101,11 +103,16 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
         findings.phase = phase
         keep()
 
+    def count(trials: TrialCount) -> None:
+        findings.count = trials
+        keep()
+
     begin("building")
     import torch  # here, so that what the process begins with is known before
 
     from syno.evaluate.latency import pinned
     from syno.evaluate.machine import device_name
+    from syno.evaluate.output_check import check_of
 
     here = "cpu" if request.remote is not None else request.device
     findings.device_name = request.device if request.remote is not None else device_name(here)
@@ -117,6 +124,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(here, settings.batch)
         findings.fields |= {"flops": material.flops, "parameters": material.parameters}
+        check = check_of(material, settings, here)
         begin("compiling")
         job = Job(
             module=material.module,
@@ -124,12 +132,14 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
             make_inputs=material.make_inputs,
             device=request.device,
             settings=settings,
+            check=check,
             name=request.name,
             folder=request.folder,
             tvm=request.tvm,
             deadline=began + request.tvm.share * request.time_limit_s,
             begin=begin,
             found=findings.fields.update,
+            count=count,
             lacks=lambda sentence: setattr(findings, "shortcoming", sentence),
         )
         if request.remote is None:
@@ -137,7 +147,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
         else:
             from syno.evaluate.tvm.on_device import measured_on
 
-            latency = measured_on(job, request.remote, material.reference or material.module, material.flops)
+            latency = measured_on(job, request.remote, material.flops)
     findings.fields |= {
         "latency_ms": latency.median_ms,
         "latency_low_ms": latency.low_ms,
@@ -149,6 +159,8 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
         "checked": latency.checked,
         "reference": material.reference_name if latency.checked else "",
         "largest_relative_error": latency.largest_relative_error,
+        "share_of_allowed": latency.share_of_allowed,
+        "rounding_error": latency.rounding_error,
         "flops_per_second": latency.flops_per_second,
         "bytes_per_second": latency.bytes_per_second,
         "suspicious": latency.suspicious,
@@ -172,7 +184,7 @@ def _on_this_machine(job: Job, compiler: str, material: Material) -> Latency:
         compiled,
         material.make_inputs,
         job.settings,
-        reference=None if material.reference is compiled else material.reference,  # a module agrees with itself
+        check=job.check,
         flops=material.flops,
         weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
         peak=None if compiler in LEAST_TOLERANCES else peak(job.device, job.settings.threads),  # peaks are those of float32

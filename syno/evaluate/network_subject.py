@@ -9,7 +9,7 @@ from pydantic import Field
 
 from syno.errors import SpecError
 from syno.evaluate.settings import ORIGINAL
-from syno.evaluate.subjects import SEED, Material, Subject, random_input
+from syno.evaluate.subjects import SEED, Material, Subject
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 
@@ -70,10 +70,13 @@ class BackboneSubject(Subject):
         return torch.contiguous_format
 
     def make(self, device: str, batch: int) -> Material:
-        """See the base. The output is compared with that of the network whose operators are in their literal form."""
+        """See the base. The output is compared with that of the network whose operators are in their literal form, in double
+        precision."""
         import torch
         from torch import nn
 
+        from syno.evaluate.in_double import in_double
+        from syno.evaluate.telling_inputs import random_input, telling_inputs, vary_constants
         from syno.model.counting import model_cost
         from syno.model.layers import rule_for
         from syno.model.substitution import substitute
@@ -94,18 +97,25 @@ class BackboneSubject(Subject):
             return network.to(device).eval()
 
         if graph is None:
-            network, reference, reference_name = original, original, "eager module"
+            network, literal, reference_name = original, original, "eager module"
         else:
             options: dict[str, Any] = {"seed": SEED, "rule": rule, "causal": causal, "keep_stem": self.layer is None}
-            network, reference = (substitute(original, graph, example, mode=mode, **options) for mode in ("fused", "literal"))
+            network, literal = (substitute(original, graph, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules"
         price = model_cost(network, example)
-        module, compared = placed(network), placed(reference)
+        vary_constants(network.eval(), random_input(shape, torch.Generator().manual_seed(SEED), symbols), SEED)
+        literal.load_state_dict(network.state_dict())
+        reference, module = in_double(literal), placed(network)
         generator = torch.Generator(device).manual_seed(SEED)
+
+        def inputs(x: torch.Tensor) -> tuple[torch.Tensor]:
+            return (x.contiguous(memory_format=layout),)
+
         return Material(
             module=module,
-            make_inputs=lambda: (random_input(shape, generator, symbols).contiguous(memory_format=layout),),
-            reference=compared,
+            make_inputs=lambda: inputs(random_input(shape, generator, symbols)),
+            make_check_inputs=lambda: [inputs(x) for x in telling_inputs(shape, generator, symbols, int(price.flops))],
+            reference=reference,
             reference_name=reference_name,
             flops=int(price.flops),
             parameters=int(price.parameters),

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from syno.model import OperatorModule
-
 INTERPRETED_STEPS = 2_000_000  # up to so many, the interpreter is the reference; it takes about a second
 SEED = 0
 
@@ -31,18 +29,22 @@ class Material:
     Attributes:
         module: in evaluation mode, on the device.
         make_inputs: makes one input, with the batch.
-        reference: computes what the output has to be; None where there is nothing to compare with.
-        reference_name: "interpreter", "literal module", "fused module" or "eager module".
+        make_check_inputs: makes the inputs for which outputs are compared with the reference.
+        reference: computes what the output has to be, on the host and in double precision; takes inputs of any type and device.
+        reference_name: "interpreter", "literal module", "fused module", "network of literal modules" or "eager module".
         flops: multiply-adds of one call.
         parameters: numbers that the module learns.
+        simulated: computes the same as the reference with operations of PyTorch, where the reference does not.
     """
 
     module: nn.Module
     make_inputs: Callable[[], tuple[torch.Tensor, ...]]
-    reference: Callable[..., Any] | None
+    make_check_inputs: Callable[[], list[tuple[torch.Tensor, ...]]]
+    reference: Callable[..., Any]
     reference_name: str
     flops: int
     parameters: int
+    simulated: Callable[..., Any] | None = None
 
 
 class Subject(BaseModel, ABC):
@@ -110,6 +112,8 @@ class OperatorSubject(Subject):
         """See the base."""
         import torch
 
+        from syno.evaluate.in_double import by_sample, in_double
+        from syno.evaluate.telling_inputs import random_input, telling_inputs
         from syno.lower.choose import plan
         from syno.lower.interpreter import interpret, shapes
         from syno.model import build
@@ -124,43 +128,24 @@ class OperatorSubject(Subject):
             tensors = [tensor.detach().double().cpu().numpy() for tensor in (x, *module.parameters())]
             return torch.from_numpy(interpret(graph, values, *tensors))
 
+        other = "fused" if self.mode == "literal" else "literal"  # the form that is not measured
+        other_form = build(graph, values, mode=other, seed=SEED)
+        other_form.load_state_dict(module.state_dict())
+        forms = by_sample(in_double(other_form), graph)
         steps = valuation.numel(dim.size for dim in (*graph.output, *graph.reduces))
-        if steps <= INTERPRETED_STEPS:
-            reference: Callable[[torch.Tensor], torch.Tensor] = interpreted
-            name = "interpreter"
-        else:  # the form that is not measured
-            other = "fused" if self.mode == "literal" else "literal"
-            reference = _by_sample(build(graph, values, mode=other, seed=SEED, device=device).eval())
-            name = f"{other} module"
+        interprets = steps <= INTERPRETED_STEPS
         generator = torch.Generator(device).manual_seed(SEED)
+        flops = chosen.flops(valuation)
         return Material(
             module=module,
             make_inputs=lambda: (random_input(shape, generator),),
-            reference=reference,
-            reference_name=name,
-            flops=chosen.flops(valuation),
+            make_check_inputs=lambda: [(x,) for x in telling_inputs(shape, generator, flops=flops)],
+            reference=interpreted if interprets else forms,
+            reference_name="interpreter" if interprets else f"{other} module",
+            flops=flops,
             parameters=chosen.parameters(valuation),
+            simulated=forms,
         )
-
-
-def random_input(shape: tuple[int, ...], generator: torch.Generator, symbols: int | None = None) -> torch.Tensor:
-    """Numbers from -0.5 to 0.5, or int64 numbers of symbols if it says how many there are; on the generator's device."""
-    import torch
-
-    if symbols is not None:
-        return torch.randint(symbols, shape, device=generator.device, generator=generator)
-    return torch.rand(shape, device=generator.device, generator=generator).sub_(0.5)
-
-
-def _by_sample(module: OperatorModule) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The module, applied to each sample of the batch for itself: literal forms of whole batches may not fit in memory."""
-    import torch
-
-    graph = module.graph
-    leads = bool(graph.input and graph.output) and graph.input[0] == graph.output[0]
-    if not leads or str(graph.input[0].size) not in graph.runtime_variables:
-        return lambda x: module(x)
-    return lambda x: torch.cat([module(sample) for sample in x.split(1)])
 
 
 class ModelSubject(Subject):
@@ -197,12 +182,17 @@ class ModelSubject(Subject):
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
+        from syno.evaluate.in_double import in_double
+        from syno.evaluate.telling_inputs import random_input, telling_inputs, vary_constants
+
         torch.manual_seed(SEED)
         module = imported(self.factory, "factory")(**self.arguments)
         if not isinstance(module, torch.nn.Module):
             raise SpecError(f'the factory "{self.factory}" returned {type(module).__name__}; it must return an nn.Module')
         module = module.to(device).eval()
         shape, symbols = (batch, *self.input_shape), self.symbols
+        vary_constants(module, random_input(shape, torch.Generator(device).manual_seed(SEED), symbols), SEED)
+        reference = in_double(module)
         generator = torch.Generator(device).manual_seed(SEED)
 
         def make_inputs() -> tuple[torch.Tensor, ...]:
@@ -211,11 +201,13 @@ class ModelSubject(Subject):
         counter = FlopCounterMode(display=False)
         with torch.no_grad(), counter:
             module(*make_inputs())
+        flops = counter.get_total_flops() // 2  # it counts a multiply-add as two
         return Material(
             module=module,
             make_inputs=make_inputs,
-            reference=module,
+            make_check_inputs=lambda: [(x,) for x in telling_inputs(shape, generator, symbols, flops)],
+            reference=reference,
             reference_name="eager module",
-            flops=counter.get_total_flops() // 2,  # it counts a multiply-add as two
+            flops=flops,
             parameters=sum(parameter.numel() for parameter in module.parameters()),
         )

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
 from syno.evaluate.record import versions
 from syno.evaluate.subjects import ModelSubject, OperatorSubject
 from syno.evaluate.tuning_record import AnySubject, Device, TuningRecord
-from syno.evaluate.tvm.devices import DeviceSettings
+from syno.evaluate.tvm.devices import DeviceSettings, is_here
 from syno.evaluate.tvm.settings import TvmSettings
 from syno.files import write_whole
 from syno.lower.timing import LatencySettings
@@ -51,6 +53,7 @@ def tune(
     tvm: TvmSettings | None = None,
     folder: Path | None = None,
     remote: DeviceSettings | None = None,
+    progress: Callable[[Findings], None] | None = None,
 ) -> TuningRecord:
     """Compile `subject` and measure it, in a process of its own that sees none of this one's state or caches.
 
@@ -61,20 +64,23 @@ def tune(
             process imports them.
         compiler: a name in `COMPILERS`.
         device: "cpu", "cuda" or "cuda:1".
-        settings: how to measure. The tolerance is raised to the compiler's least.
+        settings: how to measure. A compiler that rounds coarsely has a least tolerance.
         time_limit_s: seconds for everything, from the start of the process.
         memory_limit_mib: of the process and all that it starts, and of what it allocates on a GPU.
         tvm: how to tune, for the compiler "tvm".
         folder: where its trials are kept, so that the next run need not make them again; None: they are lost.
         remote: what `device` is, if it is none of this machine; the compiler is "tvm" then.
+        progress: gets what is known so far, several times a second.
 
     Raises:
         UnknownNameError: no such compiler, or no such target.
-        SpecError: a limit, a device or a target that means nothing.
+        SpecError: a limit, a device or a target that means nothing, or a GPU that this machine does not have.
         MissingPackageError: the compiler needs a package that is not installed.
     """
     require(compiler)  # before a process is started for it
-    _check(device if remote is None else "cpu", time_limit_s, memory_limit_mib)
+    if remote is None:
+        require_device(device)
+    _check(time_limit_s, memory_limit_mib)
     settings, tvm = _tolerant(settings or LatencySettings(), compiler), tvm or TvmSettings()
     if remote is not None:
         from syno.evaluate.tvm.on_device import target_on
@@ -104,15 +110,27 @@ def tune(
             time_limit_s=time_limit_s,
             memory_limit_mib=memory_limit_mib,
             environment=_environment(working, settings.threads),
+            look=None if progress is None else _News(working / FINDINGS, progress).tell,
         )
         findings = _findings(working / FINDINGS)
     return _record(request, ending, findings)
 
 
-def _check(device: str, time_limit_s: float, memory_limit_mib: float | None) -> None:
-    kind, _, number = device.partition(":")
-    if kind not in ("cpu", "cuda") or (":" in device and not number.isdigit()):
+def require_device(device: str) -> None:
+    """SpecError for a name that stands for no device of this machine, or for a GPU that it does not have."""
+    if not is_here(device):
         raise SpecError(f'the device is "{device}"; it must be "cpu", "cuda", or one of several GPUs such as "cuda:1"')
+    kind, _, number = device.partition(":")
+    if kind == "cuda":
+        import torch  # here, so that other devices need not wait for it
+
+        count = torch.cuda.device_count()
+        if int(number or 0) >= count:
+            there = f"PyTorch finds {count} GPUs here, cuda:0 to cuda:{count - 1}" if count else "PyTorch finds no GPU here"
+            raise SpecError(f'the device is "{device}", but {there}; take the device cpu, or measure on a machine that has one')
+
+
+def _check(time_limit_s: float, memory_limit_mib: float | None) -> None:
     if not time_limit_s > 0:
         raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
     if memory_limit_mib is not None and not memory_limit_mib > 0:
@@ -120,9 +138,11 @@ def _check(device: str, time_limit_s: float, memory_limit_mib: float | None) -> 
 
 
 def _tolerant(settings: LatencySettings, compiler: str) -> LatencySettings:
-    """The settings, with what the compiler is known to round."""
-    least = LEAST_TOLERANCES.get(compiler, 0.0)
-    return settings if settings.tolerance >= least else settings.model_copy(update={"tolerance": least})
+    """The settings, with the least tolerance of a compiler that has one."""
+    least = LEAST_TOLERANCES.get(compiler)
+    if least is None or (settings.tolerance or 0.0) >= least:
+        return settings
+    return settings.model_copy(update={"tolerance": least})
 
 
 def _environment(folder: Path, threads: int) -> dict[str, str]:
@@ -135,6 +155,22 @@ def _environment(folder: Path, threads: int) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
     }
+
+
+class _News:
+    """Tells what the process has found so far, again and again; its file is read where it is new."""
+
+    def __init__(self, path: Path, progress: Callable[[Findings], None]) -> None:
+        self._path, self._progress, self._seen = path, progress, 0
+        self._findings = Findings()
+
+    def tell(self) -> None:
+        """Tell what is known."""
+        with suppress(OSError):  # nothing has been found yet
+            written = self._path.stat().st_mtime_ns
+            if written != self._seen:
+                self._seen, self._findings = written, _findings(self._path)
+        self._progress(self._findings)
 
 
 def _findings(path: Path) -> Findings:

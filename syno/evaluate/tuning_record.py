@@ -41,8 +41,12 @@ class TuningRecord(Record):
         reason: of any status but "ok".
         latency_ms: the median of one call; `latency_low_ms` and `latency_high_ms` are its 95 % confidence interval,
             `latency_minimum_ms` is the fastest repeat.
-        checked: whether the output of a timed call was compared with `reference`.
-        largest_relative_error: of that output, of which `settings.tolerance` was allowed.
+        checked: whether outputs were compared with `reference`, that of a timed call among them.
+        largest_relative_error: the largest difference of an output, as a share of the reference's largest value.
+        share_of_allowed: the largest difference of an element, as a share of what is allowed for that element: what rounding
+            explains, or `settings.tolerance` of the largest value if that is set. None in records of versions that compared
+            with `settings.tolerance` only.
+        rounding_error: how much rounding alone changes an output: the standard deviation as a share of the root mean square.
         suspicious: whether it is faster than the device's own peak allows.
         compile_seconds: what the compiler took, with its tuning, and the first call, in which compilers do their work. Nothing
             was cached but TVM's trials.
@@ -72,6 +76,8 @@ class TuningRecord(Record):
     checked: bool = False
     reference: str = ""
     largest_relative_error: Amount | None = None
+    share_of_allowed: Amount | None = None
+    rounding_error: Amount | None = None
     flops_per_second: Amount | None = None
     bytes_per_second: Amount | None = None
     suspicious: bool = False

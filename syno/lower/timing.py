@@ -32,7 +32,11 @@ class LatencySettings(BaseModel):
     least_ms: float = Field(default=500, ge=0, description="least milliseconds of all timed repeats together")
     threads: int = Field(default=1, ge=1, description="CPU threads")
     batch: int = Field(default=1, ge=1, description="samples in one call")
-    tolerance: float = Field(default=1e-3, gt=0, description="largest error of the output, as a share of its largest value")
+    tolerance: float | None = Field(
+        default=None,
+        gt=0,
+        description="largest error of the output, as a share of its largest value; if not given, what rounding explains",
+    )
     tf32: bool = Field(default=False, description="whether GPUs may round float32 to 10 bits of mantissa in products")
 
 

@@ -9,6 +9,7 @@ from syno.config import Experiment
 from syno.errors import SpecError
 from syno.stages.data import FILE, DataRecord, look
 from syno.stages.places import key_of, operator_of, trials_folder, tuning_file
+from syno.stages.tuning_progress import shown
 
 if TYPE_CHECKING:
     from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
@@ -29,26 +30,36 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     Raises:
         UnknownNameError: there is no such operator, compiler or network.
         SpecError: there is no such device, or what the compiler makes does not run there.
+        DeviceError: a remote device does not answer.
     """
+    from syno.evaluate.tuning import require_device
     from syno.evaluate.tuning import tune as tuned
 
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
     operator, settings = operator_of(experiment, given), experiment.tune
     remote = settings.device(device, compiler)
+    if remote is None:
+        require_device(device)
+    elif remote.address is not None:
+        from syno.evaluate.tvm.answers import reach
+
+        reach(device, remote.address, remote.key or device)
     made = experiment.folder / FILE
     data = DataRecord.read(made) if made.exists() else look(experiment)
-    record = tuned(
-        _subject(experiment.workload, data, operator, compiler),
-        compiler,
-        device,
-        settings.latency,
-        time_limit_s=settings.time_limit_seconds,
-        memory_limit_mib=settings.memory_limit_mib,
-        tvm=settings.tvm,
-        folder=trials_folder(experiment, device),
-        remote=remote,
-    )
+    with shown(f"{given}, {compiler} on {device}") as progress:
+        record = tuned(
+            _subject(experiment.workload, data, operator, compiler),
+            compiler,
+            device,
+            settings.latency,
+            time_limit_s=settings.time_limit_seconds,
+            memory_limit_mib=settings.memory_limit_mib,
+            tvm=settings.tvm,
+            folder=trials_folder(experiment, device),
+            remote=remote,
+            progress=progress,
+        )
     record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
     return record
 

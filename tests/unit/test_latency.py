@@ -15,6 +15,7 @@ from syno.errors import SpecError, SynoError, WrongOutputError
 from syno.evaluate.compilers import COMPILERS
 from syno.evaluate.latency import Latency, LatencySettings, measure, relative_error
 from syno.evaluate.machine import Peak, cache_bytes, device_name
+from syno.evaluate.output_check import OutputCheck
 from syno.lower.timing import Timing, interval_of_median, stopwatch_of, time_calls
 
 FAST = LatencySettings(warm_up_ms=0, least_repeats=6, most_repeats=10, least_ms=0)
@@ -108,20 +109,31 @@ def measured(function: Callable[..., object], milliseconds: float = 2.0, **optio
     return measure(function, inputs, FAST, stopwatch=Clock(milliseconds), **options)  # type: ignore[arg-type]
 
 
+def check_of(reference: Callable[..., object], value: float = 1.0, **options: float) -> OutputCheck:
+    return OutputCheck(reference, [(torch.full((4, 8), value),)], **options)
+
+
 class TestMeasure:
     def test_the_output_of_a_timed_call_is_checked(self) -> None:
-        found = measured(lambda x: x * 2, reference=lambda x: x + x)
+        found = measured(lambda x: x * 2, check=check_of(lambda x: x + x))
         assert found.checked and found.largest_relative_error == 0 and found.median_ms == 2
+        assert found.share_of_allowed == 0 and found.rounding_error is not None and 1e-8 < found.rounding_error < 1e-6
 
     def test_a_wrong_output_is_no_time(self) -> None:
+        with pytest.raises(WrongOutputError, match="the output of a timed call differs from its reference by 1 of"):
+            measured(lambda x: x * 2, check=check_of(lambda x: x))
         with pytest.raises(WrongOutputError, match="differs from its reference by 1 of .* at most 0.001 is allowed"):
-            measured(lambda x: x * 2, reference=lambda x: x)
+            measured(lambda x: x * 2, check=check_of(lambda x: x, tolerance=1e-3))
         assert issubclass(WrongOutputError, SynoError)
+
+    def test_an_output_that_is_wrong_for_a_checked_input_only_is_no_time(self) -> None:
+        with pytest.raises(WrongOutputError, match="^the output differs"):
+            measured(lambda x: x.clamp(max=1), check=check_of(lambda x: x, value=2.0))
 
     def test_an_output_that_goes_wrong_only_later_is_found(self) -> None:
         calls = iter(range(1000))
         with pytest.raises(WrongOutputError):
-            measured(lambda x: x if next(calls) < 3 else x * 0, reference=lambda x: x)
+            measured(lambda x: x if next(calls) < 3 else x * 0, check=check_of(lambda x: x))
 
     def test_without_a_reference_nothing_is_checked(self) -> None:
         found = measured(lambda x: x)

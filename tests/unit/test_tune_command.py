@@ -25,6 +25,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[TuningRecord, str]:
     file = tmp_path_factory.mktemp("tuned") / "record.json"
     result = tune(file, "--set", "C_in=4,C_out=4,H=4", "--batch", "2")
     assert result.exit_code == 0, result.output
+    assert result.stderr.startswith("conv1x1, eager on cpu: starting, 0 s elapsed\n")
     return TuningRecord.read(file), result.stdout
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from syno.errors import SpecError, WrongOutputError
+from syno.errors import SpecError
 from syno.evaluate.compilers import Job
-from syno.evaluate.latency import relative_error
 from syno.evaluate.machine import device_name
 from syno.evaluate.tvm.compilation import built, fused, scheduled
 from syno.evaluate.tvm.database import folder_for, only_writer
@@ -80,9 +79,4 @@ def _first_look(job: Job, network: Any, to: Any) -> float:
 
 def _check(job: Job, call: TvmModule, how: str) -> None:
     with torch.no_grad():
-        error = relative_error(call(*job.example), job.module(*job.example))
-    if not error <= job.settings.tolerance:
-        raise WrongOutputError(
-            f"the network {how} computes something else than in PyTorch: they differ by {error:.2g} of the largest value, and "
-            f"{job.settings.tolerance:g} is allowed"
-        )
+        job.check.require(job.check.of(call), f"the output of the network {how}")

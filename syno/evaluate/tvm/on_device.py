@@ -32,13 +32,12 @@ def target_on(device: DeviceSettings) -> Any:
     return made
 
 
-def measured_on(job: Job, device: DeviceSettings, reference: Any, flops: int | None) -> Latency:
+def measured_on(job: Job, device: DeviceSettings, flops: int | None) -> Latency:
     """Tune, build and measure a module.
 
     Args:
-        job: its device is the remote one's name, its module and example are here.
+        job: its device is the remote one's name, its module and example are here, and so is its check's reference.
         device: which.
-        reference: computes here what the output has to be.
         flops: of one call.
 
     Raises:
@@ -55,13 +54,12 @@ def measured_on(job: Job, device: DeviceSettings, reference: Any, flops: int | N
         job.found(compile_seconds=time.perf_counter() - began)
         job.begin("measuring")
         with torch.no_grad():
-            expected = reference(*job.example)
+            expected = job.check.expected
         return measure_remote(
             library,
-            [part.detach().numpy() for part in job.example],
+            expected,
             found,
             job.settings,
-            [part.detach().numpy() for part in (expected if isinstance(expected, tuple | list) else [expected])],
             kind=device.kind,
             seconds=device.session_timeout_seconds,
             wait_seconds=device.session_timeout_seconds + device.wait_seconds,

@@ -11,29 +11,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from syno.errors import DeviceError, WrongOutputError
+from syno.errors import DeviceError
+from syno.evaluate.expected import Deviation, Expected, wrong_output
 from syno.evaluate.tvm.answers import Reached, reach
 from syno.evaluate.tvm.health import last_words
 from syno.evaluate.tvm.sessions import Lease, borrow, workers
 from syno.lower.timing import REPEAT_MS, LatencySettings, Timing, interval_of_median
 
 if TYPE_CHECKING:
-    import numpy as np
+    from torch import Tensor
 
     from syno.evaluate.latency import Latency
 
 Evaluate: TypeAlias = Callable[[int, int], list[float]]  # calls in a repeat, repeats: milliseconds of a call in each repeat
-Arrays: TypeAlias = "Sequence[np.ndarray[Any, Any]]"
 
 LEAST_CALL_MS = 1e-4  # what is faster is taken as this, so that a clock that stands still ends, too
 
 
 def measure_remote(
     library: Path,
-    inputs: Arrays,
+    expected: Sequence[Expected],
     device: Reached,
     settings: LatencySettings,
-    expected: Arrays,
     *,
     kind: str = "cpu",
     seconds: float = 60,
@@ -44,17 +43,16 @@ def measure_remote(
 
     Args:
         library: what `export_library` wrote of a Relax module, as .tar (linked on the device) or .so; its function is `main`.
-        inputs: of `main`; the same in every call.
+        expected: inputs of `main`, and what it has to return for them; timed calls have the last of the inputs.
         device: as `syno.evaluate.tvm.tracker.reached` found it.
         settings: how to measure.
-        expected: what `main` returns for them, by another way of computing it.
         kind: "cpu" or "cuda".
         seconds: for the whole session.
         wait_seconds: for a free server.
         flops: of one call.
 
     Raises:
-        WrongOutputError: the output differs by more than the tolerance.
+        WrongOutputError: an output differs by more than is allowed.
         DeviceError: there is no server, the session took too long, or the device failed or died; within seconds, where the
             device's system tells, and after `seconds` at the latest where it cannot.
     """
@@ -62,24 +60,21 @@ def measure_remote(
     lease = Lease(device, seconds, wait_seconds, settings.threads)
     processes = workers(lease)
     try:
-        error, timing = processes.call(run_session, lease, str(library), kind, list(inputs), list(expected), settings)
+        found, timing = processes.call(run_session, lease, str(library), kind, list(expected), settings)
     except Exception as failure:  # of whatever kind: TVM's, the worker's, the network's
         said = last_words(str(failure)) or f"no answer within {lease.limit_seconds:g} s"
         raise DeviceError(f"{device.describe()} failed while it measured {library.name}: {said}") from None
     finally:
         processes.close()
     if timing is None:
-        raise WrongOutputError(
-            f"on {device.describe()} the output differs from its reference by {error:.2g} of the reference's largest value; at "
-            f"most {settings.tolerance:g} is allowed: the compiler or the device computes something else"
-        )
-    return _latency(timing, error, inputs, expected, settings, flops)
+        raise wrong_output(found, settings.tolerance, f"on {device.describe()} the output")
+    return _latency(timing, found, expected[-1], settings, flops)
 
 
 def run_session(
-    lease: Lease, library: str, kind: str, inputs: Arrays, expected: Arrays, settings: LatencySettings
-) -> tuple[float, Timing | None]:
-    """In a worker's process: the error of the output, and the timing if that is small enough."""
+    lease: Lease, library: str, kind: str, expected: Sequence[Expected], settings: LatencySettings
+) -> tuple[Deviation, Timing | None]:
+    """In a worker's process: the largest deviation of an output, and the timing if that is small enough."""
     import tvm
     from tvm import relax
 
@@ -87,23 +82,25 @@ def run_session(
     name, device = Path(library).name, session.device(kind, 0)
     session.upload(library)
     machine = relax.VirtualMachine(session.load_module(name), [device, session.cpu(0)] if kind != "cpu" else device)
-    machine.set_input("main", *(tvm.runtime.tensor(array, device) for array in inputs))
 
-    def error() -> float:
-        return relative_error(_arrays(machine.get_outputs("main")), expected)
+    def deviation(one: Expected) -> Deviation:
+        return one.deviation(_tensors(machine.get_outputs("main")))
 
-    machine.invoke_stateful("main")
-    before = error()
-    if not before <= settings.tolerance:
-        return before, None
+    found = Deviation(0.0, 0.0, None)
+    for one in expected:
+        machine.set_input("main", *(tvm.runtime.tensor(tensor.detach().cpu().numpy(), device) for tensor in one.inputs))
+        machine.invoke_stateful("main")
+        found = found.worse(deviation(one))
+    if not found.of_allowed <= 1:
+        return found, None
 
     def evaluate(calls: int, repeats: int) -> list[float]:
         evaluator = machine.time_evaluator("invoke_stateful", device, number=calls, repeat=repeats)
         return [1e3 * seconds for seconds in evaluator("main").results]
 
     timing = time_repeats(evaluate, settings)
-    after = max(before, error())
-    return after, timing if after <= settings.tolerance else None
+    found = found.worse(deviation(expected[-1]))
+    return found, timing if found.of_allowed <= 1 else None
 
 
 def time_repeats(evaluate: Evaluate, settings: LatencySettings) -> Timing:
@@ -139,23 +136,14 @@ def _within(least: int, wanted: float, most: int) -> int:
     return max(least, min(math.ceil(wanted), most))
 
 
-def relative_error(output: Arrays, expected: Arrays) -> float:
-    """As `syno.evaluate.latency.relative_error`, of arrays."""
+def _tensors(output: Any) -> Sequence[Tensor]:
     import torch
 
-    from syno.evaluate.latency import relative_error as of_tensors
-
-    return of_tensors([torch.from_numpy(array) for array in output], [torch.from_numpy(array) for array in expected])
-
-
-def _arrays(output: Any) -> Arrays:
     parts = output if isinstance(output, tuple | list) else [output]
-    return [part.numpy() for part in parts]
+    return [torch.from_numpy(part.numpy()) for part in parts]
 
 
-def _latency(
-    timing: Timing, error: float, inputs: Arrays, expected: Arrays, settings: LatencySettings, flops: int | None
-) -> Latency:
+def _latency(timing: Timing, found: Deviation, timed: Expected, settings: LatencySettings, flops: int | None) -> Latency:
     from syno.evaluate.latency import Latency
 
     seconds = max(timing.median_ms / 1e3, 1e-12)
@@ -165,7 +153,9 @@ def _latency(
         inputs=1,
         exceeds_cache=False,  # there is one input, and nobody here knows the device's cache
         checked=True,
-        largest_relative_error=error,
+        largest_relative_error=found.relative,
+        share_of_allowed=found.of_allowed,
+        rounding_error=found.rounding,
         flops_per_second=flops / seconds if flops else None,
-        bytes_per_second=sum(array.nbytes for array in (*inputs, *expected)) / seconds,
+        bytes_per_second=(sum(one.nbytes for one in timed.inputs) + sum(4 * one.numel() for one in timed.exact)) / seconds,
     )

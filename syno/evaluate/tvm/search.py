@@ -17,7 +17,7 @@ from syno.evaluate.tvm.database import TrialDatabase
 from syno.evaluate.tvm.intrinsics import load_intrinsics
 from syno.evaluate.tvm.runner import callbacks
 from syno.evaluate.tvm.settings import TvmSettings
-from syno.evaluate.tvm.summary import TaskResult
+from syno.evaluate.tvm.summary import TaskResult, TrialCount
 
 # How many schedules a round of the search begins with. Few are enough where only few are measured; on GPUs most of them
 # exceed some limit, and with few a search may end without any.
@@ -43,6 +43,7 @@ class _Search:
     cost_model: Any
     deadline: float
     progress: Callable[[str], None]
+    count: Callable[[int, int], None]  # the task, and its trials so far
 
     def task(self, number: int, of: int, name: str, task: Any, trials: int) -> None:
         """Measure so many schedules more, or fewer if there are none. _OutOfTimeError at the deadline."""
@@ -66,9 +67,11 @@ class _Search:
 
         def told(measured: int) -> None:
             best = self.database.best_ms(task, self.target)
+            self.count(number, have + measured)
             said = "no valid schedule yet" if best is None else f"best {best:.4g} ms"
             self.progress(f"task {number} of {of}, {name}: {have + measured} of {have + trials} trials, {said}")
 
+        self.count(number, have)
         stopped: list[BaseException] = []
         try:
             meta_schedule.tune_tasks(
@@ -111,6 +114,7 @@ def tune_network(
     builder: Any = None,
     deadline: float = float("inf"),
     progress: Callable[[str], None] = lambda line: None,
+    count: Callable[[TrialCount], None] = lambda trials: None,
 ) -> list[TaskResult]:
     """Bring every task of a network to its number of trials, and say what is known of each.
 
@@ -124,6 +128,7 @@ def tune_network(
         runner, builder: MetaSchedule's; by default those of this machine. `runner` measures on the device.
         deadline: a time of `time.monotonic`. Trials that have begun are finished.
         progress: gets a line when a number of trials has been measured.
+        count: gets the trials of all tasks before and after that.
     """
     from tvm.s_tir import meta_schedule
 
@@ -132,6 +137,13 @@ def tune_network(
     extracted = list(meta_schedule.relax_integration.extract_tasks(module, target, {}))
     tasks = [task.dispatched[0] for task in extracted]
     before, wanted = database.counts(tasks), settings.trials_per_task
+    so_far = list(before)
+
+    def counted(number: int, trials: int) -> None:
+        so_far[number - 1] = trials
+        count(TrialCount(task=number, tasks=len(tasks), trials=sum(so_far), trials_wanted=wanted * len(tasks)))
+
+    count(TrialCount(task=0, tasks=len(tasks), trials=sum(so_far), trials_wanted=wanted * len(tasks)))
     open_tasks = [index for index, task in enumerate(tasks) if before[index] < wanted and database.exhausted(task) < wanted]
     if open_tasks:
         load_intrinsics(target.kind.name)
@@ -144,6 +156,7 @@ def tune_network(
             cost_model=meta_schedule.cost_model.CostModel.create(settings.cost_model, num_tuning_cores=settings.builders),
             deadline=deadline,
             progress=progress,
+            count=counted,
         )
         try:
             for index in open_tasks:

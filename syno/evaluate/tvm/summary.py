@@ -9,6 +9,23 @@ from pydantic import BaseModel, ConfigDict
 from syno.evaluate.record import Amount, Number
 
 
+class TrialCount(BaseModel):
+    """How far tuning is.
+
+    Attributes:
+        task: which one is being tuned, from 1; 0 before the first.
+        tasks: how many there are.
+        trials: schedules measured of all tasks, in earlier runs too.
+        trials_wanted: of all tasks.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    task: int
+    tasks: int
+    trials: int
+    trials_wanted: int
+
+
 class TaskResult(BaseModel):
     """What is known of a task: a kernel at one shape.
 

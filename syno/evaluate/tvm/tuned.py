@@ -33,7 +33,14 @@ def tuned(
     job.begin("tuning")
     start = time.perf_counter()
     tasks = tune_network(
-        network, to, folder, job.tvm, runner=runner, deadline=job.deadline, progress=_told_to(folder, job.name)
+        network,
+        to,
+        folder,
+        job.tvm,
+        runner=runner,
+        deadline=job.deadline,
+        progress=_told_to(folder, job.name),
+        count=job.count,
     )
     seconds = time.perf_counter() - start
     summary = TuningSummary.of(tasks, json.loads(str(to)), job.tvm.trials_per_task, seconds, untuned_ms)

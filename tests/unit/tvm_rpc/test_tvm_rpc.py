@@ -5,17 +5,20 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tvm_servers import KEY, LONG, SIDE, Here, free_port, measuring, outcomes, sessions, wait_for
 from typer.testing import CliRunner
 
 from syno.cli import app
 from syno.errors import DeviceError, WrongOutputError
 from syno.evaluate.latency import LatencySettings
+from syno.evaluate.output_check import OutputCheck
 from syno.evaluate.tvm.answers import Reached, Servers, reach, servers_of
 from syno.evaluate.tvm.devices import Address
 from syno.evaluate.tvm.remote import measure_remote
@@ -104,12 +107,15 @@ def test_a_network_is_checked_and_timed(here: Here, network: Path) -> None:
     left, right = np.random.default_rng(0).random((2, SIDE, SIDE), dtype=np.float32)
     device = reach("jetson", here.tracker, KEY)
     settings = LatencySettings(warm_up_ms=1, least_ms=10, least_repeats=7)
-    latency = measure_remote(network, [left, right], device, settings, [left @ right], flops=SIDE**3)
+    expected = OutputCheck(torch.matmul, [(torch.from_numpy(left), torch.from_numpy(right))]).expected
+    latency = measure_remote(network, expected, device, settings, flops=SIDE**3)
     assert latency.checked and latency.largest_relative_error is not None and latency.largest_relative_error < 1e-5
     assert latency.repeats >= 7 and 0 < latency.low_ms <= latency.median_ms <= latency.high_ms
     assert latency.flops_per_second == pytest.approx(SIDE**3 / latency.median_ms * 1e3)
-    with pytest.raises(WrongOutputError, match='device "jetson".*differs from its reference by'):
-        measure_remote(network, [left, right], device, settings, [left @ right + 1])
+    assert latency.share_of_allowed is not None and latency.share_of_allowed < 1
+    slightly_larger = [replace(one, exact=tuple(1.0001 * tensor for tensor in one.exact)) for one in expected]
+    with pytest.raises(WrongOutputError, match='device "jetson".*differs from its reference by 0.0001'):
+        measure_remote(network, slightly_larger, device, settings)
 
 
 def test_servers_end_when_the_process_that_started_them_is_killed() -> None:

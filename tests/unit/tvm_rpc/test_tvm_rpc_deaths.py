@@ -6,12 +6,13 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+import torch
 from tvm_servers import KEY, LONG, SIDE, TARGET, Here, free_port, measuring, outcomes, sessions, wait_for
 
 from syno.errors import DeviceError
 from syno.evaluate.latency import LatencySettings
+from syno.evaluate.output_check import OutputCheck
 from syno.evaluate.subjects import OperatorSubject
 from syno.evaluate.tuning import tune
 from syno.evaluate.tvm.answers import reach
@@ -62,10 +63,11 @@ def test_when_both_die_what_was_not_measured_is_not_blamed(here: Here, kernel: s
 def test_a_session_that_takes_too_long_or_dies_is_an_error(here: Here, network: Path) -> None:
     import threading
 
-    left = np.ones((SIDE, SIDE), np.float32)
+    left = torch.ones(SIDE, SIDE)
+    expected = OutputCheck(torch.matmul, [(left, left)]).expected
     device, endless = reach("jetson", here.tracker, KEY), LatencySettings(least_ms=1e9, most_repeats=10**9)
     with pytest.raises(DeviceError, match="session has expired"):
-        measure_remote(network, [left, left], device, endless, [left @ left], seconds=2)
+        measure_remote(network, expected, device, endless, seconds=2)
     here.ready()
     before = [sessions(one) for one in here.servers]
 
@@ -77,7 +79,7 @@ def test_a_session_that_takes_too_long_or_dies_is_an_error(here: Here, network: 
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(DeviceError, match="failed while it measured network.tar"):
-        measure_remote(network, [left, left], device, endless, [left @ left], seconds=LONG)
+        measure_remote(network, expected, device, endless, seconds=LONG)
     killer.join()
 
 

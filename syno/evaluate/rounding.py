@@ -1,0 +1,128 @@
+"""How much rounding changes what a network computes: it runs in double precision, with a random error after each operation.
+
+>>> weights = torch.ones(100, 100, dtype=torch.float64)
+>>> exact = weights @ weights
+>>> with SimulatedRounding(2.0**-24, seed=0):
+...     rounded = weights @ weights
+>>> 1e-8 < float(((rounded - exact) / exact).abs().max()) < 1e-5
+True
+
+The size of an error follows from the operation. Elementwise operations err by the unit roundoff u of each value. A sum of K
+terms that is taken one after another errs by u * (sqrt(K)/3 * |sum| + 0.41 * sqrt(K) * root of the sum of squares): the partial
+sums are those of terms of one sign, or of a random walk. Better orders err less, so the simulated error is rarely too small.
+
+Sources: Parker 1997, Monte Carlo arithmetic; Higham and Mary 2019, a new approach to probabilistic rounding error analysis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+
+TF32_UNIT = 2.0**-11
+DRAWN = 1_000_003  # random numbers of deviation 1, which are used again: a prime, so that they never fall into step with axes
+OF_ONE_SIGN, OF_RANDOM_SIGNS = 1 / 3, sqrt(1 / 6)  # of errors uniform in -u..u: sqrt(1/3) times sqrt(1/3), and times sqrt(1/2)
+PRODUCTS = (aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.addmv, aten.mv, aten.dot)
+POOLINGS = (aten.avg_pool2d, aten.avg_pool3d, aten._adaptive_avg_pool2d, aten._adaptive_avg_pool3d)
+NORMALIZATIONS = (aten.native_batch_norm, aten.native_group_norm, aten.native_layer_norm, aten._softmax, aten._log_softmax)
+
+
+class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look into torch
+    """Within, each operation of PyTorch on tensors in double precision errs as it would with this unit roundoff.
+
+    Args:
+        unit: the unit roundoff, such as 2**-24 for single precision.
+        seed: of the errors.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """PyTorch asks this: false, because nothing is compiled within, and the compiler's import takes seconds."""
+        return False
+
+    def __init__(self, unit: float, seed: int) -> None:
+        super().__init__()
+        self._unit, self._generator = unit, torch.Generator().manual_seed(seed)
+        self._errors = torch.empty(DRAWN, dtype=torch.float64).uniform_(-sqrt(3), sqrt(3), generator=self._generator)
+        self._attention = sdpa_kernel(SDPBackend.MATH)  # as products and a softmax, each of which errs
+
+    def __enter__(self) -> SimulatedRounding:
+        self._attention.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        self._attention.__exit__(*raised)
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Do the operation, and let its results err. Views of what was there before do not."""
+        returned = function(*args, **(kwargs or {}))
+        results = returned if isinstance(returned, tuple | list) else (returned,)
+        for result, about in zip(results, function._schema.returns, strict=False):
+            is_new = about.alias_info is None or about.alias_info.is_write
+            if is_new and isinstance(result, Tensor) and result.dtype == torch.float64:
+                self._err(result, _magnitude(function.overloadpacket, args, result))
+        return returned
+
+    def _err(self, result: Tensor, magnitude: Tensor) -> None:
+        count = result.numel()
+        start = int(torch.randint(DRAWN, (), generator=self._generator))
+        errors = self._errors.repeat(-(-(start + count) // DRAWN))[start : start + count].view(result.shape)
+        if not bool(magnitude.sum().isfinite()):  # infinite numbers, as of attention's masks, are exact
+            magnitude = magnitude.nan_to_num(nan=0.0, posinf=0.0)
+        result.addcmul_(errors, magnitude, value=self._unit)
+
+
+def _magnitude(operation: Any, args: Sequence[Any], result: Tensor) -> Tensor:
+    """The standard deviation of the errors, in units of roundoff."""
+    size = result.abs()
+    if operation is aten.convolution:
+        x, weight, _, *options, groups = args
+        if options[3]:  # transposed: the kernel's axes are the other way round, and few networks have one
+            return size + _root_mean_square(result) * sqrt(weight[:, 0].numel())
+        ones = torch.ones(groups, *weight.shape[1:], dtype=x.dtype)
+        patches = aten.convolution(x.square(), ones, None, *options, groups).clamp_min_(0).sqrt_()
+        lengths = weight.flatten(1).norm(dim=1).view(-1, *(1,) * (result.dim() - 2))
+        norms = patches.repeat_interleave(weight.shape[0] // groups, dim=1).mul_(lengths)
+        return size.mul_(OF_ONE_SIGN * sqrt(weight[0].numel())).add_(norms, alpha=OF_RANDOM_SIGNS)
+    if operation in PRODUCTS:
+        left, right = args[-2:]
+        inner = left.shape[-1]
+        right_norm = right.norm(dim=-2, keepdim=True) if right.dim() > 1 else right.norm()
+        norms = left.norm(dim=-1, keepdim=right.dim() > 1) * right_norm
+        return size.mul_(OF_ONE_SIGN * sqrt(inner)) + OF_RANDOM_SIGNS * norms
+    if operation in (aten.sum, aten.mean, *POOLINGS):
+        terms = args[0].numel() / max(result.numel(), 1)
+        of_squares = operation(args[0].square(), *args[1:]).clamp_min_(0).sqrt_()
+        random = sqrt(terms) if operation is aten.sum else 1.0  # a mean is divided by their number
+        return size.mul_(1 + OF_ONE_SIGN * sqrt(terms)).add_(of_squares, alpha=OF_RANDOM_SIGNS * random)
+    if operation in NORMALIZATIONS:  # of sums over an axis, and subtracted from each other
+        return size.mul_(1 + OF_ONE_SIGN * sqrt(result.shape[-1])) + _root_mean_square(result)
+    return size
+
+
+def _root_mean_square(tensor: Tensor) -> float:
+    return float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
+
+
+def unit_roundoff(module: nn.Module, *, tf32: bool = False) -> float:
+    """The largest relative error of rounding one number in the coarsest of the module's floating-point types, float32 at least.
+
+    Args:
+        module: whose parameters and buffers say it.
+        tf32: whether products are rounded to 10 bits of mantissa.
+    """
+    kinds = {tensor.dtype for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()}
+    units = [float(torch.finfo(kind).eps) / 2 for kind in (torch.float32, *kinds)]
+    return max(*units, TF32_UNIT if tf32 else 0.0)
