@@ -268,6 +268,12 @@ EXAMPLES: dict[str, Example] = {
         "output i:b*C; input i:b*C",
         unordered=((), (0,)),
     ),
+    "U6p": Example(
+        "output i:b*c*C; q:C, a:b*c = Merge(i, b*c); m:b, p:c = Merge(a, c); d:b = Share(m, w1[0]); Expand(d); "
+        "e:c*C = Split(p, q); f:c*C = Share(e, w1[1]); input f:c*C; weight w1[b, c*C]",
+        note="between the two pieces is one that only the weight is indexed by",
+        unordered=((), (0,)),
+    ),
     "U7": Example(
         "output i:H; q:C = Reduce(); m:b = Reduce(); r:b*C = Split(q, m); input i:H, r:b*C",
         "output i:H; r:b*C = Reduce(); input i:H, r:b*C",

@@ -11,7 +11,7 @@ from syno.algebra import Size
 from syno.ir.dim import Dim
 from syno.ir.primitives import SHARE
 from syno.ir.primitives import SPLIT as SPLIT_ROW
-from syno.space.facts import Role, adjacent
+from syno.space.facts import Edge, Role, adjacent
 from syno.space.rules.table import MERGE, RULES, SPLIT, STRIDE, Candidate
 from syno.space.sizes import Usage
 
@@ -62,6 +62,14 @@ def merged_below_split(step: Candidate) -> bool:
     if is_cut(step, major, step.block / minor.size, most=most):
         return ends_minor and not step.facts[major].only_sums
     return is_cut(step, minor, step.block, most=most) and ends_major and not step.facts[minor].only_sums
+
+
+def cut_of_a_split(step: Candidate) -> bool:
+    """V1: whether the Merge goes on a piece that another Merge has cut off a Split. Without V1 that is a way around it."""
+    dim = step.dims[0]
+    while step.facts[dim].edge in (Edge.QUOTIENT, Edge.REMAINDER):
+        (dim,) = _below(dim)
+    return dim is not step.dims[0] and step.facts[dim].edge is Edge.SPLIT
 
 
 def fused_merge(step: Candidate) -> bool:
@@ -131,7 +139,10 @@ def beside_one_weight(step: Candidate) -> bool:
     assert left.operation is not None and right.operation is not None
     if left.operation.parameter != right.operation.parameter:
         return False
-    return is_left(step, SPLIT, (_below(left)[0], _below(right)[0]))
+    (one,), (other,) = _below(left), _below(right)
+    if step.spec.unordered_input and step.facts[one].base is step.facts[other].base:
+        return False  # U6 may reject it, as no weight tells the pieces apart
+    return is_left(step, SPLIT, (one, other))
 
 
 def outer_alike(step: Candidate) -> bool:

@@ -106,11 +106,13 @@ class Rest:
     Attributes:
         exact_if: whether the result of a rejected step is reached in another way.
         forbids, reason: as of a Rule, where it is not.
+        also: what this part rejects beside, so that with the exact part off no other form gets around it.
     """
 
     exact_if: Callable[[Candidate], bool]
     forbids: str
     reason: str
+    also: Callable[[Candidate], bool] = lambda step: False  # noqa: ARG005
 
 
 REST = "p"  # ends the id of the row that holds the rest of a rule: a policy
@@ -138,7 +140,7 @@ def rule(
         if rest is None:
             RULES[id] = row
             return rejects
-        exact_if = rest.exact_if
+        exact_if, also = rest.exact_if, rest.also
         RULES[id] = replace(row, rejects=lambda step: rejects(step) and exact_if(step))
         RULES[id + REST] = Rule(
             id + REST,
@@ -147,7 +149,7 @@ def rule(
             rest.reason,
             False,
             source,
-            lambda step: rejects(step) and not exact_if(step),
+            lambda step: not exact_if(step) if rejects(step) else also(step),
             on,
             None,
             id,

@@ -13,6 +13,7 @@ from syno.space.rules.forms import (
     below_minor,
     below_shares,
     beside_one_weight,
+    cut_of_a_split,
     fused_merge,
     merged_below_split,
     neighbours_alike,
@@ -46,6 +47,7 @@ def _window_below(dim: Dim) -> Size:
         merged_below_split,
         "Split, then any other Merge",
         "the cut runs through both pieces, or an approximate rule rejects the Merge below",
+        also=cut_of_a_split,
     ),
 )
 def _(step: Candidate) -> bool:
@@ -59,7 +61,9 @@ def _(step: Candidate) -> bool:
     "nested Merges re-associate: they go on the remainder only",
     exact=True,
     source=PAPER,
-    rest=Rest(fused_merge, "Merge on a quotient above a Shift or an Unfold", "an approximate rule rejects the larger Merge below"),
+    rest=Rest(
+        fused_merge, "Merge on a quotient above a Shift or an Unfold", "an approximate rule rejects the larger Merge below"
+    ),
 )
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.QUOTIENT
