@@ -156,7 +156,7 @@ class TerminalDisplay:
 
         title, text = (TextColumn(f"{{task.fields[{field}]}}", markup=False) for field in ("title", "text"))
         self._bar: Bar = Bar(title, BarColumn(), text, console=Console(file=stream or sys.stderr))
-        self._task = self._bar.add_task("", title="", text="", total=None)
+        self._task = self._bar.add_task("", title="", text="", total=None, visible=False)
 
     def __enter__(self) -> TerminalDisplay:
         self._bar.start()
@@ -168,7 +168,8 @@ class TerminalDisplay:
     def show(self, progress: Progress) -> None:
         """Draw it."""
         text = str(progress).removeprefix(f"{progress.title}: ")
-        self._bar.update(self._task, title=progress.title, text=text, completed=progress.finished, total=progress.total)
+        done = {"completed": progress.finished, "total": progress.total}
+        self._bar.update(self._task, title=progress.title, text=text, visible=True, **done)
 
 
 def _rate(per_second: float) -> str:

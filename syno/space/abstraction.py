@@ -186,8 +186,7 @@ class Abstraction:
     def _allowed(self, kind: str, dim: Dim, state: State, *rules: str) -> bool:
         """Whether none of the rules forbids the step on the dim."""
         candidate = Candidate(self.spec, self.sizes, self.facts, state, kind, (dim,))
-        table = self.rules.table
-        return not any(name in table and table[name].rejects(candidate) for name in rules)
+        return not any(self.rules.forbids(name, candidate) for name in rules)
 
 
 def axis_order(axis: Axis) -> tuple[Any, ...]:

@@ -69,7 +69,7 @@ class Candidates:
 
     def _reductions(self, state: State) -> Iterator[Candidate]:
         """Sums in the order of their enumeration, so that a set of them is reached in one way only."""
-        loops = [dim.size for dim in state.data if dim.is_reduce]
+        loops = [dim.size for dim in state.ends.sums]
         pure = len(loops) == state.steps
         if not pure and self.rules.is_on("C1"):
             return
@@ -139,15 +139,16 @@ class Candidates:
             if not self.facts[dim].discards and self.sizes.fits(state.ends.usage, self.facts[dim].size.shared)
         ]
         facts = [self.facts[dim] for dim in dims]
-        outer_from = [any(f.role is not Role.INNER for f in facts[i:]) for i in range(len(facts) + 1)]
-        most = self.spec.occurrences.shares
+        matmul = self.rules.is_on("C5")
+        outer_from = [not matmul or any(map(self._has_role, facts[i:])) for i in range(len(facts) + 1)]
+        most, least = self.spec.occurrences.shares, 2 if matmul else 1
         room = len(dims) if most is None else most - state.ends.counts.shares
 
         def choose(i: int, picks: tuple[Dim, ...], outer: tuple[Dim, ...], usage: Usage, reached: Size) -> Iterator[Candidate]:
             if not outer and not outer_from[i]:
                 return
             if i == len(dims):
-                if len(picks) >= 2:
+                if len(picks) >= least:
                     yield Candidate(self.spec, self.sizes, self.facts, state, CONTRACTION, picks, None, frozenset(outer))
                 return
             yield from choose(i + 1, picks, outer, usage, reached)
@@ -167,7 +168,14 @@ class Candidates:
         options = self.spec.contractions
         if facts.role is Role.OUTER:
             return self.sizes[reached].highest <= options.largest_outer
-        return facts.role is Role.LOW_RANK and options.least_low_rank <= facts.size.highest <= options.most_low_rank
+        if facts.role is Role.LOW_RANK:
+            return options.least_low_rank <= facts.size.highest <= options.most_low_rank
+        return self._has_role(facts)
+
+    def _has_role(self, facts: DimFacts) -> bool:
+        """Whether there are weights that may end the dim. One may end a bare sum if no rule keeps it from that."""
+        bare = facts.edge in (Edge.REDUCE, Edge.QUOTIENT, Edge.REMAINDER) and facts.only_sums and not facts.tags
+        return facts.role is not Role.INNER or (bare and not self.rules.is_on("C12"))
 
     # ---- taking -------------------------------------------------------------------------------------------------
 

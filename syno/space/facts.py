@@ -128,7 +128,7 @@ class FactTable:
                 facts.blocks = _joined(first.blocks, below[1].blocks)
                 facts.shared_by = first.shared_by + below[1].shared_by
             case Edge.QUOTIENT | Edge.REMAINDER:
-                facts.base, facts.role = first.base, Role.OUTER
+                facts.base, facts.role = first.base, first.role if first.only_sums else Role.OUTER
                 left = facts.edge is Edge.QUOTIENT
                 facts.blocks = {w: (l, operation) if left else (operation, r) for w, (l, r) in first.blocks.items()}
             case Edge.DATA | Edge.WEIGHT:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -28,7 +28,7 @@ class Occurrences(Section):
     """How often each primitive may occur; None for as often as the depth allows."""
 
     reductions: Count = 5
-    tensors: Annotated[int, Field(ge=1, le=4)] = 2  # the input and the weights
+    tensors: Annotated[int, Field(ge=2, le=4)] = 2  # the input and the weights; an operator has one weight at least
     shares: Count | None = None
     merges: Count | None = None
     splits: Count | None = None
@@ -37,6 +37,13 @@ class Occurrences(Section):
     unfolds: Count | None = None
     expands: Count | None = None  # repeats only; those inside contractions are not counted
     chain_length: Positive = 6  # operations above each other
+
+    @field_validator("tensors", mode="before")
+    @classmethod
+    def _one_weight(cls, tensors: Any) -> Any:
+        if tensors == 1:
+            raise ValueError("1 leaves no weight beside the input, and an operator has at least one; give 2 to 4")
+        return tensors
 
 
 class Sizes(Section):

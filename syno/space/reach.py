@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import permutations
 
 from syno.errors import UnreachableError
 from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form
 from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHARE, STRIDE
+from syno.ir.weight_order import weight_orders
 from syno.space.axes import UNREACHABLE, Grouping
 from syno.space.refusal import why_not_offered
 from syno.space.rules.table import CONTRACTION, Candidate
@@ -53,7 +53,7 @@ def reach(space: Space, operator: PGraph) -> list[Stage]:
     """
     _check_shapes(space, operator)
     refusals: list[tuple[int, str]] = []
-    for graph in _weight_orders(operator):
+    for graph in weight_orders(operator):
         walk = _Way(space, graph)
         stages = walk.find()
         if stages is not None:
@@ -84,42 +84,6 @@ def _check_shapes(space: Space, operator: PGraph) -> None:
             raise UnreachableError(
                 f"{operator.name}: input axis {into} is not output axis {out}, which the space {spec.name} binds (bound_axes)"
             )
-
-
-def _weight_orders(operator: PGraph) -> Iterator[PGraph]:
-    """The operator with its weights numbered in every way."""
-    for order in permutations(range(len(operator.weights))):
-        yield (
-            operator
-            if list(order) == sorted(order)
-            else _renumbered(operator, {old + 1: new + 1 for new, old in enumerate(order)})
-        )
-
-
-def _renumbered(operator: PGraph, number: dict[int, int]) -> PGraph:
-    known: dict[Dim, Dim] = {}
-
-    def rebuild(dim: Dim) -> Dim:
-        if dim not in known:
-            operation = dim.operation
-            if operation is None:
-                return dim
-            parameter = operation.parameter
-            if operation.primitive is SHARE:
-                assert isinstance(parameter, int)
-                parameter = number[parameter]
-            known[dim] = Operation(operation.primitive, parameter, tuple(map(rebuild, operation.bottoms))).tops[dim.position]
-        return known[dim]
-
-    weights = [operator.weights[old - 1] for old in sorted(number, key=number.__getitem__)]
-    return PGraph(
-        operator.output,
-        tuple(map(rebuild, operator.input)),
-        tuple(tuple(map(rebuild, weight)) for weight in weights),
-        tuple(map(rebuild, operator.expansions)),
-        operator.name,
-        operator.defaults,
-    )
 
 
 @dataclass
@@ -243,6 +207,12 @@ class _Way:
 
     def _last(self, state: State) -> Stage | None:
         space = self.space
+        if not state.ends.counts.weights:
+            self._refuse(state, "it has no weight, and an operator has at least one")
+            return None
+        if any(space.facts[dim].discards for dim in state.data):
+            self._refuse(state, "an axis of the input skips elements, which only a window takes up")
+            return None
         candidate = space.completion.candidate(state, self.operator.input)
         violated = [row for row in space.rules.of("Finalize") if row.rejects(candidate)]
         complete = space.completion.operator(state, self.operator.input)
@@ -253,6 +223,9 @@ class _Way:
             self._refuse(state, f"the model with it has {excess}")
         elif (ahead := space.completion.leak(complete)) is not None:
             self._refuse(state, f"it reads ahead (causal): {ahead}")
+        elif normal_form(complete) not in space.operators(state):
+            most = space.spec.finalizations
+            self._refuse(state, f"{most} others differ from it in which axis of the input is which (finalizations is {most})")
         else:
             return Stage(finalize(normal_form(complete)), candidate, state, 0, space.spec.depth - state.steps, None)
         return None

@@ -100,4 +100,4 @@ def _contraction(candidates: Candidates, step: Candidate) -> str:
                     f"{spec.contractions.largest_outer} (contractions: largest_outer), and sums that another weight has, of "
                     f"{spec.contractions.least_low_rank} to {spec.contractions.most_low_rank} (least_low_rank, most_low_rank)"
                 )
-    return "a weight has an outer and an inner dim, and no more axes than the options allow (occurrences: shares)"
+    return "a weight has an outer and an inner dim (rule C5), and no more axes than the options allow (occurrences: shares)"

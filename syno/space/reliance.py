@@ -18,7 +18,7 @@ class Reliance(NamedTuple):
     small_shifts: bool  # a Merge above a Shift cuts off small blocks only
     small_windows: bool  # a Merge above an Unfold cuts off what is smaller than the window only
     sums_apart: bool  # no Split joins just two sums
-    inner: bool  # each weight has a dim in common with the data
+    inner: bool  # each weight has a dim in common with the data, and ends another
     elements: bool  # each weight has a least number of elements
     neighbours: bool  # one weight ends no neighbours
     pooling: bool  # sums over unweighted elements are limited

@@ -61,7 +61,7 @@ def _total(choice: Choice, cost: int, fates: tuple[RestFate, ...]) -> tuple[int,
     if choice.sizes[outer].highest > choice.spec.contractions.largest_outer:
         return None
     ended = len(choice.ended) + 2 * len(choice.parted) + sum(fate.size is not ONE for fate in fates)
-    more = max(0, choice.contractions - ended)  # a weight ends something, be it a piece that is cut off for it
+    more = max(0, choice.contractions - ended) if choice.distance.relies.inner else 0  # what is cut off for a weight to end
     cuts = sum(rest is not ONE for rest in choice.rest)  # `cost` has them already
     merges = choice.base + len(choice.parted) + cuts + more + sum(fate.merges for fate in fates)
     splits = sum(len(members) - 1 for members in choice.members)

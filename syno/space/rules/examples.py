@@ -69,9 +69,17 @@ EXAMPLES: dict[str, Example] = {
         "output i:b*H, j:c; a:b*c*H = Split(i, j); q:H, r:b*c = Merge(a, b*c); input q:H, r:b*c",
         "output i:b*H, j:c; q:H, m:b = Merge(i, b); r:b*c = Split(m, j); input q:H, r:b*c",
     ),
+    "V1p": Example(
+        "output i:H, j:C; a:C*H = Split(i, j); q:C, m:H = Merge(a, H); input q:C, m:H",
+        note="one axis of both pieces, cut somewhere else: of H and C neither divides the other",
+    ),
     "V2": Example(
         "output i:b*c*H; q:c*H, r:b = Merge(i, b); p:H, m:c = Merge(q, c); input p:H, m:c, r:b",
         "output i:b*c*H; p:H, q:b*c = Merge(i, b*c); m:c, r:b = Merge(q, b); input p:H, m:c, r:b",
+    ),
+    "V2p": Example(
+        "output i:b*c*H; a:b*c*H = Shift(i, 1); q:c*H, r:b = Merge(a, b); p:H, m:c = Merge(q, c); input p:H, m:c, r:b",
+        note="V6 rejects the Merge of the larger block above the Shift",
     ),
     "V3": Example(
         "output i:H, j:b, l:c; a:b*H = Split(i, j); d:b*c*H = Split(a, l); input d:b*c*H",
@@ -81,9 +89,14 @@ EXAMPLES: dict[str, Example] = {
         "output i:b*H; q:H, r:b = Merge(i, b); a:b*H = Split(q, r); input a:b*H",
         "output i:b*H; input i:b*H",
     ),
+    "V4p": Example(
+        "output i:H; q:C = Reduce(); m:b = Reduce(); d:C = Share(q, w1[0]); e:b = Share(m, w1[1]); f:b = Share(e, w2[0]); "
+        "a:b*C = Split(d, f); input i:H, a:b*C; weight w1[C, b]; weight w2[b]",
+        note="one sum has no piece for the second weight",
+    ),
     "V5": Example(
         "output i:H; a:H = Shift(i, 1); d:H = Shift(a, 1); input d:H",
-        "output i:H; d:H = Shift(i, 2); input d:H",
+        note="a Shift by two positions, which no single step makes",
     ),
     "V6": Example(
         "output i:b*H; a:b*H = Shift(i, 1); q:H, r:b = Merge(a, b); input q:H, r:b",
@@ -99,11 +112,21 @@ EXAMPLES: dict[str, Example] = {
         "output i:H; r:k = Reduce(); p:c = Reduce(); a:c*s = Stride(p, s); d:c*k*s = Split(r, a); e:H = Unfold(i, d); "
         "input e:H",
     ),
+    "V8p": Example(
+        "output i:H; r:k = Reduce(); p:c = Reduce(); u:t = Reduce(); f:c = Unfold(p, u); a:c*k = Split(r, f); "
+        "d:c*k*s = Stride(a, s); e:H = Unfold(i, d); input e:H",
+        note="V10 rejects the Stride above the Unfold",
+    ),
     "V9": Example(
         "output i:H, j:H; r:b*k = Reduce(); a:b*k*s = Stride(r, s); q:k, m:b*s = Merge(a, b*s); d:H = Unfold(i, q); "
         "e:H = Unfold(j, m); input d:H, e:H",
         "output i:H, j:H; r:b*k = Reduce(); q:k, p:b = Merge(r, b); m:b*s = Stride(p, s); d:H = Unfold(i, q); "
         "e:H = Unfold(j, m); input d:H, e:H",
+    ),
+    "V9p": Example(
+        "output i:H, j:H; r:b*k = Reduce(); a:b*k*s = Stride(r, s); q:k*s, m:b = Merge(a, b); d:H = Unfold(i, q); "
+        "e:H = Unfold(j, m); input d:H, e:H",
+        note="pieces that begin between two strides",
     ),
     "V10": Example(
         "output i:H, j:H; r:k = Reduce(); p:t = Reduce(); a:k = Unfold(r, p); d:k*s = Stride(a, s); e:H = Unfold(i, d); "
@@ -136,9 +159,17 @@ EXAMPLES: dict[str, Example] = {
         "output i:H; a:H = Share(i, w1[0]); d:H = Shift(a, 1); input d:H; weight w1[H]",
         "output i:H; a:H = Shift(i, 1); d:H = Share(a, w1[0]); input d:H; weight w1[H]",
     ),
+    "V16p": Example(
+        "output i:H; a:H = Shift(i, 1); d:H = Share(a, w1[0]); e:H = Shift(d, 1); input e:H; weight w1[H]",
+        note="V5 rejects the second Shift below the Share",
+    ),
     "V17": Example(
         "output i:H; r:b*C = Reduce(); q:C, m:b = Merge(r, b); input i:H, q:C, m:b",
         "output i:H; q:C = Reduce(); m:b = Reduce(); input i:H, q:C, m:b",
+    ),
+    "V17p": Example(
+        "output i:H; r:C = Reduce(); q:b^-1*C, m:b = Merge(r, b); input i:H, q:b^-1*C, m:b",
+        note="reductions of b and of C / b use b twice, the Merge once",
     ),
     "V18": Example(
         "output i:H; r:C = Reduce(); a:C = Shift(r, 1); input i:H, a:C",
@@ -155,6 +186,11 @@ EXAMPLES: dict[str, Example] = {
         "input i:H, a:b*C; weight w1[C, b]",
         "output i:H; q:C = Reduce(); m:b = Reduce(); d:b*C = Split(q, m); a:b*C = Share(d, w1[0]); input i:H, a:b*C; "
         "weight w1[b*C]",
+    ),
+    "V21p": Example(
+        "output i:H; q:C = Reduce(); m:b = Reduce(); n:c = Reduce(); d:C = Share(q, w1[0]); e:c = Share(n, w1[1]); "
+        "f:b*C = Split(d, m); a:b*c*C = Split(f, e); input i:H, a:b*c*C; weight w1[C, c]",
+        note="the weight has no axis for the sum between",
     ),
     "V22": Example(
         "output i:H, j:b; r:k = Reduce(); a:H = Unfold(i, r); d:b*H = Split(a, j); input d:b*H",
@@ -181,6 +217,12 @@ EXAMPLES: dict[str, Example] = {
         "output i:b*C; r:D = Reduce(); q:C, m:b = Merge(i, b); a:C = Share(q, w1[0]); e:b = Share(m, w1[1]); "
         "d:D = Share(r, w1[2]); Expand(a); Expand(e); input d:D; weight w1[C, b, D]",
         "output i:b*C; r:D = Reduce(); a:b*C = Share(i, w1[0]); d:D = Share(r, w1[1]); Expand(a); input d:D; weight w1[b*C, D]",
+    ),
+    "C9p": Example(
+        "output i:C; r:b = Reduce(); p:c = Reduce(); t:D = Reduce(); a:C = Share(i, w1[0]); d:b = Share(r, w1[1]); "
+        "e:c = Share(p, w1[2]); Expand(a); f:b = Share(d, w2[0]); j:c = Share(e, w2[1]); l:D = Share(t, w2[2]); Expand(f); "
+        "Expand(j); input l:D; weight w1[C, b, c]; weight w2[b, c, D]",
+        note="two weights that share more than an option lets them share along one axis",
     ),
     "C10": Example(
         "output i:b*c*H; q:H, m:b*c = Merge(i, b*c); e:c, f:b = Merge(m, b); Expand(e); Expand(f); input q:H",
@@ -224,6 +266,12 @@ EXAMPLES: dict[str, Example] = {
     "U6": Example(
         "output i:b*C; q:C, m:b = Merge(i, b); a:b*C = Split(m, q); input a:b*C",
         "output i:b*C; input i:b*C",
+        unordered=((), (0,)),
+    ),
+    "U6p": Example(
+        "output i:b*c*C; q:C, a:b*c = Merge(i, b*c); m:b, p:c = Merge(a, c); d:b = Share(m, w1[0]); Expand(d); "
+        "e:c*C = Split(p, q); f:c*C = Share(e, w1[1]); input f:c*C; weight w1[b, c*C]",
+        note="between the two pieces is one that only the weight is indexed by",
         unordered=((), (0,)),
     ),
     "U7": Example(

@@ -8,7 +8,8 @@ from __future__ import annotations
 from syno.algebra import product
 from syno.ir.dim import Dim
 from syno.space.facts import Edge, Role, adjacent, touches
-from syno.space.rules.table import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, Candidate, rule
+from syno.space.rules.forms import outer_alike
+from syno.space.rules.table import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, Candidate, Rest, rule
 
 
 @rule("C1", REDUCE, "anything, then Reduce", "a sum is independent of what is beside it: all sums come first", exact=True)
@@ -65,7 +66,16 @@ def _(step: Candidate) -> bool:
 
 
 @rule(
-    "C9", CONTRACTION, "two outer dims that are adjacent", "expanding two pieces of one axis is expanding the axis", exact=True
+    "C9",
+    CONTRACTION,
+    "two outer dims that are adjacent",
+    "expanding two pieces of one axis is expanding the axis",
+    exact=True,
+    rest=Rest(
+        outer_alike,
+        "two outer dims that are adjacent but below different weights, or sums too large together",
+        "no one outer dim stands for both",
+    ),
 )
 def _(step: Candidate) -> bool:
     outer = [step.facts[dim] for dim in step.dims if dim in step.outer]
@@ -89,9 +99,11 @@ def _(step: Candidate) -> bool:
     return any(touches(step.facts[dim], step.facts[other]) for dim in step.outer for other in step.state.expansions)
 
 
-@rule("C11", EXPAND, "Reduce, then Expand", "a sum over nothing is a constant factor, which weights learn", exact=False)
+@rule(
+    "C11", EXPAND, "sums alone, then Expand", "a sum over nothing is a constant factor, which weights learn", exact=False
+)
 def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.REDUCE
+    return step.of().only_sums and not step.of().discards  # what a Stride skips has to end somewhere
 
 
 @rule("C12", CONTRACTION, "a bare reduction as outer dim", "it would be summed in the weight alone", exact=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from syno.algebra import Size
@@ -82,6 +82,8 @@ class Rule:
         rejects: the predicate.
         on: whether it is on unless a spec says otherwise.
         against: the rule that must be off if this one is on: together they would cut off both of two equal forms.
+        rest_of: the exact rule that this one completes to the published rule.
+        published: the predicate of the published rule; of a rule in two rows, what both reject together.
     """
 
     id: str
@@ -93,8 +95,27 @@ class Rule:
     rejects: Callable[[Candidate], bool]
     on: bool = True
     against: str | None = None
+    rest_of: str | None = None
+    published: Callable[[Candidate], bool] | None = None
 
 
+@dataclass(frozen=True)
+class Rest:
+    """The part of a published rule that is not exact: steps whose result is reached in no other way.
+
+    Attributes:
+        exact_if: whether the result of a rejected step is reached in another way.
+        forbids, reason: as of a Rule, where it is not.
+        also: what this part rejects beside, so that with the exact part off no other form gets around it.
+    """
+
+    exact_if: Callable[[Candidate], bool]
+    forbids: str
+    reason: str
+    also: Callable[[Candidate], bool] = lambda step: False  # noqa: ARG005
+
+
+REST = "p"  # ends the id of the row that holds the rest of a rule: a policy
 RULES: dict[str, Rule] = {}
 
 
@@ -108,13 +129,31 @@ def rule(
     source: str = "published system",
     on: bool = True,
     against: str | None = None,
+    rest: Rest | None = None,
 ) -> Callable[[Callable[[Candidate], bool]], Callable[[Candidate], bool]]:
-    """Enter the decorated predicate as a row."""
+    """Enter the decorated predicate as a row; with `rest`, as two: where the rule is exact, and where it is not."""
 
     def enter(rejects: Callable[[Candidate], bool]) -> Callable[[Candidate], bool]:
         assert id not in RULES
         names = (kinds,) if isinstance(kinds, str) else kinds
-        RULES[id] = Rule(id, names, forbids, reason, exact, source, rejects, on, against)
+        row = Rule(id, names, forbids, reason, exact, source, rejects, on, against, None, rejects)
+        if rest is None:
+            RULES[id] = row
+            return rejects
+        exact_if, also = rest.exact_if, rest.also
+        RULES[id] = replace(row, rejects=lambda step: rejects(step) and exact_if(step))
+        RULES[id + REST] = Rule(
+            id + REST,
+            names,
+            rest.forbids,
+            rest.reason,
+            False,
+            source,
+            lambda step: not exact_if(step) if rejects(step) else also(step),
+            on,
+            None,
+            id,
+        )
         return rejects
 
     return enter
@@ -157,9 +196,10 @@ class RuleSet:
         self.rules = tuple(
             row
             for row in RULES.values()
-            if (row.on or row.id in on) and row.id not in off and ("all" not in off or row.id in on)
+            if row.id in on or (row.on and row.id not in off and "all" not in off)
         )
         self._active = {row.id for row in self.rules}
+        self._whole = self._active - {row.rest_of for row in RULES.values() if row.rest_of and row.id not in self._active}
         for row in self.rules:
             if row.against in self._active:
                 raise SpecError(
@@ -182,8 +222,13 @@ class RuleSet:
         return tuple(row for row in self.rules if kind in row.kinds)
 
     def is_on(self, name: str) -> bool:
-        """Whether the rule applies here."""
-        return name in self._active
+        """Whether the rule applies here in its published form; of a rule in two rows, whether both are on."""
+        return name in self._whole
+
+    def forbids(self, name: str, candidate: Candidate) -> bool:
+        """Whether the rule is on in its published form and rejects the step, whatever the size that the step brings."""
+        published = RULES[name].published
+        return self.is_on(name) and published is not None and published(candidate)
 
     @property
     def table(self) -> Mapping[str, Rule]:

@@ -16,7 +16,7 @@ from syno.ir.primitives import MERGE as MERGE_ROW
 from syno.ir.primitives import SHARE as SHARE_ROW
 from syno.ir.primitives import SPLIT as SPLIT_ROW
 from syno.space.facts import Edge
-from syno.space.rules.table import FINALIZE, MERGE, SHIFT, SPLIT, Candidate, rule
+from syno.space.rules.table import FINALIZE, MERGE, REST, SHIFT, SPLIT, Candidate, Rest, rule
 
 
 @rule("U1", SHIFT, "Shift of channels", "a permutation of channels", exact=True)
@@ -49,11 +49,15 @@ def _(step: Candidate) -> bool:
 
 @dataclass(frozen=True)
 class Channels:
-    """What is known of a dim from above: whether it is unordered, of which axis, and the Split it is a piece of."""
+    """What is known of a dim from above: whether it is unordered, of which axis, and the Split it is a piece of.
+
+    `is_mixed` says that the piece is joined with dims that are none.
+    """
 
     unordered: bool
     axis: Dim | None = None
     piece_of: Operation | None = None
+    is_mixed: bool = False
 
 
 ORDERED = Channels(False)
@@ -61,7 +65,7 @@ FREE = Channels(True)
 
 
 def violations(tops: Mapping[Dim, Channels]) -> set[str]:
-    """Which of U4 to U7 the operations below break.
+    """Which of U4 to U7 the operations below break; "U6p" is what U6 breaks without being exact.
 
     Args:
         tops: what is known of each dim at the top; others are ORDERED, but those of weights are FREE.
@@ -79,7 +83,7 @@ def violations(tops: Mapping[Dim, Channels]) -> set[str]:
                 below = [Channels(below[0].unordered, below[0].axis)]
         elif not operation.bottoms:
             source = above[0].piece_of
-            if source is not None:
+            if source is not None and not above[0].is_mixed:
                 reductions_of[source] = reductions_of.get(source, 0) + 1
                 if reductions_of[source] > 1:
                     found.add("U7")
@@ -116,7 +120,7 @@ def _through_split(operation: Operation, above: Channels, known: Mapping[Dim, Ch
     if _descending(major.size, minor):
         found.add("U5")
     top = source if source is not None else operation
-    return [Channels(True, above.axis, top)] * 2
+    return [Channels(True, above.axis, top, above.is_mixed)] * 2
 
 
 def _descending(groups: Size, minor: Dim) -> bool:
@@ -129,13 +133,14 @@ def _descending(groups: Size, minor: Dim) -> bool:
 def _through_merge(above: list[Channels], found: set[str]) -> Channels:
     sources = {channels.piece_of for channels in above if channels.piece_of is not None}
     if len(above) == 2 and above[0].piece_of is not None and above[0].piece_of is above[1].piece_of:
-        found.add("U6")
+        found.add("U6" + REST * any(channels.is_mixed for channels in above))
     if not all(channels.unordered for channels in above):
         return ORDERED
     axes = {channels.axis for channels in above if channels.axis is not None}
     if len(axes) > 1 or len(sources) > 1:
         return ORDERED
-    return Channels(True, next(iter(axes), None), next(iter(sources), None))
+    is_mixed = any(channels.is_mixed or channels.piece_of is None for channels in above)
+    return Channels(True, next(iter(axes), None), next(iter(sources), None), is_mixed)
 
 
 @rule("U4", FINALIZE, "Shift of the input's channels", "a permutation of channels", exact=True)
@@ -154,9 +159,20 @@ def _(step: Candidate) -> bool:
     return "U5" in final_violations(step)
 
 
-@rule("U6", FINALIZE, "pieces of the input's channels joined again", "a channel shuffle", exact=True)
+@rule(
+    "U6",
+    FINALIZE,
+    "pieces of the input's channels joined again",
+    "a channel shuffle",
+    exact=True,
+    rest=Rest(
+        lambda step: "U6" in final_violations(step),
+        "pieces of the input's channels joined again with others between",
+        "a channel shuffle, but for what is between",
+    ),
+)
 def _(step: Candidate) -> bool:
-    return "U6" in final_violations(step)
+    return bool({"U6", "U6" + REST} & final_violations(step))
 
 
 @rule("U7", FINALIZE, "two sums over pieces of the input's channels", "one sum over both", exact=True)

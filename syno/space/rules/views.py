@@ -8,7 +8,18 @@ from __future__ import annotations
 from syno.algebra import Size
 from syno.ir.dim import Dim
 from syno.space.facts import Edge, adjacent
-from syno.space.rules.table import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, Candidate, rule
+from syno.space.rules.forms import (
+    below_a_stride,
+    below_minor,
+    below_shares,
+    beside_one_weight,
+    cut_of_a_split,
+    fused_merge,
+    merged_below_split,
+    neighbours_alike,
+    two_sums,
+)
+from syno.space.rules.table import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, Candidate, Rest, rule
 
 PAPER = "section 5.3"
 
@@ -26,13 +37,34 @@ def _window_below(dim: Dim) -> Size:
 
 
 @rule(
-    "V1", MERGE, "Split, then Merge", "(C*i + j) div and mod B*C distribute over i: Merges go below", exact=True, source=PAPER
+    "V1",
+    MERGE,
+    "Split, then Merge of a block that is a multiple of the minor, or divides it",
+    "(C*i + j) div and mod B*C distribute over i: Merges go below",
+    exact=True,
+    source=PAPER,
+    rest=Rest(
+        merged_below_split,
+        "Split, then any other Merge",
+        "the cut runs through both pieces, or an approximate rule rejects the Merge below",
+        also=cut_of_a_split,
+    ),
 )
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.SPLIT
 
 
-@rule("V2", MERGE, "Merge on a quotient", "nested Merges re-associate: they go on the remainder only", exact=True, source=PAPER)
+@rule(
+    "V2",
+    MERGE,
+    "Merge on a quotient",
+    "nested Merges re-associate: they go on the remainder only",
+    exact=True,
+    source=PAPER,
+    rest=Rest(
+        fused_merge, "Merge on a quotient above a Shift or an Unfold", "an approximate rule rejects the larger Merge below"
+    ),
+)
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.QUOTIENT
 
@@ -44,12 +76,20 @@ def _(step: Candidate) -> bool:
     return step.of().edge is Edge.SPLIT
 
 
-@rule("V4", SPLIT, "Split of adjacent dims", "it undoes a Merge, or joins two sums to one", exact=True, source=PAPER)
+@rule(
+    "V4",
+    SPLIT,
+    "Split of adjacent dims",
+    "it undoes a Merge, or joins two sums to one",
+    exact=True,
+    source=PAPER,
+    rest=Rest(neighbours_alike, "Split of adjacent dims that different weights have", "one weight has but one of the pieces"),
+)
 def _(step: Candidate) -> bool:
     return adjacent(step.of(0), step.of(1))
 
 
-@rule("V5", SHIFT, "Shift, then Shift", "shifts add up", exact=True, source=PAPER)
+@rule("V5", SHIFT, "Shift, then Shift", "shifts add up, and one position is enough", exact=False, source=PAPER)
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.SHIFT
 
@@ -74,12 +114,30 @@ def _(step: Candidate) -> bool:
     return step.of().edge is Edge.STRIDE
 
 
-@rule("V8", STRIDE, "Split, then Stride", "S*(B*i + j) = S*B*i + S*j: the Stride goes under the minor", exact=True)
+@rule(
+    "V8",
+    STRIDE,
+    "Split, then Stride",
+    "S*(B*i + j) = S*B*i + S*j: the Stride goes under the minor",
+    exact=True,
+    rest=Rest(below_minor, "Split with an Unfold as minor, then Stride", "V10 rejects the Stride under the minor"),
+)
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.SPLIT
 
 
-@rule("V9", MERGE, "Stride, then Merge of a larger block", "the Stride goes above the quotient or remainder", exact=True)
+@rule(
+    "V9",
+    MERGE,
+    "Stride, then Merge of a block that is a multiple of it",
+    "the Stride goes above the remainder",
+    exact=True,
+    rest=Rest(
+        below_a_stride,
+        "Stride, then Merge of any other larger block",
+        "the cut runs between two strides, or an approximate rule rejects the Merge below",
+    ),
+)
 def _(step: Candidate) -> bool:
     if step.of().edge is not Edge.STRIDE:
         return False
@@ -134,12 +192,31 @@ def _(step: Candidate) -> bool:
     return step.sizes[step.dims[1].size / _window_below(step.dims[0])].lowest < 1
 
 
-@rule("V16", (MERGE, SHIFT), "Share, then Merge or Shift", "one-to-one views commute with Share: they go below", exact=True)
+@rule(
+    "V16",
+    (MERGE, SHIFT),
+    "Share, then Merge or Shift",
+    "one-to-one views commute with Share: they go below",
+    exact=True,
+    rest=Rest(
+        below_shares,
+        "Share, then a Merge or Shift that is left out below it",
+        "an approximate rule or a policy rejects it below the Share",
+    ),
+)
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.DATA
 
 
-@rule("V17", MERGE, "Merge on a reduction", "a loop that is cut is two loops", exact=True, source=PAPER)
+@rule(
+    "V17",
+    MERGE,
+    "Merge on a reduction",
+    "a loop that is cut is two loops",
+    exact=True,
+    source=PAPER,
+    rest=Rest(two_sums, "Merge on a reduction where two take more", "the occurrences that a spec allows count both loops"),
+)
 def _(step: Candidate) -> bool:
     return step.of().edge is Edge.REDUCE
 
@@ -151,7 +228,10 @@ def _(step: Candidate) -> bool:
 
 @rule("V19", UNFOLD, "a reduction as a window", "a sum over an unweighted window, a box filter", exact=False, source=PAPER)
 def _(step: Candidate) -> bool:
-    return step.of(1).edge is Edge.REDUCE
+    window = step.of(1)
+    if window.edge in (Edge.QUOTIENT, Edge.REMAINDER):  # a piece of a reduction is one as well
+        return window.only_sums and not window.tags and not window.discards
+    return window.edge is Edge.REDUCE
 
 
 @rule("V20", UNFOLD, "Unfold of reductions", "summing all positions sums the window times as much", exact=False, source=PAPER)
@@ -165,6 +245,11 @@ def _(step: Candidate) -> bool:
     "Split of two axes of one weight",
     "the weight is reshaped instead: the Split goes below its Share",
     exact=True,
+    rest=Rest(
+        beside_one_weight,
+        "Split of two axes of one weight and of others between",
+        "the weight would be indexed by those between as well",
+    ),
 )
 def _(step: Candidate) -> bool:
     weights = step.of(0).shared_by + step.of(1).shared_by

@@ -86,8 +86,10 @@ class TestSample:
         tight = convolution(budget={"most_flops": 10})
         (folder / "tight.yaml").write_text(tight.dump(), encoding="utf-8")
         assert "raise most_flops, which is 10" in one_line_at_end(run("sample", "tight.yaml", code=2))
-        (folder / "no_weights.yaml").write_text(convolution(occurrences={"tensors": 1}).dump(), encoding="utf-8")
-        assert "raise occurrences: tensors, which is 1" in one_line(run("sample", "no_weights.yaml", code=2))
+        text = convolution(occurrences={"tensors": 3, "shifts": 1}).dump()
+        (folder / "no_weights.yaml").write_text(text.replace("tensors: 3", "tensors: 1"), encoding="utf-8")
+        line = one_line(run("sample", "no_weights.yaml", code=2))
+        assert "occurrences.tensors: 1 leaves no weight beside the input, and an operator has at least one; give 2 to 4" in line
 
     def test_progress_has_rate_valid_walks_and_rejections(self, run: Run) -> None:
         lines = run("sample", "small.yaml", "-n", "5", "--output", "found").stderr.splitlines()
