@@ -280,12 +280,18 @@ class TestSettings:
 
     def test_the_options_of_a_space_are_named(self, journal: str) -> None:
         layers = [{"C_in": 64, "C_out": 64}] * 10
-        spec: dict[str, Any] = {"depth": 4, "layers": layers, "budget": {"most_flops": 1e9}}
+        spec: dict[str, Any] = {"depth": 4, "layers": layers, "budget": {"most_flops": 1e9, "rest_flops": 5.0}}
         study(journal, space_id="a", more_settings={"spec": spec, "workload": {"width": 1.0}}).run(sound, 1)
         for changes, expected in (
-            ({"spec": {**spec, "depth": 5, "budget": {"most_flops": 2e9}}}, ["spec.depth is 4 there, 5 here", "most_flops"]),
+            (
+                {"spec": {**spec, "depth": 5, "budget": {"most_flops": 2e9, "rest_flops": 5.0}}},
+                ["spec.depth is 4 there, 5 here", "most_flops"],
+            ),
             ({"spec": {**spec, "layers": layers[:-1]}}, ["spec.layers is [{'C_in': 64"]),
-            ({"spec": {**spec, "layers": layers[:-1]}, "workload": {"width": 0.5}}, ["workload.width is 1.0 there, 0.5 here"]),
+            (
+                {"spec": {**spec, "layers": [], "budget": {"most_flops": 1e9, "rest_flops": 2.0}}, "workload": {"width": 0.5}},
+                ["workload.width is 1.0 there, 0.5 here"],
+            ),
         ):
             with pytest.raises(SpecError) as error:
                 study(journal, space_id="b", more_settings={"spec": spec, "workload": {"width": 1.0}, **changes})
