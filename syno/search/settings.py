@@ -105,8 +105,10 @@ def differences(stored: object, given: object) -> list[str]:
     """
     there, here = _structured(stored), _structured(given)
     if there.get(WORKLOAD) != here.get(WORKLOAD):
-        for settings in (there, here):  # the layers follow from the network
-            settings.get(SPEC, {}).pop("layers", None)
+        for settings in (there, here):  # these options follow from the network
+            options = settings.get(SPEC, {})
+            options.pop("layers", None)
+            options["budget"] = {name: value for name, value in options.get("budget", {}).items() if "rest_" not in name}
     if SPEC not in there or SPEC not in here or there.get(SPACE) == here.get(SPACE):
         for settings in (there, here):  # studies of earlier versions have the id of their spec alone
             settings.pop(SPEC, None)

@@ -36,6 +36,11 @@ class Stopping:
         self._settings = settings
         self.withdrawn: frozenset[int] = frozenset()
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a worker decided that trials do not count since this one began."""
+        return withdrawn(self._store.attributes).keys() != self.withdrawn
+
     def begin(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Ledger:
         """Return a ledger for a worker that begins, of the trials that count.
 
@@ -61,12 +66,13 @@ class Stopping:
             self._withdraw(equal, reason)
             raise self._stopped(reason)
 
-    def check_end(self, ledger: Ledger) -> None:
+    def check_end(self, ledger: Ledger, n_trials: int) -> None:
         """Raise SearchStoppedError if all trials of a study that has ended failed."""
-        if not ledger.finished or ledger.last_success >= 0:
+        if not n_trials or not ledger.finished or ledger.last_success >= 0 or ledger.is_open(n_trials):
             return
         blamed = [claim for claim in ledger.claims if _blames_function(claim)]
-        reason = f"all {ledger.finished} trials failed; the last: {_cause(ledger.claims[-1])}"
+        count, last = ledger.finished, next(filter(None, map(_cause, reversed(ledger.claims))), "no reason was stored")
+        reason = f"all {count} trials failed; the last: {last}" if count > 1 else f"its only trial failed: {last}"
         if blamed:
             self._withdraw(blamed, reason)
             raise self._stopped(reason)

@@ -168,12 +168,18 @@ class Study:
         """
         if n_trials < 0:
             raise SpecError(f"n_trials={n_trials}; it is the study's total, 0 or more")
+        if self._stopping.is_outdated:
+            self._forget()
         try:
             self._run(evaluate, n_trials, display, notes, alone, wait, poll_seconds)
-        except SearchStoppedError:  # what the policy heard of trials that don't count is forgotten
-            self.policy = self._make_policy()
-            self._dispatch = Dispatch(self._store, self.policy, self._dispatch.ledger.most_attempts, self._stopping)
+        except SearchStoppedError:
+            self._forget()
             raise
+
+    def _forget(self) -> None:
+        """Begin with a new policy: this one heard of trials that don't count."""
+        self.policy = self._make_policy()
+        self._dispatch = Dispatch(self._store, self.policy, self._dispatch.ledger.most_attempts, self._stopping)
 
     def _run(
         self,
@@ -202,7 +208,7 @@ class Study:
                 elif not (wait and dispatch.ledger.is_open(n_trials)):
                     break
                 time.sleep(poll_seconds)
-        self._stopping.check_end(dispatch.ledger)
+        self._stopping.check_end(dispatch.ledger, n_trials)
 
     # ---- what there is --------------------------------------------------------------------------------------------
 

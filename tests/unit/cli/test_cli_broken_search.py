@@ -74,7 +74,7 @@ def test_it_stops_with_the_reason_and_goes_on_when_it_is_mended(
 
 
 def test_several_workers(run: Run, folder: Path, own: None, capfd: pytest.CaptureFixture[str]) -> None:
-    config(folder, **COUNTING, evaluate="own:buggy")
+    config(folder, **{**COUNTING, "study": {"n_trials": 3}}, evaluate="own:buggy")  # in SQLite
     last_line(run, "search", "mine.yaml", "--workers", "2")
     assert "Traceback" not in capfd.readouterr().err
 

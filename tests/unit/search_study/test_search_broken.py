@@ -180,6 +180,13 @@ class TestFunction:
         last.run(sound, 4)
         assert (last.trials.outcome == "complete").sum() == 4
 
+    def test_a_study_that_is_open_goes_on_after_another_was_mended(self, journal: str) -> None:
+        found = study(journal)
+        found.run(sound, 1)
+        stop(study(journal), buggy)
+        found.run(sound, 3)
+        assert list(found.trials.outcome) == ["complete", *["withdrawn"] * 10, *["complete"] * 2]
+
     def test_a_worker_that_was_killed_before_it_could_stop(self, journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
         class Killed(BaseException):
             pass
@@ -212,6 +219,20 @@ class TestOperators:
         found = study()
         found.run(pruned, 15)
         assert set(found.trials.outcome) == {"pruned"}
+
+    def test_those_that_kill_their_workers_are_named(self, journal: str) -> None:
+        class Killed(BaseException):
+            pass
+
+        def deadly(operator: PGraph, report: Report) -> Metrics:
+            raise Killed
+
+        found = study(journal, most_attempts=1)
+        found._dispatch.finish = lambda task, result: True  # type: ignore[method-assign]  # no time to say anything
+        with pytest.raises(Killed):
+            found.run(deadly, 1, alone=True)
+        with pytest.raises(SynoError, match="its only trial failed: its worker died during the evaluation, 1 times"):
+            study(journal, most_attempts=1).run(sound, 1, alone=True)
 
     def test_a_search_in_which_all_failed_is_an_error(self) -> None:
         found = study()
@@ -259,12 +280,18 @@ class TestSettings:
 
     def test_the_options_of_a_space_are_named(self, journal: str) -> None:
         layers = [{"C_in": 64, "C_out": 64}] * 10
-        spec: dict[str, Any] = {"depth": 4, "layers": layers, "budget": {"most_flops": 1e9}}
+        spec: dict[str, Any] = {"depth": 4, "layers": layers, "budget": {"most_flops": 1e9, "rest_flops": 5.0}}
         study(journal, space_id="a", more_settings={"spec": spec, "workload": {"width": 1.0}}).run(sound, 1)
         for changes, expected in (
-            ({"spec": {**spec, "depth": 5, "budget": {"most_flops": 2e9}}}, ["spec.depth is 4 there, 5 here", "most_flops"]),
+            (
+                {"spec": {**spec, "depth": 5, "budget": {"most_flops": 2e9, "rest_flops": 5.0}}},
+                ["spec.depth is 4 there, 5 here", "most_flops"],
+            ),
             ({"spec": {**spec, "layers": layers[:-1]}}, ["spec.layers is [{'C_in': 64"]),
-            ({"spec": {**spec, "layers": layers[:-1]}, "workload": {"width": 0.5}}, ["workload.width is 1.0 there, 0.5 here"]),
+            (
+                {"spec": {**spec, "layers": [], "budget": {"most_flops": 1e9, "rest_flops": 2.0}}, "workload": {"width": 0.5}},
+                ["workload.width is 1.0 there, 0.5 here"],
+            ),
         ):
             with pytest.raises(SpecError) as error:
                 study(journal, space_id="b", more_settings={"spec": spec, "workload": {"width": 1.0}, **changes})
