@@ -40,7 +40,8 @@ def test_workers_that_come_and_go_share_the_trials(url: str, tmp_path: Path) -> 
     assert len(begun) == begun.total() == count
 
 
-@pytest.mark.parametrize("restarts", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("restarts", [4])
 def test_a_server_that_is_restarted_under_load_loses_nothing(url: str, tmp_path: Path, restarts: int) -> None:
     """As in a crash. Workers wait for it, and go on."""
     notes, count, name = tmp_path / "notes", 15 * restarts, f"restarted{restarts}"
