@@ -76,7 +76,8 @@ class TestTornJournal:
         lines = whole.splitlines(keepends=True)
         assert all(json.loads(line) for line in lines)
         path.write_bytes(whole[: -len(lines[-1]) // 2])
-        torn = TrialStore(*open_storage(str(path)), "study")
+        with pytest.warns(UserWarning, match="the last line was not finished, and is cut off"):
+            torn = TrialStore(*open_storage(str(path)), "study")
         assert len(torn.trials()) == 1
         torn.create(stored())
         assert len(TrialStore(*open_storage(str(path)), "study").trials()) == 2
