@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import search_worker
+from optuna.storages._rdb import storage as rdb
 
 from syno.cli.app import WRONG
 from syno.errors import SynoError
@@ -40,7 +42,16 @@ def work(storage: str, trials: int, notes: Path) -> int:
     return 0
 
 
+class Hurried:
+    """Optuna's clock for an SQLite file: it tries five times to create a trial, seconds apart, also where the disk is full."""
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds / 50)
+
+
 def main(storage: str, notes: Path, workers: int) -> None:
+    rdb.time = Hurried  # type: ignore[attr-defined]
     for line in sys.stdin:
         children = []
         for _ in range(workers):

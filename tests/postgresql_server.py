@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,25 +39,47 @@ def missing() -> str:
 @contextmanager
 def server() -> Iterator[str]:
     """The URL of an empty database; its server ends with the context."""
-    folder = programs()
-    assert folder is not None and not missing(), missing()
-    user = OWNER if os.geteuid() == 0 else None
+    assert not missing(), missing()
+    user = _user()
     name = user or pwd.getpwuid(os.geteuid()).pw_name
-
-    def run(program: str, *arguments: str) -> None:
-        # Its output goes to a file: a server would keep a pipe open.
-        with (place / f"{program}.log").open("a") as log:
-            subprocess.run([str(folder / program), *arguments], user=user, cwd="/", stdout=log, stderr=log, check=True)
-
     with tempfile.TemporaryDirectory(prefix="syno-postgresql-") as given:
         place = Path(given)
         if user is not None:
             shutil.chown(place, user)
-        data = str(place / "data")
-        run("initdb", "-D", data, "-U", name, "-A", "trust", "--no-sync", "-E", "UTF8")
-        # A socket and no port: nobody else comes in, and several servers don't meet.
-        run("pg_ctl", "-D", data, "-w", "-l", str(place / "server.log"), "-o", f"-k {place} -c listen_addresses=", "start")
+        _run(place, "initdb", "-U", name, "-A", "trust", "--no-sync", "-E", "UTF8")
+        _start(place)
         try:
             yield f"postgresql+psycopg://{name}@/postgres?host={place}"
         finally:
-            run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+            _stop(place)
+
+
+def restart(url: str, seconds: float) -> None:
+    """Stop the server of this URL as a crash does, and start it after so many seconds."""
+    place = Path(url.partition("?host=")[2])
+    _stop(place)
+    time.sleep(seconds)
+    _start(place)
+
+
+def _start(place: Path) -> None:
+    # A socket and no port: nobody else comes in, and several servers don't meet.
+    _run(place, "pg_ctl", "-w", "-l", str(place / "server.log"), "-o", f"-k {place} -c listen_addresses=", "start")
+
+
+def _stop(place: Path) -> None:
+    _run(place, "pg_ctl", "-m", "immediate", "-w", "stop")
+
+
+def _run(place: Path, program: str, *arguments: str) -> None:
+    folder = programs()
+    assert folder is not None
+    # Its output goes to a file: a server would keep a pipe open.
+    with (place / f"{program}.log").open("a") as log:
+        command = [str(folder / program), "-D", str(place / "data"), *arguments]
+        subprocess.run(command, user=_user(), cwd="/", stdout=log, stderr=log, check=True)
+
+
+def _user() -> str | None:
+    """Who runs the server; None for who runs the tests."""
+    return OWNER if os.geteuid() == 0 else None

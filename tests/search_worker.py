@@ -1,6 +1,6 @@
 """One worker of a study on a mock tree, as a program: it notes every evaluation that it begins or ends in a file.
 
-python tests/search_worker.py STORAGE POLICY TRIALS NOTES [SECONDS [alone]]
+python tests/search_worker.py STORAGE POLICY TRIALS NOTES [SECONDS [alone | NAME]]
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from syno.search.study import Report, Study
 FAMILY = frozenset({2, 3, 7, 10, 13})
 
 
-def open_study(storage: str, policy: str, heartbeat_seconds: float = 1, grace_seconds: float = 3) -> Study:
+def open_study(
+    storage: str, policy: str, heartbeat_seconds: float = 1, grace_seconds: float = 3, name: str = "shared"
+) -> Study:
     return Study(
         wide_tree(),
         space_id="wide",
-        name="shared",
+        name=name,
         storage=storage,
         policy=policy,
         seed=3,
@@ -35,7 +37,7 @@ def open_study(storage: str, policy: str, heartbeat_seconds: float = 1, grace_se
     )
 
 
-def main(storage: str, policy: str, trials: int, notes: Path, seconds: float, alone: bool) -> None:
+def main(storage: str, policy: str, trials: int, notes: Path, seconds: float, alone: bool, name: str = "shared") -> None:
     reward = hidden_family_reward(FAMILY)
 
     def note(line: str) -> None:
@@ -50,10 +52,12 @@ def main(storage: str, policy: str, trials: int, notes: Path, seconds: float, al
         note(f"end {operator.id} {os.getpid()}")
         return {"accuracy": 0.1 + 0.9 * reward(operator)}
 
-    open_study(storage, policy).run(evaluate, trials, alone=alone, poll_seconds=0.1)
+    open_study(storage, policy, name=name).run(evaluate, trials, alone=alone, poll_seconds=0.1)
 
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     pause = float(arguments[4]) if len(arguments) > 4 else 0.0
-    main(arguments[0], arguments[1], int(arguments[2]), Path(arguments[3]), pause, "alone" in arguments[5:])
+    *_, last = [*arguments, "shared"] if len(arguments) <= 5 else arguments
+    name = "shared" if last == "alone" else last
+    main(arguments[0], arguments[1], int(arguments[2]), Path(arguments[3]), pause, last == "alone", name)

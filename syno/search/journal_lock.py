@@ -31,7 +31,7 @@ class JournalLock(BaseJournalFileLock):
         self._own: Identity | None = None
 
     def acquire(self) -> bool:
-        """Wait for the lock and take it. Always true. Raises OSError where a link cannot be made."""
+        """Wait for the lock and take it. Always true. Raises OSError where a link cannot be made or removed."""
         pause, seen, since = 0.001, None, time.monotonic()
         while True:
             try:
@@ -56,12 +56,13 @@ class JournalLock(BaseJournalFileLock):
         """Give the lock back. Nothing happens if it was taken away."""
         own, self._own = self._own, None
         if own is not None:
-            self._remove(own)
+            with suppress(OSError):  # it stays until its grace is over
+                self._remove(own)
 
     def _remove(self, holder: Identity) -> None:
-        """Remove the link of this holder and no other."""
+        """Remove the link of this holder and no other. Raises OSError where that is not allowed."""
         aside = self._link.with_name(f"{self._link.name}{uuid.uuid4()}.rename")
-        with suppress(OSError):  # another one was faster
+        with suppress(FileNotFoundError, FileExistsError):  # another one was faster
             if _identity(self._link) != holder:
                 return
             self._link.rename(aside)

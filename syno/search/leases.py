@@ -83,7 +83,11 @@ class Heartbeats(Leases):
 
     def renew(self, trial_id: int) -> None:
         """Record a heartbeat."""
-        self._storage.record_heartbeat(trial_id)  # type: ignore[attr-defined]  # a storage with heartbeats has it
+        try:
+            self._storage.record_heartbeat(trial_id)  # type: ignore[attr-defined]  # a storage with heartbeats has it
+        except Exception:
+            self._storage.remove_session()  # the next one gets a connection of its own
+            raise
 
     def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
         """Let Optuna end them.

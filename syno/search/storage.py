@@ -150,7 +150,7 @@ class TrialStore:
     def _do(self, action: Callable[[], T]) -> T:
         """Do something with the storage."""
         with all_understood(self.place):
-            return reconnecting(action)
+            return reconnecting(self.storage, action)
 
     @property
     def attributes(self) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import optuna
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from optuna.storages import BaseStorage
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, PendingRollbackError, SQLAlchemyError
 
 from syno.errors import StorageError, SynoError
 
@@ -54,8 +55,8 @@ def unusable(url: str, error: BaseException) -> StorageError:
     )
 
 
-def reconnecting(action: Callable[[], T]) -> T:
-    """Do it; again and again for a minute where a database server is away, as when it is restarted.
+def reconnecting(storage: BaseStorage, action: Callable[[], T]) -> T:
+    """Do something with a storage; again and again for a minute where its server is away, as when that is restarted.
 
     The action is one that may be done twice: its first time may have had its effect before the connection was lost.
     """
@@ -66,6 +67,7 @@ def reconnecting(action: Callable[[], T]) -> T:
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
             if not _is_away(error) or time.monotonic() > end:
                 raise
+            storage.remove_session()  # it is of the connection that was lost
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -80,6 +82,8 @@ def _cause(error: BaseException) -> BaseException:
 def _is_away(error: BaseException) -> bool:
     """Whether the error is of a connection to a server. SQLite has none: its errors are of its file."""
     cause = _cause(error)
+    if isinstance(cause, PendingRollbackError):  # it was before, and the session still is of that connection
+        return True
     if not isinstance(cause, DBAPIError) or type(cause.orig).__module__.startswith("sqlite3"):
         return False
     return cause.connection_invalidated or isinstance(cause, OperationalError | InterfaceError)

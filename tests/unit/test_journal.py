@@ -220,6 +220,19 @@ class TestLock:
         Path("results/trials.log.lock").symlink_to("results/trials.log")  # as earlier versions made it
         JournalLock(path, 0.05).acquire()
 
+    def test_of_a_dead_holder_on_a_read_only_disk_is_an_error_and_no_end_of_waiting(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "trials.log"
+        JournalLock(path, 0.05).acquire()
+
+        def refuse(*given: object) -> None:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+        monkeypatch.setattr(Path, "rename", refuse)
+        with pytest.raises(OSError, match="Read-only file system"):
+            JournalLock(path, 0.05).acquire()
+
     def test_who_lost_it_releases_nobody_elses(self, tmp_path: Path) -> None:
         path = tmp_path / "trials.log"
         first, second = JournalLock(path, 0.05), JournalLock(path, 0.05)

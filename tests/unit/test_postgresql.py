@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import search_worker
-from postgresql_server import missing, server
+from postgresql_server import missing, restart, server
 from small_studies import evaluate, proposed, study
 
 PROGRAM = Path(__file__).parents[1] / "search_worker.py"
@@ -37,6 +38,27 @@ def test_workers_that_come_and_go_share_the_trials(url: str, tmp_path: Path) -> 
     assert set(trials.outcome) <= {"complete", "failed", "duplicate", "interrupted"}
     begun = Counter(line.split()[1] for line in notes.read_text(encoding="utf-8").splitlines() if line.startswith("begin"))
     assert len(begun) == begun.total() == count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restarts", [4])
+def test_a_server_that_is_restarted_under_load_loses_nothing(url: str, tmp_path: Path, restarts: int) -> None:
+    """As in a crash. Workers wait for it, and go on."""
+    notes, count, name = tmp_path / "notes", 15 * restarts, f"restarted{restarts}"
+    command = [sys.executable, str(PROGRAM), url, "random", str(count), str(notes), "0.02", name]
+    workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for number in range(1, restarts + 1):
+        while len(notes.read_text(encoding="utf-8").splitlines() if notes.exists() else ()) < 12 * number:
+            assert any(worker.poll() is None for worker in workers), workers[0].communicate()[1]
+            time.sleep(0.01)
+        restart(url, 0.5)
+    for worker in workers:
+        _, errors = worker.communicate(timeout=100)
+        assert worker.returncode == 0, errors
+    trials = search_worker.open_study(url, "random", name=name).trials
+    ended = trials[trials.outcome.isin(["complete", "failed"])]
+    assert len(ended) == ended.fingerprint.nunique() == count
+    assert set(trials.outcome) <= {"complete", "failed", "duplicate", "interrupted"}
 
 
 def test_two_studies_in_one_database_do_not_meet(url: str) -> None:

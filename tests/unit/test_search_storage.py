@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
+from optuna.exceptions import StorageInternalError
 from optuna.storages import JournalStorage
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import OperationalError, PendingRollbackError
 
-from syno.errors import SpecError
+from syno.errors import SpecError, StorageError
 from syno.search import worker as worker_module
 from syno.search.leases import LeaseFiles, NoLeases
 from syno.search.storage import TrialStore, journal_file, open_storage
@@ -72,7 +76,8 @@ class TestTornJournal:
         lines = whole.splitlines(keepends=True)
         assert all(json.loads(line) for line in lines)
         path.write_bytes(whole[: -len(lines[-1]) // 2])
-        torn = TrialStore(*open_storage(str(path)), "study")
+        with pytest.warns(UserWarning, match="the last line was not finished, and is cut off"):
+            torn = TrialStore(*open_storage(str(path)), "study")
         assert len(torn.trials()) == 1
         torn.create(stored())
         assert len(TrialStore(*open_storage(str(path)), "study").trials()) == 2
@@ -170,6 +175,45 @@ class TestLeases:
         with pytest.warns(UserWarning, match="the lease on trial 1 was not renewed: the server is away"), leases.kept(1):
             time.sleep(0.1)
         assert leases.calls > 2
+
+
+class TestRestartedServer:
+    """A database server that is away, for a second or for good. What it is like really: test_postgresql.py."""
+
+    def store(self, monkeypatch: pytest.MonkeyPatch, failures: list[Exception]) -> TrialStore:
+        store = TrialStore(*open_storage("memory:"), "study", place="postgresql://host/name")
+        get = store.storage.get_all_trials
+
+        def get_all_trials(*given: Any, **more: Any) -> list[FrozenTrial]:
+            if failures:
+                raise failures.pop()
+            return get(*given, **more)
+
+        monkeypatch.setattr(store.storage, "get_all_trials", get_all_trials)
+        monkeypatch.setattr("syno.search.storage_errors.time.sleep", lambda seconds: None)
+        return store
+
+    def lost(self, *, kind: type[Exception] = ConnectionError) -> Exception:
+        cause, error = OperationalError("SELECT 1", None, kind("server closed")), StorageInternalError("at the commit")
+        error.__cause__ = cause
+        return error
+
+    def test_is_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        failures = [PendingRollbackError("of the connection that was lost"), self.lost(), self.lost()]
+        store = self.store(monkeypatch, failures)
+        store.create(stored())
+        assert len(store.trials()) == 1 and not failures
+
+    def test_is_given_up_after_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("syno.search.storage_errors.RECONNECTION_SECONDS", -1)
+        with pytest.raises(StorageError, match="the storage postgresql://host/name cannot be used: server closed"):
+            self.store(monkeypatch, [self.lost()]).trials()
+
+    def test_is_no_sqlite_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        failures = [self.lost(), self.lost(kind=sqlite3.OperationalError)]
+        with pytest.raises(StorageError, match="cannot be used: server closed"):
+            self.store(monkeypatch, failures).trials()
+        assert len(failures) == 1
 
 
 class TestWorker:

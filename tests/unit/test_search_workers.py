@@ -14,6 +14,8 @@ import pandas
 import pytest
 import search_worker
 
+from syno.errors import StorageError
+from syno.search.processes import _quietly
 from syno.search.study import Study
 
 PROGRAM = Path(search_worker.__file__)
@@ -136,6 +138,16 @@ def test_a_late_result_is_refused_and_its_trial_counts_once(tmp_path: Path, kind
     retried = trials[trials.attempt == 1]
     assert retried.metric_accuracy.item() == 0.25  # not what the stopped worker measured
     assert begun(notes).total() == 3
+
+
+def test_a_worker_beside_this_process_says_what_is_wrong_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        raise StorageError("the disk\nis full")
+
+    with pytest.raises(SystemExit) as ended:
+        _quietly(work, ())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: the disk is full\n"
 
 
 def first_trials(study: Study) -> list[tuple[str, str]]:
