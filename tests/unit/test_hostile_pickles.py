@@ -99,6 +99,20 @@ def test_what_is_no_attack_is_read(protocol: int, tmp_path: Path) -> None:
     )
 
 
+def test_a_file_of_python_2_is_read(tmp_path: Path) -> None:
+    """Step by step as CIFAR-100's own: protocol 2, strings of bytes, types and shapes as NumPy 1 wrote them."""
+    file, pixels = tmp_path / "train", bytes(range(256)) * 24
+    file.write_bytes(
+        b"\x80\x02}q\x01(U\x04dataq\x02cnumpy.core.multiarray\n_reconstruct\nq\x03cnumpy\nndarray\nq\x04K\x00\x85U\x01b\x87Rq\x05"
+        b"(K\x01K\x02M\x00\x0c\x86cnumpy\ndtype\nq\x06U\x02u1K\x00K\x01\x87Rq\x07(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xff"
+        b"K\x00tb\x89T\x00\x18\x00\x00" + pixels + b"tbU\x0bfine_labels]q\x08(K\x13K\x1deu."
+    )
+    expected, found = pickle.loads(file.read_bytes(), encoding="bytes"), read_pickle(file)
+    assert found.keys() == expected.keys() and found[b"fine_labels"] == [19, 29]
+    assert found[b"data"].dtype == np.uint8 and found[b"data"].shape == (2, 3072)
+    assert np.array_equal(found[b"data"], expected[b"data"])
+
+
 @pytest.mark.parametrize("array", [np.arange(6, dtype=">i4").reshape(2, 3), np.asfortranarray(np.ones((2, 3)))])
 def test_arrays_of_plain_numbers_come_back(array: np.ndarray[Any, Any], tmp_path: Path) -> None:
     file = tmp_path / "train"

@@ -290,7 +290,9 @@ class TestRecords:
         text = path.read_text(encoding="utf-8")
         more = json.dumps({**json.loads(text), "colour": 1})
         path.write_text({"half": text[:99], "empty": "", "other": "[1]", "unknown": more}[damage], encoding="utf-8")
-        with pytest.raises(SpecError, match=r"record\.json holds no tuning record: .*; delete the file and tune again"):
+        with pytest.raises(
+            SpecError, match=r"record\.json holds no tuning record: .*; delete the file and run `syno tune` again"
+        ):
             TuningRecord.read(path)
 
     def test_an_absent_file_is_named(self, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class _Named:
 
 
 def _encoded(text: Any, encoding: Any) -> bytes:
-    """What `_codecs.encode` does in pickles of bytes by Python 2's protocol, and nothing else that it can do."""
+    """Encode text as Latin-1, all that `_codecs.encode` is for in pickles of bytes by Python 2's protocol."""
     if _text(encoding) != "latin1":
         raise pickle.UnpicklingError(f'it asks for the encoding "{_text(encoding)[:20]}"')
     return _text(text).encode("latin1")
@@ -112,7 +112,7 @@ STEPS = [  # of pickle's machine, without those that make objects of any class
 
 
 class _Steps(dict[int, Callable[..., None]]):
-    """What the machine does at each code, for so many steps in all."""
+    """The steps of the machine by their codes; it takes `left` of them at most."""
 
     left = MOST_STEPS
 
