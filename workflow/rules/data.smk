@@ -31,6 +31,7 @@ rule data:
     resources:
         mem_mb=growing(4000),
         runtime=growing(120),
+        gpu=training_gpus,  # one step of training is tried
     shell:
         "syno data {params.config} --output {output} 2>&1 | tee -i {log}"
 
