@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class DataRecord(Record):
     length: int | None = None
     model: str
     layers: tuple[str, ...]
-    layers_that_stay: dict[str, str] = {}
+    layers_that_stay: Mapping[str, str] = {}
     layers_with_bias: tuple[str, ...] = ()
     flops: float
     parameters: int
