@@ -60,8 +60,6 @@ class Registry(Mapping[str, T], Generic[T]):
             except UnknownNameError as error:
                 raise UnknownNameError(f'{error} Your own is "package.module:function"') from None
         found: T = imported(given, self.kind)
-        if not callable(found):
-            raise SpecError(f'the {self.kind} is "{given}", which is no function but {found!r}')
         return found
 
     def __iter__(self) -> Iterator[str]:

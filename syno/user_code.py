@@ -60,10 +60,12 @@ def last_own_line(traceback: TracebackType | None) -> FrameSummary | None:
 
 
 def check_arguments(function: Callable[..., Any], what: str, given: Mapping[str, Any]) -> None:
-    """Raise UserCodeError if the function does not take these keyword arguments; `what` says which function it is."""
+    """Raise UserCodeError if this is no function that takes these keyword arguments; `what` says which function it is."""
+    if not callable(function):
+        raise UserCodeError(f"{what} is no function but {function!r}")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # not callable, which the call says; or written in C
+    except ValueError:  # written in C
         return
     try:
         signature.bind(**given)

@@ -71,8 +71,8 @@ class RelativeBudget(Section):
             for name, share in ((f"least_{what}", least), (f"most_{what}", most)):
                 if share is not None and share > LARGEST_SHARE:
                     raise ValueError(
-                        f"{name} is {share:g}, which is {share:g} times the original; shares are fractions: {share / 100:g} for "
-                        f"{share:g} %"
+                        f"{name} is {share:g}, which is {share:g} times the original; shares are fractions: "
+                        f"{share / 100:g} for {share:g} %"
                     )
             if most is not None and least > most:
                 raise ValueError(f"least_{what} is {least:g} and most_{what} is {most:g}: no model fits; raise most_{what}")

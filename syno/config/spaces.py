@@ -20,7 +20,7 @@ OF_EXPERIMENTS = ({*Experiment.model_fields, "experiments", "common"}) - set(
 def find_space(given: str) -> OperatorSpec:
     """Return the spec that a preset's name, the path of a spec file or an experiment (FILE, or FILE:NAME) means.
 
-    The spec of an experiment has the experiment's name. Where it follows from a network and a data set, these are made or loaded.
+    The spec of an experiment has the experiment's name. If it follows from a network and a data set, these are made or loaded.
 
     Raises SpecError if there is no such thing, it is wrong, or the experiment has no space since its data is published.
     """

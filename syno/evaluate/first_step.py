@@ -21,8 +21,9 @@ from syno.user_code import user_code
 def try_step(workload: Workload) -> float:
     """Take the network as it is forward and backward over the first batch, test it on one batch, and return the loss in nats.
 
-    Nothing of it is kept. It finds what every training would fail on: a device that isn't there or is too small, data and labels
-    in another format or range than trainings take, a network whose output isn't one for the data, numbers that aren't finite.
+    Nothing of it is kept. It finds what every training would fail on: a device that isn't there or is too small, data and
+    labels in another format or range than trainings take, a network whose output isn't one for the data, numbers that aren't
+    finite.
 
     Raises:
         SpecError: there is no such device.
@@ -62,8 +63,8 @@ def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test
         )
     if is_own(workload.settings.model) and outputs[0] > workload.data.classes:
         warnings.warn(
-            f'the model "{workload.settings.model}" makes {outputs[0]} outputs for {workload.data.classes} classes; those above are '
-            "never right",
+            f'the model "{workload.settings.model}" makes {outputs[0]} outputs for {workload.data.classes} classes; '
+            "those above are never right",
             stacklevel=2,
         )
     return value

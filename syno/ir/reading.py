@@ -158,8 +158,8 @@ def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, 
     if not fixed and border is Border.NONE and position == index:
         return None  # nothing was taken off: it isn't of that form
     before = _follows(position, outputs)
-    if before is None or (scale is not ONE and before[3]):
-        return None
+    if before is None or (border is Border.NONE and before[3]):
+        return None  # the borders of those steps are not the ends of this axis
     output, inner_scale, repeat, steps = before
     condition = (inner, axis) if border is Border.ZERO and axis is not None else None
     own = (Step(Expression(fixed), border, condition),) if fixed or condition else ()

@@ -34,6 +34,25 @@ def replaceable(
         SpecError: there is none, or one that is named cannot be replaced. It says why.
         UnknownNameError: there is no such rule.
     """
+    found, refused = sorted_out(model, example, rule, keep_stem=keep_stem)
+    if not found:
+        kinds = getattr(rule_for(model, rule), "kind", KINDS)
+        none_runs = f"it runs no {' and no '.join(kind.__name__ for kind in KINDS if issubclass(kind, kinds))}"
+        raise SpecError(
+            f"{type(model).__name__} has no layer to replace "
+            f"({'; '.join(f'{name}: {reason}' for name, reason in refused.items()) or none_runs}); "
+            "give another model or a rule that takes one of its layers"
+        )
+    return found
+
+
+def sorted_out(
+    model: nn.Module, example: torch.Tensor, rule: Where = "spatial", *, keep_stem: bool = True
+) -> tuple[tuple[Layer, ...], dict[str, str]]:
+    """The layers that `replaceable` finds, perhaps none, and for each other layer of their kinds the reason why it stays.
+
+    Arguments and exceptions are those of `replaceable`.
+    """
     refuse = rule_for(model, rule)
     kinds = getattr(refuse, "kind", KINDS)
     uses: dict[str, list[Call]] = {}
@@ -53,14 +72,7 @@ def replaceable(
             found.append(layer)
     if isinstance(refuse, Named):
         _check_names(model, refuse.names, found, refused)
-    if not found:
-        none_runs = f"it runs no {' and no '.join(kind.__name__ for kind in KINDS if issubclass(kind, kinds))}"
-        raise SpecError(
-            f"{type(model).__name__} has no layer to replace "
-            f"({'; '.join(f'{name}: {reason}' for name, reason in refused.items()) or none_runs}); "
-            "give another model or a rule that takes one of its layers"
-        )
-    return tuple(found)
+    return tuple(found), refused
 
 
 def _layer(used: list[Call]) -> Layer | str:

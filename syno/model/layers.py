@@ -88,7 +88,7 @@ class Convolutions:
             (stride not in [(s, s) for s in self.strides], f"its stride is {stride}, not {strides}"),
             (self.groups not in (None, convolution.groups), f"it has {convolution.groups} groups"),
             (padding not in (same, "same"), f"its padding is {padding}, which does not keep the size"),
-            (convolution.bias is not None, "it has a bias, which operators have not"),
+            (convolution.bias is not None, "it has a bias, which operators have not: make it with bias=False"),
         )
         return next((reason for holds, reason in checks if holds), None) or _too_small(layer, self.least_size)
 
@@ -113,13 +113,13 @@ class Projections:
         if after != self.ratio * before:
             return f"it makes {after} features of {before}, not {self.ratio} times as many"
         if layer.module.bias is not None:
-            return "it has a bias, which operators have not"
+            return "it has a bias, which operators have not: make it with bias=False"
         return _too_small(layer, self.least_size)
 
 
 @dataclass(frozen=True)
 class Named:
-    """A rule: the layers with these names, whatever they are; a bias goes with the layer."""
+    """A rule: the layers with these names, whatever they are. The bias of such a layer is dropped: operators have none."""
 
     names: tuple[str, ...]
 

@@ -91,7 +91,7 @@ def spec_for(
 def rest_cost(model: nn.Module, example: torch.Tensor, *, rule: Where = "spatial", keep_stem: bool = True) -> Cost:
     """What `model` has outside of its replaceable layers, for one batch; its memory is not counted.
 
-    A model with any operator has more than that. The arguments are those of `spec_for`; SpecError if there is no layer to replace.
+    A model with any operator has more than that. Arguments as for `spec_for`; SpecError if there is no layer to replace.
     """
     return _rest(model, example, replaceable(model, example, rule, keep_stem=keep_stem))
 

@@ -37,7 +37,8 @@ def substitute(
         example: an input of the model, of any batch size.
         where: which layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
             your own; or such a rule, which returns why a `Layer` stays, or None; the convolution that runs first stays
-            under any rule. Or the names of layers, as `named_modules` has them; if they have a bias, it goes with them.
+            under any rule. Or the names of layers, as `named_modules` has them; if they have a bias, it is dropped, since
+            operators have none.
         seed: of the operators' weights, which are different in every layer.
         mode: the form of the operators: "fused", or "literal".
         causal: whether the model predicts what comes later in a sequence: then an operator that reads ahead is refused.

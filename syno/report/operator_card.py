@@ -39,7 +39,7 @@ class LayerCost:
 
 
 def card(operator: PGraph, values: Mapping[str, int] | None = None, spec: OperatorSpec | None = None) -> str:
-    """Text, index expression, loop nest and what is read in words; the cost at `values` stage by stage, and in all layers of `spec`.
+    """Text, index expression, loop nest, and in words what is read; the cost at `values`, and in all layers of `spec`.
 
     Raises ValuationError where a variable has no value, SizeError where a size is no whole number.
     """

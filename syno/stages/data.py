@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ class DataRecord(Record):
         length: tokens of a sequence; None for pictures.
         model: the backbone.
         layers: names of the layers that operators replace.
-        layers_with_bias: those of them whose bias is dropped: operators have none.
+        layers_that_stay: the other layers of that kind, each with the reason why it isn't replaced.
+        layers_with_bias: those to replace whose bias is dropped: operators have none.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
         rest_flops, rest_parameters: the same outside of the layers to replace: a network with an operator has more than that.
@@ -47,6 +49,7 @@ class DataRecord(Record):
     length: Count | None = None
     model: str
     layers: tuple[str, ...]
+    layers_that_stay: Mapping[str, str] = {}
     layers_with_bias: tuple[str, ...] = ()
     flops: Amount
     parameters: Number
@@ -102,11 +105,13 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 def look(experiment: Experiment) -> DataRecord:
     """Make or load the data, find the layers to replace and count costs. Nothing is trained or written; raises as `prepare`."""
     from syno.evaluate.datasets import TokenSet
-    from syno.model.substitution import replaceable
+    from syno.model.extraction import replaceable, sorted_out
 
     network = experiment.network
     data, settings, pictures = network.data, network.settings, len(network.example)
-    layers = replaceable(network.model(), network.example, settings.layers)
+    model = network.model()
+    layers = replaceable(model, network.example, settings.layers)
+    _, stay = sorted_out(model, network.example, settings.layers)
     rest = network.rest
     shape: dict[str, Any] = {"length": data.length} if isinstance(data, TokenSet) else {"image_shape": data.image_shape}
     return DataRecord(
@@ -118,6 +123,7 @@ def look(experiment: Experiment) -> DataRecord:
         **shape,
         model=settings.model,
         layers=tuple(layer.name for layer in layers),
+        layers_that_stay=stay,
         layers_with_bias=tuple(layer.name for layer in layers if layer.module.bias is not None),
         flops=network.original.flops / pictures,
         parameters=int(network.original.parameters),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from syno.config import Experiment
 from syno.stages.data import DataRecord
@@ -27,6 +27,9 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterable[str]:
         f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
     )
     yield f"layers to replace: {_names(record.layers)}"
+    if record.layers_that_stay:
+        reasons = _by_reason(record.layers_that_stay).items()
+        yield f"not replaced: {'; '.join(f'{_names(names)} ({reason})' for reason, names in reasons)}"
     if record.layers_with_bias:
         yield f"the bias of these layers is dropped, since operators have none: {_names(record.layers_with_bias)}"
     assert record.rest_flops is not None and record.rest_parameters is not None  # only old records have none
@@ -55,6 +58,11 @@ def _bounds(what: str, least: float, most: float, rest: float, original: float) 
     low = f"at least {least / original:.1%}" if least > rest else f"more than {rest / original:.1%}"
     high = "" if most / original > UNLIMITED else f" and at most {most / original:.1%}"
     return f"{low}{high} of the {what}"
+
+
+def _by_reason(layers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The names of the layers for each reason."""
+    return {reason: tuple(name for name, why in layers.items() if why == reason) for reason in dict.fromkeys(layers.values())}
 
 
 def _names(layers: tuple[str, ...]) -> str:

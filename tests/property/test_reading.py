@@ -75,7 +75,7 @@ def test_of_random_operators(graph: PGraph) -> None:
 
 @pytest.mark.slow
 @given(pgraphs())
-@settings(deadline=None, derandomize=True, max_examples=3000)
+@settings(deadline=None, derandomize=True, max_examples=2000)
 def test_of_many_random_operators(graph: PGraph) -> None:
     check(graph, {})
     assert in_words(graph).count("\n") > len(graph.input)

@@ -179,7 +179,7 @@ class TestCommands:
         (tmp_path / "small.yaml").write_text(json.dumps(config), encoding="utf-8")
         result = self.run("data", str(tmp_path / "small.yaml"))
         assert result.exit_code == 0, result.output
-        first, second = result.stdout.strip().split("; ")
+        first, second = result.stdout.splitlines()[0].split("; ")
         assert first.startswith("pydoc: ") and first.endswith(" sequences of 64 tokens, 256 different ones")
         assert second == "gpt_tiny: 2 layers to replace, 15,728,640 FLOPs, 278,592 parameters"
 

@@ -44,7 +44,8 @@ def picture(*, exchange: bool = False, rows: int = 0, column: bool = False, row:
         (picture(column=True, exchange=True), "reads a column of 3, then exchanges rows and columns"),
         (
             picture(rows=1, row=True, exchange=True),
-            "shifts rows by 1 (row i reads row i + 1, around the border), then reads a row of 3, then exchanges rows and columns",
+            "shifts rows by 1 (row i reads row i + 1, around the border), then reads a row of 3, "
+            "then exchanges rows and columns",
         ),
     ],
     ids=["nothing", "exchange", "column", "row", "window", "shift", "back", "column, exchange", "all"],

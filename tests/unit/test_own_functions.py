@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from click.testing import Result
 from command_lines import one_line, one_line_at_end
 from typer.testing import CliRunner
 
+from syno import user_code
 from syno.cli import app
 from syno.errors import DataError, UserCodeError
 from syno.evaluate.datasets import DataSet
@@ -129,6 +131,10 @@ def test_data_says_which_shares_can_be_reached() -> None:
 def test_data_says_whose_bias_is_dropped() -> None:
     text = run("data", config(model="biased_network", layers="own_functions:any_layer")).stdout
     assert "the bias of these layers is dropped, since operators have none: 2\n" in text
+
+
+def test_the_example_of_user_code() -> None:
+    assert doctest.testmod(user_code).failed == 0
 
 
 class TestDataSet:

@@ -102,7 +102,7 @@ class TestReplaceable:
             (nn.Conv2d(4, 4, 3, padding=1, stride=2, bias=False), "its stride is (2, 2), not 1"),
             (nn.Conv2d(4, 4, 3, padding=1, groups=2, bias=False), "it has 2 groups"),
             (nn.Conv2d(4, 4, 3, bias=False), "its padding is (0, 0), which does not keep the size"),
-            (nn.Conv2d(4, 4, 3, padding=1), "it has a bias, which operators have not"),
+            (nn.Conv2d(4, 4, 3, padding=1), "it has a bias, which operators have not: make it with bias=False"),
             (nn.Conv2d(4, 4, 5, padding=2, bias=False), None),
             (nn.Conv2d(4, 4, 3, padding="same", bias=False), None),
             (nn.Conv2d(4, 4, 3, padding=2, dilation=2, bias=False), None),

@@ -47,7 +47,7 @@ class TestPaper:
                 assert int(job.resources["runtime"]) > 0 and int(job.resources["mem_mb"]) > 0, job
 
     def test_what_trains_on_a_gpu_asks_for_one(self, jobs: list[Job]) -> None:
-        assert {job.resources["gpu"] for job in jobs if job.rule in ("worker", "train")} == {"1"}
+        assert {job.resources["gpu"] for job in jobs if job.rule in ("data", "worker", "train")} == {"1"}
         assert not any(job.resources.get("gpu", "0") != "0" for job in jobs if job.rule in SHORT)
 
     @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ rule data:
     resources:
         mem_mb=growing(4000),
         runtime=growing(120),
+        gpu=training_gpus,  # one step of training is tried
     shell:
         "syno data {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
