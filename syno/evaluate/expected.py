@@ -1,8 +1,8 @@
 """What a function has to return for an input, and by how much what it returns may differ.
 
-An element may differ from its exact value by `MOST_DEVIATIONS` standard deviations of the rounding error that an output of this
-network has, which grows with the depth of the network and the length of its sums; see `syno.evaluate.rounding`. Elements that
-are larger than the root mean square of their tensor may differ by as much more. `SHARE_OF_UNIT` bounds it in any case.
+An element may differ from its exact value by `MOST_DEVIATIONS` standard deviations of the rounding error that it has, which
+grows with the depth of a network and the length of its sums; see `syno.evaluate.rounding`. `SHARE_OF_UNIT` bounds it in any
+case.
 """
 
 from __future__ import annotations
@@ -50,41 +50,60 @@ class Expected:
     Attributes:
         inputs: the input.
         exact: the tensors of the output, in double precision, on the host.
-        roundings: of each, the relative standard deviation of rounding errors; None where there is a tolerance.
-        unit: the unit roundoff.
-        tolerance: the largest allowed difference, as a share of the largest value, instead of rounding.
+        allowed: for each tensor, by how much elements may differ; of its shape, or one number for all elements.
+        roundings: of each, the standard deviation of rounding errors as a share of the root mean square; None where that does
+            not matter, because a tolerance is set.
     """
 
     inputs: Inputs
     exact: tuple[Tensor, ...]
-    roundings: tuple[float, ...] | None
-    unit: float
-    tolerance: float | None
+    allowed: tuple[Tensor, ...]
+    roundings: tuple[float, ...] | None = None
 
     def deviation(self, output: Any) -> Deviation:
         """By how much an output differs; infinite for other shapes or numbers of tensors, and where only one of two numbers is
         finite."""
         found = [tensor.detach().cpu() for tensor in tensors_in(output)]
+        rounding = None if self.roundings is None else max(self.roundings, default=None)
+        worst = Deviation(0.0, 0.0, rounding)
         if [tensor.shape for tensor in found] != [tensor.shape for tensor in self.exact] or not found:
-            return Deviation(float("inf"), float("inf"), None)
-        roundings = self.roundings or (None,) * len(found)
-        each = [self._of_tensor(*three) for three in zip(found, self.exact, roundings, strict=True)]
-        worst = each[0]
-        for deviation in each[1:]:
-            worst = worst.worse(deviation)
+            return Deviation(float("inf"), float("inf"), rounding)
+        for tensor, exact, allowed in zip(found, self.exact, self.allowed, strict=True):
+            relative, difference = _difference(tensor, exact)
+            of_allowed = relative if difference is None else float(difference.div_(allowed).max())
+            worst = worst.worse(Deviation(of_allowed, relative, rounding))
         return worst
 
-    def _of_tensor(self, found: Tensor, exact: Tensor, rounding: float | None) -> Deviation:
-        relative, difference = _difference(found, exact)
-        if difference is None:
-            return Deviation(relative, relative, rounding)
-        if self.tolerance is not None or rounding is None:
-            return Deviation(relative / (self.tolerance or MOST_SHARE), relative, None)
-        size = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
-        most = min(SHARE_OF_UNIT * self.unit, MOST_SHARE) * float(size.max())
-        usual = root_mean_square(size)
-        allowed = size.clamp_(min=usual).mul_(MOST_DEVIATIONS * rounding).clamp_(max=most).clamp_(min=SMALLEST)
-        return Deviation(float(difference.div_(allowed).max()), relative, rounding)
+
+def allowed_by_tolerance(exact: Tensor, tolerance: float) -> Tensor:
+    """A share of the largest value, for all elements."""
+    return torch.tensor(max(tolerance * _largest(exact), SMALLEST), dtype=torch.float64)
+
+
+def allowed_by_rounding(exact: Tensor, squared_errors: Tensor, unit: float) -> Tensor:
+    """By how much elements may differ, where simulated rounding made errors of these squares.
+
+    An element's standard deviation is the largest root mean square of the errors along any one of its axes, of all errors, and
+    of its own: one error by itself may be small by chance, and errors may be large in a part of the output only.
+    """
+    variance = squared_errors.clamp(min=float(squared_errors.mean()) if squared_errors.numel() else 0.0)
+    for axis in range(squared_errors.dim()):
+        variance = torch.maximum(variance, squared_errors.mean(axis, keepdim=True))
+    return _bounded(variance.sqrt_().mul_(MOST_DEVIATIONS), exact, unit)
+
+
+def allowed_by_ratio(exact: Tensor, rounding: float, unit: float) -> Tensor:
+    """By how much elements may differ, where rounding errors are this share of the root mean square, or of larger elements."""
+    size = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
+    return _bounded(size.clamp_(min=root_mean_square(exact)).mul_(MOST_DEVIATIONS * rounding), exact, unit)
+
+
+def _bounded(allowed: Tensor, exact: Tensor, unit: float) -> Tensor:
+    return allowed.clamp_(max=min(SHARE_OF_UNIT * unit, MOST_SHARE) * _largest(exact)).clamp_(min=SMALLEST)
+
+
+def _largest(exact: Tensor) -> float:
+    return float(exact.abs().nan_to_num_(nan=0.0, posinf=0.0).max()) if exact.numel() else 0.0
 
 
 def wrong_output(deviation: Deviation, tolerance: float | None, what: str) -> WrongOutputError:
@@ -104,7 +123,7 @@ def relative_error(output: Any, expected: Any) -> float:
     """The largest difference of any two numbers, over the largest value expected in that tensor; infinite for other shapes
     or numbers of tensors, and where only one of the two is no finite number."""
     exact = tuple(tensor.detach().double().cpu() for tensor in tensors_in(expected))
-    return Expected((), exact, None, 0.0, 1.0).deviation(output).relative
+    return Expected((), exact, tuple(allowed_by_tolerance(tensor, 1.0) for tensor in exact)).deviation(output).relative
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

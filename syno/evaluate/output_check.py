@@ -16,7 +16,18 @@ import torch
 from torch import Tensor
 
 from syno.errors import SpecError
-from syno.evaluate.expected import SMALLEST, Deviation, Expected, Inputs, root_mean_square, tensors_in, wrong_output
+from syno.evaluate.expected import (
+    SMALLEST,
+    Deviation,
+    Expected,
+    Inputs,
+    allowed_by_ratio,
+    allowed_by_rounding,
+    allowed_by_tolerance,
+    root_mean_square,
+    tensors_in,
+    wrong_output,
+)
 from syno.evaluate.rounding import SimulatedRounding, unit_roundoff
 from syno.lower.timing import LatencySettings
 
@@ -80,14 +91,8 @@ class OutputCheck:
         in_double = tuple(map(_in_double, inputs))
         try:
             exact = _computed(self._reference, map(_copied, in_double))
-            if self._tolerance is not None:
-                return Expected(inputs, exact, None, self._unit, self._tolerance)
-            if known:
-                columns = zip(*(one.roundings for one in known if one.roundings is not None), strict=True)
-                return Expected(inputs, exact, tuple(map(max, columns)), self._unit, None)
-            runs = [self._rounded(in_double, exact, seed=0)]
-            if any(tensor.numel() < LEAST_SAMPLES for tensor in exact):
-                runs += [self._rounded(in_double, exact, seed=seed) for seed in range(1, MOST_RUNS)]
+            if self._tolerance is None:
+                return self._within_rounding(inputs, in_double, exact, known)
         except Exception as error:
             if self._tolerance is None or self._fallback is None:
                 raise SpecError(
@@ -95,20 +100,35 @@ class OutputCheck:
                     f"({type(error).__name__}: {str(error).strip()[:200]}): let its forward take any floating-point type, or "
                     "set a tolerance, and it is compared with itself as PyTorch computes it"
                 ) from error
-            own = tuple(tensor.detach().cpu().double() for tensor in tensors_in(self._fallback(*inputs)))
-            return Expected(inputs, own, None, self._unit, self._tolerance)
-        of_tensors = zip(exact, zip(*runs, strict=True), strict=True)
-        roundings = (
-            (sum(error**2 for error in errors) / len(errors)) ** 0.5 / max(root_mean_square(tensor), SMALLEST)
-            for tensor, errors in of_tensors
-        )
-        return Expected(inputs, exact, tuple(roundings), self._unit, None)
+            exact = tuple(tensor.detach().cpu().double() for tensor in tensors_in(self._fallback(*inputs)))
+        return Expected(inputs, exact, tuple(allowed_by_tolerance(tensor, self._tolerance) for tensor in exact))
 
-    def _rounded(self, inputs: Inputs, exact: Sequence[Tensor], seed: int) -> list[float]:
-        """The root mean squares of the errors that simulated rounding makes, for each tensor of the output."""
+    def _within_rounding(
+        self, inputs: Inputs, in_double: Inputs, exact: tuple[Tensor, ...], known: Sequence[Expected]
+    ) -> Expected:
+        if known:
+            columns = zip(*(one.roundings for one in known if one.roundings is not None), strict=True)
+            roundings = tuple(map(max, columns))
+            by_ratio = (allowed_by_ratio(*each, self._unit) for each in zip(exact, roundings, strict=True))
+            return Expected(inputs, exact, tuple(by_ratio), roundings)
+        squares = self._squared_errors(in_double, exact, seed=0)
+        if any(tensor.numel() < LEAST_SAMPLES for tensor in exact):
+            for seed in range(1, MOST_RUNS):
+                for total, more in zip(squares, self._squared_errors(in_double, exact, seed), strict=True):
+                    total += more
+            squares = [total.div_(MOST_RUNS) for total in squares]
+        allowed = tuple(allowed_by_rounding(*each, self._unit) for each in zip(exact, squares, strict=True))
+        roundings = tuple(
+            float(each.mean().sqrt()) / max(root_mean_square(tensor), SMALLEST) if each.numel() else 0.0
+            for tensor, each in zip(exact, squares, strict=True)
+        )
+        return Expected(inputs, exact, allowed, roundings)
+
+    def _squared_errors(self, inputs: Inputs, exact: Sequence[Tensor], seed: int) -> list[Tensor]:
+        """The squares of the errors that simulated rounding makes, for each tensor of the output; 0 for infinite numbers."""
         with SimulatedRounding(self._unit, seed):
             outputs = _computed(self._simulated, map(_copied, inputs))
-        return [root_mean_square((one - other).nan_to_num_(nan=0.0)) for one, other in zip(outputs, exact, strict=True)]
+        return [(one - other).nan_to_num_(0.0, 0.0, 0.0).square_() for one, other in zip(outputs, exact, strict=True)]
 
 
 def check_of(material: Material, settings: LatencySettings, device: str) -> OutputCheck:
