@@ -39,8 +39,8 @@ def canonical(
 def distance(
     given: Spec,
     depth: Depth = None,
-    trials: Annotated[int, typer.Option(min=1, help="Walks, at least, of each side.")] = 1000,
-    seconds: Annotated[float, typer.Option(min=0, help="CPU-seconds, at least, of each side.")] = 30,
+    trials: Annotated[int | None, typer.Option(min=1, help="Walks, at most, of each side; else any number.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="CPU-seconds, at most, of each side.")] = 30,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
@@ -50,7 +50,7 @@ def distance(
     _run(measure, spec_of(given, depth), output, trials=trials, seconds=seconds, seed=seed)
 
 
-def _run(measure: Callable[..., Ablation], spec: OperatorSpec, output: Path | None, **settings: float) -> None:
+def _run(measure: Callable[..., Ablation], spec: OperatorSpec, output: Path | None, **settings: float | None) -> None:
     from syno.search.progress import display
 
     folder = output or FOLDER / spec.name

@@ -82,7 +82,7 @@ def distance(
     folder: Path,
     *,
     command: str,
-    trials: int = 1000,
+    trials: int | None = None,
     seconds: float = 30,
     seed: int = 0,
     display: Display | None = None,
@@ -93,7 +93,7 @@ def distance(
         spec: where to walk.
         folder: where `distance.csv`, `distance-totals.csv`, `distance.svg` and `distance.png` go.
         command: what is written beside the numbers as their source.
-        trials, seconds: each side walks until it has had so many trials and so many CPU-seconds.
+        trials, seconds: each side walks until it has had so many trials, or so many CPU-seconds; None for any number.
         seed: of the walks.
         display: is shown how it goes.
 

@@ -14,6 +14,8 @@ also give up operators that are nearly the same, or are taken to be no good. The
 there are, and how many meanings they have (by fingerprint). Rules off, C1 stays on: it says that sums come first, which
 every graph has an order for, so it costs none.
 
+C5 and C12 stay on in both: without them weights are proposed that are no matmuls, which the published system never does.
+
 Paper: the canonicalization ablation (rate of canonical samples by size; more than 70 graphs for each canonical one).
 """
 
@@ -34,6 +36,7 @@ from syno.space.spec import OperatorSpec
 
 CONFIDENCE = 1.96  # standard deviations: 95 %
 ORDER_ONLY = "C1"
+MATMULS = ("C5", "C12")  # what a weight is at all
 
 
 @dataclass
@@ -95,7 +98,7 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 
 def canonical_rates(spec: OperatorSpec, samples: int, *, seed: int = 0, show: Show = silent) -> list[Rate]:
     """Draw so many random graphs of each size up to the spec's depth, and count those that are canonical."""
-    space = Space(spec.with_(rules_off=("all",), rules_on=()), use_distance=False)
+    space = Space(spec.with_(rules_off=("all",), rules_on=MATMULS), use_distance=False)
     rules = RuleSet(spec.rules_off, spec.rules_on)
     inexact = tuple(row.id for row in rules.rules if not row.exact)
     exact = RuleSet((*spec.rules_off, *inexact), tuple(id_ for id_ in spec.rules_on if id_ not in inexact))
@@ -164,7 +167,7 @@ class Complete:
 
 def complete_operators(spec: OperatorSpec, depth: int, *, show: Show = silent) -> list[Complete]:
     """Find all complete operators of up to `depth` primitives with the rules and without them. Exponential in depth."""
-    off = tuple(id_ for id_, row in RULES.items() if row.on and id_ != ORDER_ONLY)
+    off = tuple(id_ for id_, row in RULES.items() if row.on and id_ not in (ORDER_ONLY, *MATMULS))
     sizes = range(1, min(depth, spec.depth) + 1)
     bounded = spec.with_(depth=sizes[-1])
     without = _counted(bounded.with_(rules_off=off, rules_on=()), show, "complete operators without rules")

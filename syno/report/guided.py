@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -57,18 +57,36 @@ class Run:
         return bisect_right(self.seconds, seconds) if seconds <= self.used or self.is_exhausted else None
 
 
-def run(spec: OperatorSpec, *, use_distance: bool, trials: int, seconds: float, seed: int = 0, show: Show = silent) -> Run:
-    """Walk until both the trials are made and the CPU-seconds used up, or nothing is left to find."""
+def run(
+    spec: OperatorSpec,
+    *,
+    use_distance: bool,
+    trials: int | None = None,
+    seconds: float,
+    seed: int = 0,
+    show: Show = silent,
+    clock: Callable[[], float] = time.process_time,
+) -> Run:
+    """Walk until the CPU-seconds are used up, the trials are made if a number is given, or nothing is left to find.
+
+    The time is looked at before each step of a walk. `clock` counts the CPU-seconds.
+    """
     found = Run("with distance" if use_distance else "without")
-    begin = time.process_time()
+    title, whole, begin = f"walks {found.name}", max(1, round(seconds)), clock()
+
+    def is_over() -> bool:
+        found.used = clock() - begin
+        show(title, min(int(found.used), whole), whole)
+        return found.used >= seconds
+
+    show(title, 0, whole)
     sampler = Sampler(Space(spec, use_distance=use_distance), Random(seed))
-    while (sampler.walks < trials or found.used < seconds) and not sampler.is_exhausted:
-        operator = sampler.draw()
-        found.used = time.process_time() - begin
+    while not sampler.is_exhausted and (trials is None or sampler.walks < trials) and not is_over():
+        operator = sampler.draw(is_over)
+        found.used = clock() - begin
         if operator is not None:
             found.trials.append(sampler.walks)
             found.seconds.append(round(found.used, 4))
-        show(f"walks {found.name}", min(int(found.used), int(seconds)), int(seconds))
     found.walks, found.dead_ends, found.duplicates = sampler.walks, sampler.dead_ends, sampler.duplicates
     found.is_exhausted = sampler.is_exhausted
     return found

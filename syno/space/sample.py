@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -10,6 +10,11 @@ from syno.ir.graph import PGraph
 from syno.space.space import Space
 from syno.space.state import State
 from syno.space.steps import Step
+
+
+def never() -> bool:
+    """False: no walk is given up."""
+    return False
 
 
 @dataclass
@@ -36,13 +41,19 @@ class Sampler:
     _done: set[Hashable] = field(default_factory=set)
     _met: set[Hashable] = field(default_factory=set)  # states from which some operator was found
 
-    def draw(self) -> PGraph | None:
-        """Walk once. Returns an operator not found before, or None: a dead end, a duplicate, or nothing left."""
+    def draw(self, is_over: Callable[[], bool] = never) -> PGraph | None:
+        """Walk once. Returns an operator not found before, or None: a dead end, a duplicate, or nothing left.
+
+        `is_over` is asked before each step; once it says so the walk is given up, and not counted.
+        """
         if self.is_exhausted:
             return None
         self.walks += 1
         path: list[State] = [self.space.root]
         while path:
+            if is_over():
+                self.walks -= 1
+                return None
             step = self.space.drawn(path[-1], self.random, by_kind=self.by_kind, without=self._done)
             if step is not None and isinstance(step.node, State):
                 path.append(step.node)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from functools import cached_property, partial
-from itertools import combinations
 from random import Random
 
-from syno.algebra import Kind, Size, Valuation, product
+from syno.algebra import Valuation
 from syno.ir.graph import PGraph
 from syno.space.candidates import Candidates
+from syno.space.comparison import Comparison
 from syno.space.complete import Completion
 from syno.space.facts import FactTable
 from syno.space.feasibility import Feasibility
@@ -26,7 +26,6 @@ from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 from syno.space.steps import Draft, Step, finalize, step_id
-from syno.space.tiny import tiny_valuations
 
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
 
@@ -70,7 +69,13 @@ class Space:
         return node.id
 
     def fingerprint(self, operator: PGraph) -> str:
-        """Equal for operators that mean the same, as far as this space tells them apart (see `syno.space.fingerprint`)."""
+        """Equal for operators that mean the same, as far as this space tells them apart (see `syno.space.fingerprint`).
+
+        All are compared at the same two valuations, at which the usual sizes are whole numbers. One with other sizes is
+        evaluated without them if they do not matter (see `syno.space.fusing`), else at two larger valuations for all such
+        operators; where those are too large, at that of the two, or at those of its own, at which its sizes are whole.
+        """
+        operator, valuations = self._comparison(operator)
         rolled = rolled_axes(self.spec) if self.rules.is_on("S1") else ((), ())
         return fingerprint(
             operator,
@@ -79,7 +84,7 @@ class Space:
             rolled_output=rolled[0],
             rolled_input=rolled[1],
             mirrors=list(mirrors(self.spec)) if self.rules.is_on("S2") else [],
-            valuations=self._tiny,
+            valuations=valuations,
         )
 
     # ---- steps --------------------------------------------------------------------------------------------------
@@ -215,24 +220,12 @@ class Space:
         return tuple(stage.step for stage in reach(self, operator))
 
     @cached_property
+    def _comparison(self) -> Comparison:
+        return Comparison(self.spec, self.sizes, self.completion.wanted)
+
+    @property
     def _tiny(self) -> tuple[Valuation, ...]:
-        """Values at which operators are compared: the same for all, at which the usual sizes are whole numbers."""
-        coefficients = [Size.of(v) for v in self.sizes.variables if v.kind is Kind.COEFFICIENT]
-        bound = {axis for axis, _ in self.spec.bound_axes}
-        free = {size for axis, size in enumerate(self.spec.output_sizes) if axis not in bound} | set(self.completion.wanted)
-        given = {*self.spec.output_sizes, *free}  # whatever they are, as every operator has them
-        sizes = {*given, *coefficients}
-        for size in free:
-            sizes |= {size / divisor for divisor in (*coefficients, *map(product, combinations(coefficients, 2)))}
-        usual = [size for size in sizes if size in given or (self.sizes[size].is_legal and self.sizes[size].is_valid)]
-        windows = [
-            (axis, window)
-            for window in coefficients
-            if self.sizes[window].is_odd  # another is left as small as it may be
-            for axis in (*free, *coefficients)
-            if self.sizes[axis / window].lowest >= self.spec.windows.least_ratio
-        ]
-        return tiny_valuations(usual, windows)
+        return self._comparison.usual
 
 
 def _taken_out(options: list[Candidate | PGraph], random: Random) -> Candidate | PGraph:

@@ -43,6 +43,13 @@ def tiny_valuations(sizes: Iterable[Size], windows: Iterable[Window] = (), count
     return tuple(rows)
 
 
+def is_whole(graph: PGraph, rows: Sequence[Valuation], most: float = float("inf")) -> bool:
+    """Whether all sizes of the operator are whole numbers at these valuations, and its summands at most that many."""
+    if any(row.fraction(size).denominator != 1 for row in rows for size in graph.sizes):
+        return False
+    return all(row.numel(dim.size for dim in (*graph.output, *graph.reduces)) <= most for row in rows)
+
+
 def windows_of(graph: PGraph) -> list[Window]:
     """Axis and window of each Unfold."""
     unfolds = (operation for operation in graph.operations if operation.primitive is UNFOLD)

@@ -1,0 +1,87 @@
+"""An operator with fewer sizes: pieces of an axis that stay together become one axis again.
+
+Two pieces of one Merge, or two sums, are one dim in what the operator computes if the same weights are indexed by both and
+if they are then expanded both, or joined by a Split in their order. Sizes that only the pieces have do not matter for what
+is computed, so that the operator can be evaluated where they are no whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+
+from syno.ir.dim import Dim, Operation, reduce
+from syno.ir.graph import PGraph
+from syno.ir.primitives import MERGE, SHARE, SPLIT
+
+
+def fused(graph: PGraph) -> PGraph:
+    """The operator without pieces that stay together: it computes the same, its weights with such axes joined."""
+    while (pair := next(_pairs(graph), None)) is not None:
+        graph = _joined(graph, *pair)
+    return graph
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A dim and the Shares above it: each weight's axis, the dim at the end, and the Split above that, if there is one."""
+
+    begin: Dim
+    axes: Mapping[int, Dim]
+    end: Dim
+    split: Operation | None
+    is_expanded: bool
+
+
+def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
+    """What can be joined: the dim below (None for sums), the chain on the major piece, that on the minor piece."""
+    above = {dim: operation for operation in graph.operations for dim in operation.bottoms}
+    expanded = set(graph.expansions)
+
+    def chain(dim: Dim) -> _Chain:
+        axes, end = {}, dim
+        while (operation := above.get(end)) is not None and operation.primitive is SHARE:
+            assert isinstance(operation.parameter, int)
+            end, axes[operation.parameter] = operation.tops
+        split = operation if operation is not None and operation.primitive is SPLIT else None
+        return _Chain(dim, axes, end, split, end in expanded)
+
+    merges = ((operation.bottoms[0], *operation.tops) for operation in graph.operations if operation.primitive is MERGE)
+    sums = ((None, *pair) for pair in permutations(graph.reduces, 2))
+    for below, major, minor in (*merges, *sums):
+        one, other = chain(major), chain(minor)
+        together = one.split is not None and one.split.bottoms == (one.end, other.end)
+        if one.axes.keys() == other.axes.keys() and (together or (one.is_expanded and other.is_expanded)):
+            yield below, one, other
+
+
+def _joined(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -> PGraph:
+    known: dict[Dim, Dim] = {}
+
+    def rebuild(dim: Dim) -> Dim:
+        if dim not in known:
+            operation = dim.operation
+            if operation is None:
+                return dim
+            bottoms = tuple(map(rebuild, operation.bottoms))
+            known[dim] = Operation(operation.primitive, operation.parameter, bottoms).tops[dim.position]
+        return known[dim]
+
+    size = major.begin.size * minor.begin.size
+    alike = [dim.operation.parameter[1] for dim in graph.reduces if dim.operation and dim.size is size]  # type: ignore[index]
+    data = rebuild(below) if below is not None else reduce(size, max(alike, default=-1) + 1)  # type: ignore[type-var]
+    for weight, axis in major.axes.items():
+        data, known[axis] = Operation(SHARE, weight, (data,)).tops
+    known[major.end] = data
+    if major.split is not None:
+        known[major.split.tops[0]] = data
+    gone = {minor.end, *minor.axes.values()}
+    return PGraph(
+        graph.output,
+        tuple(map(rebuild, graph.input)),
+        tuple(tuple(rebuild(dim) for dim in weight if dim not in gone) for weight in graph.weights),
+        tuple(rebuild(dim) for dim in graph.expansions if dim not in gone),
+        graph.name,
+        graph.defaults,
+    )
