@@ -15,7 +15,7 @@ from pathlib import Path
 
 from optuna.storages.journal import BaseJournalBackend
 
-from syno.errors import StorageError
+from syno.errors import SpecError, StorageError
 from syno.files import replaced
 from syno.search.journal_line import Log, Position, encode
 from syno.search.journal_lock import JournalLock
@@ -138,13 +138,18 @@ class Journal(BaseJournalBackend):
             warnings.warn(f"{self.path}: the last line was not finished, and is cut off; it never counted", stacklevel=2)
             return
         kept = _keep_beside(self.path) if recovered.damaged else None
-        with replaced(self.path) as temporary:
-            with temporary.open("wb") as file:
-                file.write(recovered.raw)
-                file.flush()
-                os.fsync(file.fileno())
-            if not self.lock.is_held():
-                raise StorageError(f"{self.path} took too long to repair: another worker has taken the lock. Run again")
+        try:
+            with replaced(self.path) as temporary:
+                with temporary.open("wb") as file:
+                    file.write(recovered.raw)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if not self.lock.is_held():
+                    raise StorageError("it took too long, and another worker has taken the lock; run again")
+        except SpecError as error:
+            if kept not in (None, self.path):
+                kept.unlink()
+            raise StorageError(f"{self.path} is damaged, and cannot be repaired now: {error}") from error
         _make_durable(self.path.parent)
         if kept is not None:  # else a line just came late
             warnings.warn(f"{self.path} is repaired: {recovered}. The file as it was: {kept}", stacklevel=2)

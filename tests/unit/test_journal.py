@@ -186,6 +186,25 @@ class TestDamage:
         assert second.end(other, TrialState.COMPLETE, 0.75)  # its view was read before the damage
         assert rewards_of(first.trials()) == rewards_of(by_optuna(path)) == {"mine": 0.5, "other": 0.75}
 
+    def test_without_room_to_repair_it_is_one_message_and_nothing_is_changed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "trials.log"
+        expected = finished_study(path)
+        damaged = path.read_bytes().replace(b'"f3"', b'"fX"')
+        path.write_bytes(damaged)
+
+        def refuse(opened: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as full:
+            full.setattr("syno.search.journal.os.fsync", refuse)
+            with pytest.raises(StorageError, match="cannot be repaired now: .* cannot be written: No space left on device"):
+                store_at(path)
+        assert [found.read_bytes() for found in tmp_path.iterdir()] == [damaged]
+        with pytest.warns(UserWarning, match="is repaired"):
+            assert len(rewards_of(store_at(path).trials())) == len(expected) - 1
+
     def test_of_a_study_beside_another_keeps_the_trials_of_both(self, tmp_path: Path) -> None:
         path = tmp_path / "trials.log"
         url = f"journal:{path}"
