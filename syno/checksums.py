@@ -26,10 +26,10 @@ def checksum(*parts: bytes | memoryview) -> str:
     return state.hexdigest()
 
 
-def json_with_checksum(content: Mapping[str, Any]) -> str:
-    """Return a mapping of plain values as indented JSON with its checksum, as text for a file."""
+def json_with_checksum(content: Mapping[str, Any], indent: int | None = 1) -> str:
+    """Return a mapping of plain values as JSON with its checksum, as text for a file; in one line if `indent` is None."""
     sealed = {**content, FIELD: _of_json(content)}
-    return json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(sealed, indent=indent, ensure_ascii=False) + "\n"
 
 
 def read_json(file: Path) -> Any:
@@ -39,8 +39,13 @@ def read_json(file: Path) -> Any:
         OSError: there is no such file, or it cannot be read.
         ValueError: it is no JSON, or does not agree with its checksum. The message follows well on "FILE holds no record: ".
     """
+    return parse_json(file.read_bytes())
+
+
+def parse_json(text: bytes) -> Any:
+    """Return what is in JSON, without its checksum. ValueError as `read_json`."""
     try:
-        content = from_json(file.read_bytes())
+        content = from_json(text)
     except ValueError as error:
         raise ValueError(f"it is no JSON: {error}") from error
     if not isinstance(content, dict) or FIELD not in content:

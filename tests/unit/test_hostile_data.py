@@ -20,7 +20,7 @@ from syno.evaluate.datasets import DATASETS
 from syno.evaluate.datasets.cifar_sources import CLASSES
 from syno.evaluate.datasets.image_folder import find_pictures, read_picture
 from syno.evaluate.datasets.parquet import rows_of_files
-from syno.evaluate.datasets.token_file import TokenHeader, map_tokens, write_tokens
+from syno.evaluate.datasets.token_file import TokenHeader, map_tokens, read_header, write_tokens
 
 
 class TestPreparedPictures:
@@ -91,10 +91,27 @@ class TestTokens:
             with pytest.raises(DataError, match=r"train\.tokens is damaged: .*; delete it, and it is made again"):
                 map_tokens(file)
 
-    @pytest.mark.parametrize("change", [(b'"count":50', b'"count":-9'), (b'"vocabulary":100', b'"vocabulary":-10')])
-    def test_headers_that_cannot_be(self, file: Path, change: tuple[bytes, bytes]) -> None:
-        file.write_bytes(file.read_bytes().replace(*change))
-        with pytest.raises(DataError, match=r"train\.tokens is no file of tokens"):
+    @pytest.mark.parametrize(
+        "change", [(b'"vocabulary": 100', b'"vocabulary": 101'), (b'"bytes"', b'"gpt-2"'), (b'"ab"', b'"ac"')]
+    )
+    def test_a_header_that_was_changed(self, file: Path, change: tuple[bytes, bytes]) -> None:
+        content = file.read_bytes()
+        assert change[0] in content and len(change[0]) == len(change[1])
+        file.write_bytes(content.replace(*change))
+        with pytest.raises(DataError, match=r"tokens is no file of tokens: it does not agree with its checksum.*made again"):
+            map_tokens(file)
+
+    def test_a_file_of_an_earlier_version_is_read(self, file: Path) -> None:
+        header, content = read_header(file), file.read_bytes()
+        file.write_bytes(header.model_dump_json().encode().ljust(4096) + content[4096:])
+        assert map_tokens(file)[0] == header
+
+    @pytest.mark.parametrize("change", [('"count":50', '"count":-9'), ('"vocabulary":100', '"vocabulary":0')])
+    def test_headers_that_cannot_be(self, file: Path, change: tuple[str, str]) -> None:
+        header, content = read_header(file).model_dump_json().replace(*change), file.read_bytes()
+        assert change[1] in header  # without a checksum
+        file.write_bytes(header.encode().ljust(4096) + content[4096:])
+        with pytest.raises(DataError, match=r"train\.tokens is no file of tokens: .*greater than or equal to"):
             map_tokens(file)
 
 

@@ -10,8 +10,9 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from syno.checksums import json_with_checksum, parse_json
 from syno.errors import DataError
 from syno.files import replaced
 
@@ -68,7 +69,7 @@ def write_tokens(file: Path, header: TokenHeader, parts: Iterable[Tokens]) -> To
         if not count:
             raise DataError(f"{file}: there is no text to make tokens of")
         made = header.model_copy(update={"count": count, "hash": state.hexdigest()})
-        line = made.model_dump_json().encode()
+        line = json_with_checksum(made.model_dump(mode="json"), indent=None).strip().encode()
         assert len(line) < PAGE, "a header is longer than its page"
         opened.seek(0)
         opened.write(line.ljust(PAGE - 1) + b"\n")
@@ -79,9 +80,9 @@ def read_header(file: Path) -> TokenHeader:
     """The header. DataError, with the file's name, if it has none, or not as many tokens as it says."""
     try:
         with file.open("rb") as opened:
-            header = TokenHeader.model_validate_json(opened.read(PAGE).strip())
+            header = TokenHeader.model_validate(parse_json(opened.read(PAGE).strip()))
         size = file.stat().st_size
-    except (OSError, ValidationError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(
             f"{file} is no file of tokens: {' '.join(str(error).split())}; delete it, and it is made again"
         ) from None
