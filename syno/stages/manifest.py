@@ -101,7 +101,7 @@ def present(experiment: Experiment) -> list[Path]:
     """Return the files of results that are there."""
     patterns = [KEPT, *RECORDS, *OF_PUBLISHED, OPERATORS, TIMES_OF_JOBS]
     found = [file for pattern in patterns for file in sorted(experiment.folder.glob(pattern)) if not file.name.startswith(".")]
-    return [*found, *(file for file in jobs.derived_files(experiment) if file.is_file())]
+    return [file for file in (*found, *jobs.derived_files(experiment)) if file.is_file()]
 
 
 def expected(experiment: Experiment) -> Iterator[Path]:
