@@ -213,7 +213,8 @@ def _report(outcomes: Sequence[Outcome], faults: Sequence[tuple[str, str, float,
     compiled = [outcome for outcome in outcomes if outcome.deviation is not None]
     alarms = [outcome for outcome in outcomes if outcome.alarm]
     lines = [
-        "A share of 1 is the most by which an element of an output may differ from double precision; [evaluation.md](../evaluation.md#whether-the-output-is-right) says how much that is.",
+        "A share of 1 is the most by which an element of an output may differ from double precision; "
+        "[evaluation.md](../evaluation.md#whether-the-output-is-right) says how much that is.",
         "",
         f"## Honest compilations: {len(compiled)}, false alarms: {sum('FALSE' in outcome.alarm for outcome in alarms)}",
         "",
