@@ -267,6 +267,13 @@ class TestRecords:
         assert TuningRecord.read(tmp_path / "deep" / "record.json") == record
         assert [path.name for path in (tmp_path / "deep").iterdir()] == ["record.json"]
 
+    def test_records_of_the_former_check_are_read(self, tmp_path: Path) -> None:
+        made = a_record(checked=True, largest_relative_error=2e-7, settings=FAST.model_copy(update={"tolerance": 1e-3}))
+        path = tmp_path / "record.json"
+        path.write_text(made.model_dump_json(exclude={"share_of_allowed", "rounding_error"}), encoding="utf-8")
+        record = TuningRecord.read(path)
+        assert (record.settings.tolerance, record.largest_relative_error, record.share_of_allowed) == (1e-3, 2e-7, None)
+
     def test_a_failure_has_a_reason_and_no_time(self) -> None:
         assert a_record(status="timeout", reason="too long", latency_ms=None).status == "timeout"
         for wrong in (

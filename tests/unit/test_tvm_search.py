@@ -22,7 +22,7 @@ from syno.evaluate.tvm.database import RECORDS, WORKLOADS, TrialDatabase, folder
 from syno.evaluate.tvm.network import import_network
 from syno.evaluate.tvm.search import tune_network
 from syno.evaluate.tvm.settings import TvmSettings
-from syno.evaluate.tvm.summary import TaskResult, TuningSummary
+from syno.evaluate.tvm.summary import TaskResult, TrialCount, TuningSummary
 from syno.evaluate.tvm.targets import host, target
 from syno.ir.library import OPERATORS
 from syno.model import build
@@ -91,8 +91,12 @@ def test_an_interrupted_run_goes_on(two_stages: Any, to: Any, tmp_path: Path) ->
 
 
 def test_a_larger_budget_adds_to_what_there_is(two_stages: Any, to: Any, searched: Path) -> None:
-    tasks, count = tuned(two_stages, to, searched, settings=SETTINGS.model_copy(update={"trials_per_task": 6}))
+    counts: list[TrialCount] = []
+    more = SETTINGS.model_copy(update={"trials_per_task": 6})
+    tasks, count = tuned(two_stages, to, searched, settings=more, count=counts.append)
     assert count == 4 and [task.trials for task in tasks] == [6, 6]
+    assert [(one.task, one.trials) for one in counts] == [(0, 8), (1, 8), (1, 10), (2, 10), (2, 12)]
+    assert {(one.tasks, one.trials_wanted) for one in counts} == {(2, 12)}
 
 
 def test_trials_that_failed_count(two_stages: Any, to: Any, tmp_path: Path) -> None:
