@@ -36,3 +36,19 @@ def replaced(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise SpecError(f"{path} cannot be written: {error.strerror or error}") from error
         raise
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a file is there; no for a path that the system refuses, such as one that is too long."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a folder is there; no for a path that the system refuses, such as one that is too long."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False

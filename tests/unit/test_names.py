@@ -1,9 +1,11 @@
 """Names become parts of paths and words of shell commands: nothing else is let in."""
 
 import pytest
+from small_specs import matmul
+from truth import Truth
 
 from syno.errors import SpecError
-from syno.names import LONGEST_NAME, check_name
+from syno.names import LONGEST_NAME, check_name, name_from
 
 
 @pytest.mark.parametrize("given", ["conv2d", "my_4", "07720_108", "v1.2-b", "A" * LONGEST_NAME])
@@ -23,3 +25,17 @@ def test_what_a_path_or_a_shell_would_read_otherwise_is_refused(given: str) -> N
 def test_a_long_name_is_refused_and_not_repeated_in_full() -> None:
     with pytest.raises(SpecError, match=r'^an operator\'s name has 300 characters \("x{20}\.\.\."\)'):
         check_name("x" * 300, "an operator's name")
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("resnet18", "resnet18"), ("my space", "my_space"), ("../x", "_.._x"), ("-a", "_-a"), ("", "_"), ("\N{BOMB}", "_")],
+)
+def test_a_name_is_made_of_any_text(given: str, name: str) -> None:
+    assert name_from(given) == check_name(name, "it")
+    assert len(check_name(name_from("." + given * 300), "it")) <= 100
+
+
+def test_operators_of_a_space_with_any_name_have_one() -> None:
+    """A spec is named as its file is, or as people like; its operators' names are names of files."""
+    assert Truth.of(matmul(name="my space, 3rd/4th")).operators == Truth.of(matmul()).operators != frozenset()
