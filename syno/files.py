@@ -54,6 +54,22 @@ def replaced(path: Path, *, durable: bool = True) -> Iterator[Path]:
         raise
 
 
+def is_file(path: Path) -> bool:
+    """Return whether a file is there; no for a path that the system refuses, such as one that is too long."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a folder is there; no for a path that the system refuses, such as one that is too long."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def _make_folder(folder: Path) -> list[Path]:
     """Make a folder and those that it is in; returns the folders in which there is a new one."""
     absent = [one for one in (folder, *folder.parents) if not one.exists()]

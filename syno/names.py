@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from syno.errors import SpecError
@@ -11,16 +12,17 @@ LONGEST_NAME = 100  # characters; file systems take 255, of which endings such a
 PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
 
 
-def check_name(given: str, what: str) -> str:
+def check_name(given: str, what: str, longest: int = LONGEST_NAME) -> str:
     """Return `given` if it can be the name of a file; `what` says in messages what it names, such as "an operator's name".
 
-    Allowed are ASCII letters, digits, "_", "-" and "."; the first character is a letter, a digit or "_"; the length is at most
-    100 characters. Such a name is one part of a path on every system, no option of a command, and nothing that a shell expands.
+    Allowed are ASCII letters, digits, "_", "-" and "."; the first character is a letter, a digit or "_"; the length is
+    `longest` characters at most. Such a name is one part of a path on every system, no option of a command, and nothing that a
+    shell expands.
 
     Raises SpecError otherwise.
     """
-    if len(given) > LONGEST_NAME:
-        raise SpecError(f'{what} has {len(given)} characters ("{given[:20]}..."); at most {LONGEST_NAME} are allowed')
+    if len(given) > longest:
+        raise SpecError(f'{what} has {len(given)} characters ("{given[:20]}..."); at most {longest} are allowed')
     if not re.fullmatch(PATTERN, given):
         raise SpecError(
             f'{what} is {given!r}; it has letters (a to z), digits, "_", "-" and ".", and begins with a letter, a digit or "_"'
@@ -42,3 +44,10 @@ def check_folder(given: Path, what: str) -> Path:
     if text.startswith("-"):
         raise SpecError(f"{what} is {text!r}, which commands would read as an option; give another folder")
     return given
+
+
+@lru_cache(maxsize=1024)
+def name_from(given: str) -> str:
+    """Return a name that `check_name` allows, as near to `given` as possible: "_" stands for every other character."""
+    name = re.sub(r"[^A-Za-z0-9_.\-]", "_", given)[:LONGEST_NAME]
+    return name if re.fullmatch(PATTERN, name) else f"_{name}"[:LONGEST_NAME]

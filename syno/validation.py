@@ -5,20 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from syno.errors import SpecError, suggestion
+from syno.yaml_files import read_yaml
+
+MOST_CLAUSES, LONGEST_CLAUSE = 10, 1_000  # in a message
 
 
 def read_mapping(file: Path, what: str, model: type[BaseModel]) -> dict[str, Any]:
     """The mapping in a YAML file. SpecError if there is none; it says which fields `what` has."""
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SpecError(f"{file}: cannot be read as YAML: {' '.join(str(error).split())}") from None
+    content = read_yaml(file)
     if not isinstance(content, dict):
         raise SpecError(f"{file}: holds no mapping; {what} has the fields {', '.join(model.model_fields)}")
+    if wrong := [key for key in content if not isinstance(key, str)]:
+        raise SpecError(f"{file}: {wrong[0]!r} is no name of a field; {what} has the fields {', '.join(model.model_fields)}")
     return content
 
 
@@ -39,7 +40,11 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
                 clauses.append(f"{place}{problem['msg'].removeprefix('Value error, ')}")
             case _:
                 clauses.append(f"{place}{problem['msg']}; given: {problem['input']!r}")
-    return "; ".join(clauses)
+    return "; ".join(map(_shortened, clauses[:MOST_CLAUSES])) + ("; and more" if len(clauses) > MOST_CLAUSES else "")
+
+
+def _shortened(clause: str) -> str:
+    return clause if len(clause) <= LONGEST_CLAUSE else f"{clause[:LONGEST_CLAUSE]}..."
 
 
 def _fields(model: type[BaseModel], path: list[str]) -> list[str]:

@@ -71,6 +71,19 @@ class Expression:
         """The names of the loop variables in it."""
         return frozenset[str]().union(*(_iterators(atom) for _, _, atom in self.terms))
 
+    def count_terms(self, most: int) -> int:
+        """The number of terms, those inside of atoms included; counting ends beyond `most`."""
+        count, pending = 0, [self]
+        while pending and count <= most:
+            terms = pending.pop().terms
+            count += len(terms)
+            for _, _, atom in terms:
+                if isinstance(atom, Quotient | Remainder):
+                    pending.append(atom.numerator)
+                elif isinstance(atom, Guard):
+                    pending.append(atom.index)
+        return count
+
     def evaluate(self, iterators: Mapping[str, Any], valuation: Valuation) -> Any:
         """The value for iterators given as integers or integer arrays. Guards are not tested here."""
         value = 0

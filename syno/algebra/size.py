@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from syno.algebra.code_names import code_name
+from syno.algebra.limits import MOST_NAME_CHARACTERS, shortened
 from syno.errors import ParseError, SizeError, suggestion
 
 EXPONENT_LIMIT = 63  # the sum of two digits within it stays unique in base 256, so an overflow cannot go unseen
@@ -42,9 +44,12 @@ class Variable:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name) or keyword.iskeyword(self.name):
             raise SizeError(
-                f'"{self.name}" cannot name a variable: a name is a letter, then letters, digits or "_", '
+                f'"{shortened(self.name)}" cannot name a variable: a name is a letter, then letters, digits or "_", '
                 "and no Python keyword (generated code uses it)"
             )
+        if (length := len(self.name)) > MOST_NAME_CHARACTERS:
+            name = shortened(self.name, 20)
+            raise SizeError(f'"{name}" cannot name a variable: it has {length} characters, of {MOST_NAME_CHARACTERS} at most')
 
     @property
     def sort_key(self) -> tuple[bool, str]:
@@ -104,17 +109,19 @@ class Size:
         for factor in text.replace(" ", "").split("*"):
             if factor == "1":
                 continue
-            match = re.fullmatch(r"([A-Za-z]\w*)(?:\^(-?\d+))?", factor)
+            match = re.fullmatch(r"([A-Za-z]\w*)(?:\^(-?\d{1,4}))?", factor, re.ASCII)
             if not match:
                 raise ParseError(
-                    f'"{text}" is not a size: "{factor}" is not "name", "name^exponent" or "1" '
+                    f'"{shortened(text)}" is not a size: "{shortened(factor)}" is not "name", "name^exponent" or "1" '
                     '(write k*C or g^-1*C; "+", "/" and other constants do not occur in sizes)'
                 )
             name, exponent = match[1], int(match[2] or 1)
             if name not in variables:
                 known = ", ".join(variables) or "none"
                 hint = suggestion(name, variables)
-                raise ParseError(f'unknown variable "{name}" in size "{text}"; declared are: {known}.{hint}')
+                raise ParseError(
+                    f'unknown variable "{shortened(name)}" in size "{shortened(text)}"; declared are: {known}.{hint}'
+                )
             exponents[variables[name]] = exponents.get(variables[name], 0) + exponent
         return cls(exponents)
 
@@ -195,14 +202,17 @@ class Size:
     def __repr__(self) -> str:
         return f"Size({self._text})"
 
-    def integer_text(self, divide: str = "//") -> str:
-        """Source of the integer value: `C_out // (g * s)` in Python; `divide="/"` for C."""
+    def integer_text(self, divide: str = "//", name: Callable[[str], str] = code_name) -> str:
+        """Source of the integer value: `C_out // (g * s)` in Python; `divide="/"` for C.
+
+        `name` gives the name to write for each variable's name: by default the one in generated code.
+        """
 
         def factors(sign: int) -> list[str]:
-            powers = [(v.name, sign * e) for v, e in self.exponents if sign * e > 0]
+            powers = [(name(v.name), sign * e) for v, e in self.exponents if sign * e > 0]
             if divide == "/":  # C has no power operator
-                return [name for name, exponent in powers for _ in range(exponent)]
-            return [name if exponent == 1 else f"{name}**{exponent}" for name, exponent in powers]
+                return [base for base, exponent in powers for _ in range(exponent)]
+            return [base if exponent == 1 else f"{base}**{exponent}" for base, exponent in powers]
 
         above, below = " * ".join(factors(1)) or "1", factors(-1)
         if not below:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import prod
 from typing import NamedTuple
 
+from syno.algebra.limits import LARGEST_NUMBER, MOST_VARIABLES, shortened
 from syno.algebra.size import Kind, Size, Variable
 from syno.errors import ParseError, SizeError, ValuationError, suggestion
 
@@ -38,14 +39,18 @@ class VariableTable(Mapping[str, Variable]):
         defaults: dict[str, int] = {}
         parts = text.split(";")
         if len(parts) > 2:
-            raise ParseError(f'"{text}" has more than one ";": write "primaries; coefficients", as in "N, C, H; k=3"')
+            raise ParseError(
+                f'"{shortened(text)}" has more than one ";": write "primaries; coefficients", as in "N, C, H; k=3"'
+            )
         for part, kind in zip(parts, (Kind.PRIMARY, Kind.COEFFICIENT), strict=False):
             for entry in filter(None, (piece.strip() for piece in part.split(","))):
-                match = re.fullmatch(r"(\w+)(?:\s*=\s*(-?\d+))?", entry)
+                if len(variables) == MOST_VARIABLES:
+                    raise ParseError(f"more than {MOST_VARIABLES} variables are declared; an operator has at most so many")
+                match = re.fullmatch(r"(\w+)(?:\s*=\s*(-?\d{1,20}))?", entry, re.ASCII)
                 if not match:
-                    raise ParseError(f'"{entry}" does not declare a variable: write "name" or "name=value"')
+                    raise ParseError(f'"{shortened(entry)}" does not declare a variable: write "name" or "name=value"')
                 if any(variable.name == match[1] for variable in variables):
-                    raise ParseError(f'variable "{match[1]}" is declared twice in "{text}"')
+                    raise ParseError(f'variable "{match[1]}" is declared twice in "{shortened(text)}"')
                 variables.append(Variable(match[1], kind))
                 if match[2]:
                     defaults[match[1]] = int(match[2])
@@ -120,7 +125,8 @@ class Valuation(Mapping[str, int]):
         """The value of `size`; SizeError if it is no integer."""
         value = self.fraction(size)
         if value.denominator != 1:
-            raise SizeError(f"size {size} is {value} for {self}: it must be a whole number; choose values that divide")
+            shown = f"{value} for {self}" if value.numerator <= LARGEST_NUMBER**2 else f"no whole number for {self}"
+            raise SizeError(f"size {size} is {shown}: it must be a whole number; choose values that divide")
         return value.numerator
 
     def numel(self, sizes: Iterable[Size]) -> int:
@@ -188,4 +194,6 @@ class Valuations(Sequence[Valuation]):
 def _positive(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValuationError(f"{name} = {value!r}: the value of a variable is a positive integer")
+    if value > LARGEST_NUMBER:
+        raise ValuationError(f"{name} is larger than {LARGEST_NUMBER}, which is the largest value that a variable may have")
     return value

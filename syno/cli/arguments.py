@@ -80,8 +80,10 @@ def sizes(given: list[str] | None) -> dict[str, int]:
     """What `--set` gave."""
     found = pairs(given, "--set")
     for name, value in found.items():
-        if not value.isdecimal():
-            raise typer.BadParameter(f'{name} is "{value}"; a size is a positive whole number', param_hint="--set")
+        if not value.isdecimal() or len(value) > 10:  # ten digits can be too many, too: that is found with the others
+            raise typer.BadParameter(
+                f'{name} is "{value[:20]}"; a size is a positive whole number, up to 2147483647', param_hint="--set"
+            )
     return {name: int(value) for name, value in found.items()}
 
 

@@ -117,8 +117,8 @@ def get(
     The source of a module, and of TVM tensor expressions (te), holds for all sizes. A program of torch.export, an ONNX file and
     a TVM library are for the sizes of --set, and have new weights.
     """
-    from syno.report.take_home import FORMATS
+    from syno.report.take_home import FORMATS, check_own
 
     operator, form = operator_of(given, rename), FORMATS[to]
-    file = output or Path(f"{operator.name}{form.ending}")
+    file = output or check_own(Path(f"{operator.name}{form.ending}"))
     typer.echo(f"{file}: {form.write(operator, file, sizes(values) or None)}")

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from syno.algebra.limits import shortened
 from syno.errors import SpecError, suggestion
+from syno.files import is_file
 from syno.space.presets import PRESETS, paper
 from syno.space.spec import OperatorSpec
 
@@ -16,9 +18,10 @@ def find_spec(given: str) -> OperatorSpec:
     if given in PRESETS:
         return paper(given)
     file = Path(given)
-    if not file.is_file():
+    if not is_file(file):
         raise SpecError(
-            f'"{given}" is neither a spec file nor a preset; presets are: {", ".join(PRESETS)}.{suggestion(given, PRESETS)}'
+            f'"{shortened(given)}" is neither a spec file nor a preset; presets are: {", ".join(PRESETS)}.'
+            f"{suggestion(given, PRESETS)}"
         )
     return OperatorSpec.load(file)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from syno.algebra import Expression, Size, half, iterator
-from syno.errors import GraphError
+from syno.algebra.limits import MOST_TERMS
+from syno.errors import GraphError, LoweringError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.primitives import Arithmetic
@@ -32,7 +33,12 @@ def _settle(dim: Dim, known: dict[Dim, Any], arithmetic: Arithmetic) -> None:
         raise GraphError(f"the coordinate of {dim!r} is not given")
     for below in operation.bottoms:
         _settle(below, known, arithmetic)
-    known.update(zip(operation.tops, operation.index(arithmetic, [known[below] for below in operation.bottoms]), strict=True))
+    found = operation.index(arithmetic, [known[below] for below in operation.bottoms])
+    if isinstance(arithmetic, Symbolic):
+        for dim, index in zip(operation.tops, found, strict=True):
+            if index.count_terms(MOST_TERMS) > MOST_TERMS:  # each Merge of what a Split put together can double it
+                raise LoweringError(f"the coordinate of {dim!r}, written out, has more than {MOST_TERMS} terms")
+    known.update(zip(operation.tops, found, strict=True))
 
 
 @dataclass

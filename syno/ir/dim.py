@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from syno.algebra import Size
+from syno.algebra.limits import MOST_HEIGHT
 from syno.errors import GraphError
 from syno.ir.primitives import (
     EXPAND,
@@ -75,7 +76,12 @@ class Operation:
         sizes = primitive.top_sizes([dim.size for dim in bottoms], parameter)
         for name, size in zip(primitive.tops, sizes, strict=True):
             size.check_legal(f"the {name} above {primitive.name}({', '.join(map(repr, (*bottoms,)))})")
-        self.tops = tuple(Dim(self, position, size) for position, size in enumerate(sizes))
+        height = 1 + max((dim.height for dim in bottoms), default=-1)
+        if height > MOST_HEIGHT:  # much of what reads pGraphs goes down them by recursion
+            raise GraphError(
+                f"{primitive.name} above {MOST_HEIGHT} other primitives; at most {MOST_HEIGHT} may lie above each other"
+            )
+        self.tops = tuple(Dim(self, position, size, height) for position, size in enumerate(sizes))
         return self
 
     @cached_property
@@ -107,10 +113,11 @@ class Dim:
     operation: Operation | None
     position: int  # among the operation's tops, or the output's axes
     size: Size
+    height: int  # the number of operations on the longest way down
 
-    def __init__(self, operation: Operation | None, position: int, size: Size) -> None:
+    def __init__(self, operation: Operation | None, position: int, size: Size, height: int = 0) -> None:
         """Not for callers: `output_axis` and the primitives' functions below make each dim once."""
-        self.operation, self.position, self.size = operation, position, size
+        self.operation, self.position, self.size, self.height = operation, position, size, height
 
     @cached_property
     def id(self) -> str:
@@ -138,13 +145,6 @@ class Dim:
     def is_weight_side(self) -> bool:
         """Whether this is an axis of a weight: the right side of a Share."""
         return self.primitive is SHARE and self.position == 1
-
-    @cached_property
-    def height(self) -> int:
-        """The number of operations on the longest way down."""
-        if self.operation is None or not self.operation.bottoms:
-            return 0
-        return 1 + max(dim.height for dim in self.operation.bottoms)
 
     @cached_property
     def discards(self) -> bool:

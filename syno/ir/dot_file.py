@@ -22,14 +22,16 @@ from typing import Any
 import pydot
 
 from syno.algebra import Size, VariableTable
+from syno.algebra.limits import shortened
 from syno.errors import ParseError, SynoError, suggestion
+from syno.ir.dot_tokens import check_dot_text
 from syno.ir.primitives import REDUCE, TABLE
 
 SIDES = {0: (), 1: ("",), 2: ("L", "R")}  # how an edge's label tells so many dims apart
-_NUMBER = r"0|[1-9]\d*"
-_NAME = re.compile(rf"op_\w+|reduce_\w+|out_(?P<output>{_NUMBER})|in_(?P<tensor>{_NUMBER})_(?P<axis>{_NUMBER})")
+_NUMBER = r"0|[1-9][0-9]{0,3}"
+_NAME = re.compile(rf"op_\w+|reduce_\w+|out_(?P<output>{_NUMBER})|in_(?P<tensor>{_NUMBER})_(?P<axis>{_NUMBER})", re.ASCII)
 _EDGE_LABEL = re.compile(r"(\S+)(?: \(([LR]?)->([LR]?)\))?")
-_AXIS_LABEL = re.compile(r"(\S+)\((\d+)\)")
+_AXIS_LABEL = re.compile(r"(\S+)\(([0-9]{1,4})\)")
 _PRIMITIVES = [name for name in TABLE if name != REDUCE.name]
 _DEFAULTS = ("node", "edge", "graph")  # statements that set attributes for all
 
@@ -46,7 +48,7 @@ class Node:
     size: Size | None = None  # of an axis
 
     def __str__(self) -> str:
-        return f'node {self.name} [label="{self.label}"]'
+        return f'node {shortened(self.name)} [label="{shortened(self.label)}"]'
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def parse_dot_file(text: str, variables: VariableTable) -> DotFile:
     Raises ParseError that names the node or the edge: one that is no legal one by itself or whose end does not exist,
     two edges for the same dim of a node, a dim of a node without an edge.
     """
+    check_dot_text(text)
     declared, drawn = _statements(text)
     nodes: dict[str, Node] = {}
     for name, label in declared:
@@ -112,9 +115,10 @@ def _statements(text: str) -> tuple[list[tuple[str, str]], list[tuple[str, str, 
         ):
             graphs = pydot.graph_from_dot_data(text)
     except Exception as error:
-        raise ParseError(f"not in the DOT language: {type(error).__name__}: {error}") from error
+        raise ParseError(f"not in the DOT language: {type(error).__name__}: {shortened(str(error), 300)}") from error
     if graphs is None:
-        raise ParseError(f"not in the DOT language: {said.getvalue().strip().splitlines()[-1]}")
+        lines = said.getvalue().strip().splitlines() or ["nothing can be read in it"]
+        raise ParseError(f"not in the DOT language: {shortened(lines[-1], 300)}")
     if len(graphs) != 1 or graphs[0].get_type() != "digraph" or not text.rstrip().endswith("}"):
         raise ParseError(f"it must hold one digraph and nothing after it; it has {len(graphs)} of type {graphs[0].get_type()}")
     nodes: list[tuple[str, str]] = []
@@ -137,7 +141,7 @@ def _unquoted(text: object) -> str:
 
 
 def _node(name: str, label: str, variables: VariableTable) -> Node:
-    where = f'node {name} [label="{label}"]'
+    where = f'node {shortened(name)} [label="{shortened(label)}"]'
     match = _NAME.fullmatch(name)
     if not match:
         raise ParseError(f"{where}: a node is named op_..., reduce_..., out_0 (an axis) or in_0_0 (tensor, axis)")
@@ -179,7 +183,7 @@ def _edge(source: str, target: str, label: str, nodes: Mapping[str, Node], varia
 
 
 def _edge_text(source: str, target: str, label: str) -> str:
-    return f'edge {source} -> {target} [label="{label}"]'
+    return f'edge {shortened(source)} -> {shortened(target)} [label="{shortened(label)}"]'
 
 
 def _size(text: str, where: str, variables: VariableTable) -> Size:

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from syno.algebra import Size, VariableTable
+from syno.algebra.limits import MOST_DOT_CHARACTERS, MOST_HEIGHT, shortened
 from syno.errors import ParseError, SynoError
 from syno.ir.dim import Dim, Operation, output_axis, reduce
 from syno.ir.dot_file import SIDES, DotFile, Edge, Node, parse_dot_file
@@ -20,6 +21,7 @@ from syno.ir.graph import PGraph
 from syno.ir.normal_form import renumbered
 from syno.ir.primitives import EXPAND, MERGE, SHARE, SHIFT, STRIDE, TABLE, Parameter
 
+LONGEST_MESSAGE = 1_000  # characters: messages quote what was given
 SHIFT_AMOUNT = 1  # the published system has no other; the file does not say it
 
 
@@ -38,8 +40,9 @@ def read_dot(path: Path, variables: VariableTable, name: str = "operator") -> PG
         ParseError: the file cannot be read, or draws no operator. The message names the file and the node or edge.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open("rb") as opened:
+            text = opened.read(4 * MOST_DOT_CHARACTERS + 1).decode("utf-8")
+    except (OSError, ValueError) as error:
         raise ParseError(f"{path}: cannot be read as text: {error}") from error
     return parse_dot(text, variables, name, str(path))
 
@@ -51,15 +54,21 @@ def parse_dot(text: str, variables: VariableTable, name: str = "operator", sourc
         _check_no_cycle(file)
         return _Reader(file).graph(name, variables)
     except SynoError as error:
-        raise ParseError(f"{source}: {error}") from error
+        raise ParseError(f"{source}: {shortened(str(error), LONGEST_MESSAGE)}") from error
 
 
 def _check_no_cycle(file: DotFile) -> None:
+    """Raise ParseError for a cycle, or for a way down that is too long: dims are built down it by recursion."""
     below = {name: [edge.target.name for edge in edges.values()] for name, edges in file.below.items()}
     try:
-        graphlib.TopologicalSorter(below).prepare()
+        from_below = list(graphlib.TopologicalSorter(below).static_order())
     except graphlib.CycleError as error:
         raise ParseError(f"the edges form a cycle: {' -> '.join(reversed(error.args[1]))}") from None
+    height: dict[str, int] = {}
+    for name in from_below:
+        height[name] = 1 + max((height[other] for other in below[name]), default=0)
+        if height[name] > MOST_HEIGHT + 2:  # the axes of output and input are nodes, too
+            raise ParseError(f"node {name}: more than {MOST_HEIGHT} primitives lie below it, which are the most allowed")
 
 
 class _Reader:

@@ -9,16 +9,18 @@ Paper: section 4.1 (pGraphs).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from syno.algebra import Size, Valuation, Variable, VariableTable, product
-from syno.errors import GraphError
+from syno.algebra.limits import LARGEST_NUMBER
+from syno.errors import GraphError, SizeError, SpecError
 from syno.ir.dim import Dim, Operation, content_id, expand
 from syno.ir.rules import check
+from syno.names import LONGEST_NAME, check_name
 
-NOT_IN_NAMES = ("#", '"""', "\\")  # a comment in the text; in generated source, the end of its docstring, an escape
+LONGEST_OPERATOR_NAME = LONGEST_NAME + 20  # an experiment's name, and the number of a trial
 Weight = tuple[Dim, ...]  # the weight sides of its Shares, in the order of the weight tensor's axes
 
 
@@ -31,7 +33,7 @@ class PGraph:
         input: the dims that index the input tensor, in order of its axes.
         weights: for each weight, the dims that index it; weight `w1` is `weights[0]`.
         expansions: the dims that index no tensor.
-        name: a label.
+        name: a label, which can be the name of a file (see `check_name`).
         defaults: values of variables where no valuation gives them.
     """
 
@@ -43,10 +45,10 @@ class PGraph:
     defaults: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
 
     def __post_init__(self) -> None:
-        unusual = any(part in self.name for part in NOT_IN_NAMES)
-        if unusual or self.name != self.name.strip() or len(self.name.splitlines()) > 1:
-            without = " or ".join(NOT_IN_NAMES)
-            raise GraphError(f"{self.name!r} cannot name an operator: a name is one line of text, without {without}")
+        try:
+            check_name(self.name, "an operator's name", LONGEST_OPERATOR_NAME)
+        except SpecError as error:
+            raise GraphError(str(error)) from None
         object.__setattr__(self, "expansions", tuple(sorted(self.expansions, key=lambda dim: dim.id)))
         check(self)
 
@@ -84,8 +86,7 @@ class PGraph:
     @cached_property
     def reduces(self) -> tuple[Dim, ...]:
         """The reduction loops, by size, then by number."""
-        below = (dim for top in self.tops for dim in _bare_below(top) if dim.is_reduce)
-        return tuple(sorted(set(below), key=_reduce_order))
+        return tuple(sorted((dim for dim in bare_below(self.tops) if dim.is_reduce), key=_reduce_order))
 
     @cached_property
     def expand_operations(self) -> tuple[Operation, ...]:
@@ -108,11 +109,13 @@ class PGraph:
     def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
         """Values for all variables: those given, else the defaults.
 
-        Raises ValuationError for a missing or unknown variable, SizeError if they make a size that is no whole number.
+        Raises ValuationError for a missing or unknown variable, SizeError if they make a size that is no whole number, or too
+        large.
         """
         valuation = self.variables.valuation(values, **more)
         for size in self.sizes:
-            valuation.integer(size)
+            if valuation.integer(size) > LARGEST_NUMBER:
+                raise SizeError(f"size {size} is larger than {LARGEST_NUMBER} for {valuation}; no axis may be longer than that")
         return valuation
 
     def weight_sizes(self, weight: int) -> tuple[Size, ...]:
@@ -161,11 +164,19 @@ class PGraph:
         return (parse, (str(self),))
 
 
-def _bare_below(dim: Dim) -> list[Dim]:
-    """The output axes and reductions that `dim` stands on."""
-    if dim.operation is None or dim.is_reduce:
-        return [dim]
-    return [bare for below in dim.operation.bottoms for bare in _bare_below(below)]
+def bare_below(dims: Iterable[Dim]) -> list[Dim]:
+    """The output axes and reductions that `dims` stand on, each once, in the order in which they are met, left to right."""
+    found: list[Dim] = []
+    pending, seen = [*dims][::-1], set[Dim]()
+    while pending:
+        dim = pending.pop()
+        if dim not in seen:
+            seen.add(dim)
+            if dim.operation is None or dim.is_reduce:
+                found.append(dim)
+            else:
+                pending += reversed(dim.operation.bottoms)
+    return found
 
 
 def _reduce_order(dim: Dim) -> tuple[str, int]:

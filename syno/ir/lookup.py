@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from syno.algebra.limits import shortened
 from syno.errors import ParseError, UnknownNameError, suggestion
+from syno.files import is_file, is_folder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.published import GRAPH_FILE, read_folder
-from syno.ir.text import parse
+from syno.ir.text_file import read_operator_file
 
 
 def find_operator(given: str, folder: Path = Path()) -> PGraph:
@@ -25,16 +27,13 @@ def find_operator(given: str, folder: Path = Path()) -> PGraph:
     if given in OPERATORS:
         return OPERATORS[given]()
     path = folder / given
-    if path.is_dir():
+    if is_folder(path):
         if not (path / GRAPH_FILE).exists():
             raise ParseError(f"{path}: a folder without {GRAPH_FILE}; give a published operator's folder, or a text file")
         return read_folder(path).graph
-    if path.is_file():
-        try:
-            return parse(path.read_text(encoding="utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ParseError(f"{path}: cannot be read as text: {error}") from None
+    if is_file(path):
+        return read_operator_file(path)
     raise UnknownNameError(
-        f'"{given}" is neither a file, a published folder, nor a known operator; known are: {", ".join(OPERATORS)}.'
+        f'"{shortened(given)}" is neither a file, a published folder, nor a known operator; known are: {", ".join(OPERATORS)}.'
         f"{suggestion(given, OPERATORS)}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syno.algebra import Expression
+from syno.algebra import Expression, Size
 from syno.ir.coordinates import index_map
 from syno.ir.graph import PGraph
 
@@ -14,7 +14,11 @@ def _access(tensor: str, indices: Sequence[Expression]) -> str:
 
 
 def _text(index: Expression) -> str:
-    return index.text(lambda size: size.integer_text().replace(" ", ""))
+    return index.text(lambda size: _extent(size).replace(" ", ""))
+
+
+def _extent(size: Size) -> str:
+    return size.integer_text(name=str)  # people read this, so variables have their own names
 
 
 def expression(graph: PGraph) -> str:
@@ -32,12 +36,12 @@ def loop_nest(graph: PGraph) -> str:
     lines: list[str] = []
     depth = 0
     for dim in graph.output:
-        lines.append(f"{'  ' * depth}for {graph.labels[dim]} in range({dim.size.integer_text()}):")
+        lines.append(f"{'  ' * depth}for {graph.labels[dim]} in range({_extent(dim.size)}):")
         depth += 1
     written = f"y[{', '.join(graph.labels[dim] for dim in graph.output)}]"
     lines.append(f"{'  ' * depth}{written} = 0")
     for dim in graph.reduces:
-        lines.append(f"{'  ' * depth}for {graph.labels[dim]} in range({dim.size.integer_text()}):")
+        lines.append(f"{'  ' * depth}for {graph.labels[dim]} in range({_extent(dim.size)}):")
         depth += 1
     if conditions:
         lines.append(f"{'  ' * depth}if {' and '.join(conditions)}:")
@@ -49,4 +53,4 @@ def loop_nest(graph: PGraph) -> str:
 def _reads_and_conditions(graph: PGraph) -> tuple[list[str], list[str]]:
     at = index_map(graph)
     reads = [_access("x", at.input)] + [_access(f"w{number}", axes) for number, axes in enumerate(at.weights, 1)]
-    return reads, [f"0 <= {_text(index)} < {extent.integer_text()}" for index, extent in at.conditions]
+    return reads, [f"0 <= {_text(index)} < {_extent(extent)}" for index, extent in at.conditions]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from syno.algebra import Size
 from syno.ir.dim import Dim, Operation, content_id, reduce
-from syno.ir.graph import PGraph
+from syno.ir.graph import PGraph, bare_below
 
 
 def renumbered(graph: PGraph) -> PGraph:
@@ -43,14 +43,14 @@ class _Order:
     def __init__(self, graph: PGraph) -> None:
         self.graph = graph
         self.position: dict[Dim, int] = {}
+        self.standing: dict[Dim, Counter[Dim]] = {}
         self.above = {dim: operation for operation in graph.operations for dim in operation.bottoms}
 
     def meet(self, dims: Iterable[Dim]) -> None:
         """Walk down from each of `dims`."""
-        for dim in dims:
-            for bare in _standing_on(dim):
-                if bare.is_reduce:
-                    self.position.setdefault(bare, len(self.position))
+        for bare in bare_below(dims):
+            if bare.is_reduce:
+                self.position.setdefault(bare, len(self.position))
 
     def meet_sorted(self, dims: Iterable[Dim]) -> tuple[Dim, ...]:
         """Walk down from each of `dims`, in an order that the operator gives. Returns them in that order."""
@@ -63,10 +63,29 @@ class _Order:
             done.append(first)
         return tuple(done)
 
-    def _place(self, dim: Dim) -> list[tuple[int, int]]:
-        """The output axes, then the reductions that `dim` stands on; those not met yet are last, and alike."""
-        bare = _standing_on(dim)
-        return sorted((1, self.position.get(b, len(self.position))) if b.is_reduce else (0, b.position) for b in bare)
+    def _place(self, dim: Dim) -> list[tuple[int, int, bool, int]]:
+        """The output axes, then the reductions that `dim` stands on; those not met yet are last, and alike.
+
+        They compare as the sorted lists do in which each occurs as often as `dim` stands on it. There can be 2**20 of one, so
+        each is listed once, with its count: of two lists that begin alike, one that has more of the same comes before one that
+        goes on with something larger, and after one that ends.
+        """
+        places: Counter[tuple[int, int]] = Counter()
+        for bare, count in self._standing_on(dim).items():
+            place = (1, self.position.get(bare, len(self.position))) if bare.is_reduce else (0, bare.position)
+            places[place] += count
+        last = max(places, default=None)
+        return [(*place, place != last, places[place] if place == last else -places[place]) for place in sorted(places)]
+
+    def _standing_on(self, dim: Dim) -> Counter[Dim]:
+        """The output axes and reductions below `dim`, and how often they occur."""
+        if dim not in self.standing:
+            bare = dim.operation is None or dim.is_reduce
+            below = Counter([dim]) if bare else Counter[Dim]()
+            for bottom in () if bare or dim.operation is None else dim.operation.bottoms:
+                below.update(self._standing_on(bottom))
+            self.standing[dim] = below
+        return self.standing[dim]
 
     def _colors(self) -> dict[Dim, str]:
         """An id for each dim, equal for those that nothing around them tells apart.
@@ -94,13 +113,6 @@ class _Order:
             return below
         neighbours = [color[other] for other in (*operation.bottoms, *operation.tops)]
         return [*below, f"{operation.bottoms.index(dim)} into {operation.primitive}", *neighbours]
-
-
-def _standing_on(dim: Dim) -> list[Dim]:
-    """The output axes and reductions below `dim`, as often as they occur."""
-    if dim.operation is None or dim.is_reduce:
-        return [dim]
-    return [bare for bottom in dim.operation.bottoms for bare in _standing_on(bottom)]
 
 
 def _rebuilt(graph: PGraph, order: _Order, weights: Iterable[tuple[Dim, ...]]) -> PGraph:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from syno.algebra import Size, Valuation, VariableTable
+from syno.algebra.limits import MOST_JSON_BYTES
 from syno.errors import ParseError, SynoError, suggestion
 from syno.ir.dot_reader import read_dot
 from syno.ir.graph import PGraph
@@ -111,7 +112,7 @@ def read_folder(folder: Path) -> PublishedOperator:
                 f'{layers.where}: "validPlaceholdersIndices" has {index}; there are {len(kernels)} "validPlaceholders"'
             )
     score = "".join(re.findall("^[A-Za-z0-9]+", folder.name))
-    graph = normal_form(read_dot(folder / GRAPH_FILE, variables, f"published_{score}"))
+    graph = normal_form(read_dot(folder / GRAPH_FILE, variables, f"published_{score[:40]}"))
     used = set(graph.variables)
     return PublishedOperator(
         folder=folder,
@@ -176,7 +177,15 @@ class _Object:
     @classmethod
     def read(cls, path: Path) -> _Object:
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            with path.open("rb") as opened:
+                text = opened.read(MOST_JSON_BYTES + 1)
+            if len(text) > MOST_JSON_BYTES:
+                raise ParseError(f"{path}: more than {MOST_JSON_BYTES} bytes, which are the most allowed")
+            content = json.loads(text.decode("utf-8"))
+        except ParseError:
+            raise
+        except RecursionError:
+            raise ParseError(f"{path}: cannot be read as JSON: too many lists and objects inside each other") from None
         except (OSError, ValueError) as error:  # ValueError: not JSON, or not UTF-8
             raise ParseError(f"{path}: cannot be read as JSON: {error}") from error
         return cls._checked(content, str(path))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from syno.algebra import Size
+from syno.algebra.limits import MOST_AXES, MOST_PRIMITIVES, MOST_WEIGHTS
 from syno.errors import GraphError
 from syno.ir.dim import Operation
 from syno.ir.primitives import REDUCE, SHARE
@@ -21,6 +22,7 @@ def check(graph: PGraph) -> None:
         if not dim.is_output or dim.position != position:
             raise GraphError(f"output axis {position} is {dim!r}; it must be output_axis({position}, size)")
     operations = _operations(graph)
+    _check_limits(graph, operations)
     _check_numbers(operations)
     _check_uses(graph, operations)
     _check_input(graph)
@@ -37,6 +39,20 @@ def _operations(graph: PGraph) -> list[Operation]:
             found[operation] = None
             pending += operation.bottoms
     return list(found)
+
+
+def _check_limits(graph: PGraph, operations: Sequence[Operation]) -> None:
+    reductions = sum(operation.primitive is REDUCE for operation in operations)
+    counts = [
+        ("primitives", len(operations) + len(graph.expansions), MOST_PRIMITIVES),
+        ("weights", len(graph.weights), MOST_WEIGHTS),
+        ("output axes and reductions", len(graph.output) + reductions, MOST_AXES),
+        ("input axes", len(graph.input), MOST_AXES),
+        *((f"axes of weight {number}", len(weight), MOST_AXES) for number, weight in enumerate(graph.weights, 1)),
+    ]
+    for what, count, most in counts:
+        if count > most:
+            raise GraphError(f"an operator with {count} {what}; at most {most} are allowed")
 
 
 def _check_uses(graph: PGraph, operations: Iterable[Operation]) -> None:

@@ -67,11 +67,12 @@ def measure(plans: list[Plan], *, device: str = "cpu", seconds: float = 0.5) -> 
 def _latency_ms(plan: Plan, device: str, seconds: float) -> float:
     import torch  # here, so that planning by FLOPs needs no torch
 
+    from syno.lower.pytorch.names import constructor_sizes
     from syno.lower.pytorch.source import load_class, to_source
     from syno.lower.timing import LatencySettings, stopwatch_of, time_calls
 
     valuation: Valuation = plan.valuations[0]
-    sizes = {name: value for name, value in valuation.items() if name not in plan.graph.runtime_variables}
+    sizes = constructor_sizes(plan.graph, valuation)
     options = {"seed": 0, "device": device} if plan.graph.weights else {}
     module = load_class(to_source(plan.graph, valuation, plan=plan), plan.graph)(**sizes, **options)
     if plan.composition is not None:

@@ -17,6 +17,7 @@ from syno.ir.dim import Dim, Operation, output_axis, reduce, share
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE, SHIFT, SPLIT
 from syno.lower.cut import Structure
+from syno.names import LONGEST_NAME
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,9 @@ class _Composer:
         axes_of_input = tuple(rebuilt(self._bottom(axis)) for axis in self.graph.weights[self.above - 1])
         expansions = tuple(at[root] for root in at if root not in used)
         output = tuple(start[root] for root in axes)
-        return PGraph(output, axes_of_input, (tuple(sides),), expansions, f"{self.graph.name}_weight", self.graph.defaults)
+        return PGraph(
+            output, axes_of_input, (tuple(sides),), expansions, f"{self.graph.name[:LONGEST_NAME]}_weight", self.graph.defaults
+        )
 
     def _with_one_weight(self, axes: Sequence[Dim], only_weights: Sequence[Dim]) -> PGraph:
         """The operator with the two weights' Shares replaced by those of the composed weight."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from syno.algebra import Expression, iterator
-from syno.errors import LoweringError
+from syno.algebra.code_names import C, code_name, words
 from syno.ir.dim import Dim
 from syno.lower.accesses import accesses
 from syno.lower.cut import Structure
@@ -20,29 +20,36 @@ HELPERS = {  # C rounds towards zero
     "floor_div": "static inline int floor_div(int a, int b) { return a / b - (a % b < 0); }\n",
     "floor_mod": "static inline int floor_mod(int a, int b) { return (a % b + b) % b; }\n",
 }
-C_KEYWORDS = (
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"
+# Functions that <stdlib.h> declares: code that defines one of them anew does not compile.
+LIBRARY = words(
+    """
+    a64l abort abs aligned_alloc alloca arc4random arc4random_buf arc4random_uniform at_quick_exit atexit atof atoi atol
+    atoll bsearch calloc canonicalize_file_name clearenv div drand48 drand48_r ecvt ecvt_r erand48 erand48_r exit fcvt
+    fcvt_r free gcvt getenv getloadavg getpt getsubopt grantpt initstate initstate_r jrand48 jrand48_r l64a labs lcong48
+    lcong48_r ldiv llabs lldiv lrand48 lrand48_r malloc mblen mbstowcs mbtowc mkdtemp mkostemp mkostemp64 mkostemps
+    mkostemps64 mkstemp mkstemp64 mkstemps mkstemps64 mktemp mrand48 mrand48_r nrand48 nrand48_r on_exit posix_memalign
+    posix_openpt pselect ptsname ptsname_r putenv qecvt qecvt_r qfcvt qfcvt_r qgcvt qsort qsort_r quick_exit rand rand_r
+    random random_r realloc reallocarray realpath rpmatch secure_getenv seed48 seed48_r select setenv setstate setstate_r
+    srand srand48 srand48_r srandom srandom_r strfromd strfromf strfromf128 strfromf32 strfromf32x strfromf64 strfromf64x
+    strfroml strtod strtod_l strtof strtof128 strtof128_l strtof32 strtof32_l strtof32x strtof32x_l strtof64 strtof64_l
+    strtof64x strtof64x_l strtof_l strtol strtol_l strtold strtold_l strtoll strtoll_l strtoq strtoul strtoul_l strtoull
+    strtoull_l strtouq system unlockpt unsetenv valloc wcstombs wctomb
+    """
 )
-TAKEN_NAMES = {*HELPERS, *C_KEYWORDS.split(), "x", "y", "sum", "malloc", "free"}
 
 
 def to_c(plan: Plan) -> str:
     """The plan as the C function `void name(int sizes ..., const float x[...], const float w1[...], ..., float y[...])`.
 
     Sizes come in the order of the operator's variables. Intermediate results are allocated and freed inside. For a plan
-    that composes weights, the function takes the composed weight. Raises LoweringError where a variable has a name that
-    the code needs for itself.
+    that composes weights, the function takes the composed weight.
     """
     graph = plan.staged
     structure = Structure(graph)
-    tensors = {f"{letter}{number}" for letter in "wt" for number in range(1, 99)}
-    if clash := sorted((TAKEN_NAMES | tensors | set(graph.labels.values())) & set(graph.variables)):
-        raise LoweringError(f"generated code uses the name {clash[0]} for itself; rename that variable of the operator")
     name = re.sub(r"\W", "_", graph.name, flags=re.ASCII)
-    if name in TAKEN_NAMES or not re.match("[A-Za-z_]", name):
+    if name in C | LIBRARY or name == "main" or not re.match("[A-Za-z_]", name):
         name = f"operator_{name}"
-    parameters = [f"int {variable}" for variable in graph.variables]
+    parameters = [f"int {code_name(variable)}" for variable in graph.variables]
     parameters.append(f"const float x{_extents(graph.input)}")
     parameters += [f"const float w{number}{_extents(weight)}" for number, weight in enumerate(graph.weights, 1)]
     parameters.append(f"float y{_extents(graph.output)}")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from graphlib import CycleError, TopologicalSorter
+from itertools import combinations, islice
 
 from syno.algebra import Size, Valuation, Valuations, product
 from syno.errors import LoweringError
@@ -15,6 +16,7 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.lower.cut import Cut, Structure
 
+MANY_WEIGHTS, MOST_ORDERS = 6, 200  # 6 weights have 720 orders, 16 have 20 million millions
 REDUCTION_LIMIT = 6  # the exact search is exponential in the reductions of one stage; the paper's operators have up to 5
 
 Scheme = tuple[tuple[int, ...], ...]  # groups of weights, in the order in which they are multiplied in
@@ -46,16 +48,21 @@ class Stage:
 
 
 def orders_of_work(graph: PGraph, valuations: Valuations) -> Iterator[tuple[Stage, ...]]:
-    """The stages for each order of weights; none if the weights wait for each other in a circle."""
+    """The stages for each order of weights; of several at once where they wait for each other in a circle.
+
+    With more than `MANY_WEIGHTS`, for the first `MOST_ORDERS` orders only.
+    """
     structure = Structure(graph)
-    schemes = list(contraction_schemes(structure))
-    single = [scheme for scheme in schemes if all(len(group) <= 1 for group in scheme)]
-    for scheme in single or schemes:
+    most = None if len(graph.weights) <= MANY_WEIGHTS else MOST_ORDERS
+    single = list(islice(contraction_schemes(structure, largest_group=1), most))
+    for scheme in single or islice(contraction_schemes(structure), most):
         yield _stages(structure, scheme, valuations)
 
 
-def contraction_schemes(structure: Structure) -> Iterator[Scheme]:
+def contraction_schemes(structure: Structure, largest_group: int | None = None) -> Iterator[Scheme]:
     """Every order of multiplying weights in, alone or in groups, that respects which Shares lie above which.
+
+    With `largest_group`, only those whose groups have at most so many weights: none where more wait for each other.
 
     Where some sum needs no weight, an empty first group (sum before any contraction) is tried too.
     """
@@ -66,20 +73,32 @@ def contraction_schemes(structure: Structure) -> Iterator[Scheme]:
         for number, shares in structure.shares.items()
     }
     early = any(not structure.weights_above(dim) for dim in graph.reduces)
-    for order in _ordered_groups(numbers, frozenset(), waits):
+    if largest_group == 1 and not _can_come_one_by_one(waits):
+        return  # found at once, where to try them would take exponential time
+    for order in _ordered_groups(numbers, frozenset(), waits, largest_group or len(numbers)):
         if order or not early:
             yield order
         if early:
             yield ((), *order)
 
 
-def _ordered_groups(left: frozenset[int], done: frozenset[int], waits: Mapping[int, frozenset[int]]) -> Iterator[Scheme]:
+def _can_come_one_by_one(waits: Mapping[int, frozenset[int]]) -> bool:
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError:
+        return False
+    return True
+
+
+def _ordered_groups(
+    left: frozenset[int], done: frozenset[int], waits: Mapping[int, frozenset[int]], largest: int
+) -> Iterator[Scheme]:
     if not left:
         yield ()
-    for count in range(1, len(left) + 1):
+    for count in range(1, min(len(left), largest) + 1):
         for group in combinations(sorted(left), count):
             if all(waits[number] <= done | set(group) for number in group):
-                for rest in _ordered_groups(left - set(group), done | set(group), waits):
+                for rest in _ordered_groups(left - set(group), done | set(group), waits, largest):
                     yield (group, *rest)
 
 

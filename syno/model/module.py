@@ -15,6 +15,7 @@ from syno.errors import ShapeError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.lower.plan import Plan
+from syno.lower.pytorch.names import constructor_sizes
 from syno.lower.pytorch.source import load_class, to_source
 
 NOMINAL_LENGTH = 32  # of axes that may have any length, where a plan needs one: a usual batch size
@@ -91,7 +92,7 @@ def build(
     source = to_source(graph, valuation, mode=mode, plan=plan)
     sizes = {name: value for name, value in valuation.items() if name not in graph.runtime_variables}
     options = {"seed": seed, "init": init, "device": device, "dtype": dtype} if graph.weights else {}
-    return _class(graph, source, mode, sizes)(**sizes, **options)
+    return _class(graph, source, mode, sizes)(**constructor_sizes(graph, sizes), **options)
 
 
 def _class(graph: PGraph, source: str, mode: str, sizes: dict[str, int]) -> type[OperatorModule]:

@@ -8,7 +8,6 @@ spec.yaml                   the space that they are from
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE
 from syno.ir.text import parse
+from syno.names import name_from
 from syno.report.tables import csv_text
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
@@ -57,7 +57,7 @@ class OperatorFolder:
 
     def add(self, operator: PGraph, fingerprint: str) -> Path:
         """Write an operator's file. It is named after its space and its fingerprint."""
-        name = f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.space.spec.name)}_{fingerprint[:NAME_DIGITS]}"
+        name = f"{name_from(self.space.spec.name).replace('.', '_')}_{fingerprint[:NAME_DIGITS]}"
         file = self.path / f"{name}.txt"
         if not self.operators:
             write_whole(self.path / SPEC, self.space.spec.dump())

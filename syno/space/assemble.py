@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
+from syno.names import name_from
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 
@@ -16,4 +17,6 @@ def assemble(spec: OperatorSpec, state: State, axes: tuple[Dim, ...]) -> PGraph:
             assert dim.operation is not None and isinstance(dim.operation.parameter, int)
             weights[dim.operation.parameter - 1].append(dim)
     output = tuple(output_axis(i, size) for i, size in enumerate(spec.output_sizes))
-    return PGraph(output, axes, tuple(map(tuple, weights)), state.expansions, spec.name, defaults=spec.table.defaults)
+    return PGraph(
+        output, axes, tuple(map(tuple, weights)), state.expansions, name_from(spec.name), defaults=spec.table.defaults
+    )

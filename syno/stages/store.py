@@ -1,7 +1,7 @@
 """The operator store of an experiment: every operator that was evaluated, as a text file named after its id.
 
 Such a file never changes: equal ids are equal operators. So whatever refers to an operator does so by its id, and whoever
-copies the folder of results has the operators with it.
+copies the folder of results has the operators with it. The file ends with a checksum, so that damage to it is noticed.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from syno.algebra.limits import MOST_LINE_CHARACTERS
 from syno.config.experiment import RESULTS
-from syno.errors import SpecError, UnknownNameError
+from syno.errors import ParseError, SpecError, UnknownNameError
 from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.ir.lookup import find_operator
-from syno.ir.text import parse
+from syno.ir.text_file import read_operator_file, with_checksum
 
 FOLDER = "operators"
 ID_DIGITS = 12  # in names of files; two of a million operators share them with a chance of 0.2 %
@@ -33,7 +34,7 @@ class OperatorStore:
         key = operator.id[:ID_DIGITS]
         file = self.path / f"{key}.txt"
         if not file.exists():
-            write_whole(file, str(operator))
+            write_whole(file, with_checksum(str(operator)))
         return key
 
     def files(self, given: str) -> list[Path]:
@@ -45,7 +46,7 @@ class OperatorStore:
         return [file for file in self._all() if _name(file) == given]
 
     def get(self, key: str) -> PGraph:
-        """The operator that `add` gave this key. SpecError if it is not there."""
+        """The operator that `add` gave this key. SpecError if it is not there; ParseError if the file was changed."""
         file = self.path / f"{key}.txt"
         if not file.is_file():
             raise SpecError(f"{self.path} has no operator {key}; `syno freeze` writes those of the study there")
@@ -93,13 +94,16 @@ def _found(given: str, folders: Iterable[Path]) -> dict[str, Path]:
 def _name(file: Path) -> str:
     """The name of the operator in a file, without reading the rest."""
     with file.open(encoding="utf-8", errors="replace") as lines:
-        return lines.readline().removeprefix("operator ").strip()
+        return lines.readline(MOST_LINE_CHARACTERS).removeprefix("operator ").strip()
 
 
 def _read(file: Path) -> PGraph:
-    """The operator in a file. SpecError if it is no text; ParseError if it is no operator's."""
+    """The operator in a file of the store. ParseError if any character of it was changed, or it is another operator's."""
+    advice = "Remove the file; `syno freeze` writes the operators of the study there again"
     try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{file} holds no operator: it is no text ({error.reason} at byte {error.start})") from error
-    return parse(text, str(file))
+        operator = read_operator_file(file, written_by_program=True)
+    except ParseError as error:
+        raise ParseError(f"{error}. {advice}") from error
+    if operator.id[:ID_DIGITS] != file.stem:
+        raise ParseError(f"{file}: holds the operator {operator.id[:ID_DIGITS]}, not the one that it is named after. {advice}")
+    return operator

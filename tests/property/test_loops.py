@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import keyword
 import re
 import shutil
 import subprocess
@@ -15,18 +16,23 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 from strategies import pgraphs
 
-from syno.errors import LoweringError
+from syno.algebra.code_names import C
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.choose import plan
 from syno.lower.interpreter import interpret, shapes
-from syno.lower.loops import to_c
+from syno.lower.loops import LIBRARY, to_c
 from syno.lower.plan import Plan, candidates
 
 COMPILER = shutil.which("cc")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler: there is no `cc` on the path")
 TOLERANCE = 1e-4
+
+
+def batched(names: list[str], count: int) -> list[list[str]]:
+    return [names[start : start + count] for start in range(0, len(names), count)]
+
 
 Array = NDArray[np.float32]
 Compile = Callable[[Plan], Callable[..., Array]]
@@ -37,16 +43,17 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compile:
     """Compiles a plan; what it returns takes values, input and weights, and gives the output."""
     folder = tmp_path_factory.mktemp("loops")
 
-    def compile_plan(made: Plan) -> Callable[..., Array]:
+    def compile_plan(made: Plan, standard: str = "c99") -> Callable[..., Array]:
         graph = made.staged
         source = to_c(made)
         stem = folder / str(len(list(folder.iterdir())))
         stem.with_suffix(".c").write_text(source, encoding="utf-8")
-        options = ["-std=c99", "-Wall", "-Werror", "-O0", "-shared", "-fPIC"]
+        options = [f"-std={standard}", "-Wall", "-Werror", "-O0", "-shared", "-fPIC"]
         command = [str(COMPILER), *options, str(stem.with_suffix(".c")), "-o", str(stem.with_suffix(".so"))]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, f"{done.stderr}\n{source}"
-        function = ctypes.CDLL(str(stem.with_suffix(".so")))[re.sub(r"\W", "_", graph.name)]
+        (name,) = re.findall(r"^void (\w+)\(", source, re.MULTILINE)
+        function = ctypes.CDLL(str(stem.with_suffix(".so")))[name]
         function.restype = None
 
         def call(values: dict[str, int], *tensors: Array) -> Array:
@@ -207,7 +214,14 @@ class TestText:
 
     @pytest.mark.parametrize(
         ("name", "identifier"),
-        [("roll by 1, twice", "roll_by_1__twice"), ("1x1", "operator_1x1"), ("float", "operator_float"), ("", "operator_")],
+        [
+            ("roll.by-1__twice", "roll_by_1__twice"),
+            ("1x1", "operator_1x1"),
+            ("float", "operator_float"),
+            ("_", "_"),
+            ("random", "operator_random"),  # <stdlib.h> declares it
+            ("main", "operator_main"),
+        ],
     )
     def test_names_become_identifiers(self, name: str, identifier: str) -> None:
         build = Builder("A", name=name)
@@ -219,8 +233,32 @@ class TestText:
         build = Builder(f"{name}, A", name="scale")
         i, j = build.output(f"{name}, A")
         graph = build.finish([i, *build.contract(inner=[j, *build.reduce("A")])])
-        with pytest.raises(LoweringError, match=f"generated code uses the name {name} for itself; rename that variable"):
-            to_c(plan(graph, {name: 2, "A": 3}))
+        text = to_c(plan(graph, {name: 2, "A": 3}))
+        assert f"int {name}_size" in text and not re.search(rf"int {name}\b[^;]*float x", text)
+
+    @needs_compiler
+    @pytest.mark.parametrize("standard", ["c99", "gnu17"])
+    def test_every_reserved_name_of_c_can_be_a_variable(self, standard: str, compiled: Compile) -> None:
+        """Many variables at once, to compile little: a sum along one axis of each size."""
+        names = sorted(name for name in C if not keyword.iskeyword(name))
+        for some in batched(names, 12):
+            build = Builder(", ".join(some), name=some[0])
+            axes = build.output(", ".join(some))
+            graph = build.finish([*axes[1:], *build.contract(outer=axes[:1], inner=build.reduce(some[0]))])
+            made = plan(graph, dict.fromkeys(some, 2))
+            values = dict.fromkeys(some, 2)
+            tensors = random_tensors(graph, values)
+            computed = compiled(made, standard)(values, *tensors)
+            np.testing.assert_allclose(computed, interpret(graph, values, *tensors), rtol=0, atol=TOLERANCE * 4)
+
+    @needs_compiler
+    def test_names_that_the_c_library_has_are_no_names_of_functions(self) -> None:
+        source = "#define _GNU_SOURCE\n#include <stdlib.h>\n"
+        command = [str(COMPILER), "-E", "-P", "-"]
+        declared = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
+        names = set(re.findall(r"\b([A-Za-z]\w*)\s*\(", declared)) - {"sizeof", "int", "void"}
+        assert len(names) > 50
+        assert names <= LIBRARY
 
     def test_helpers_are_there_where_they_are_needed(self) -> None:
         for name, make in OPERATORS.items():

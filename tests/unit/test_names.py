@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from small_specs import matmul
+from truth import Truth
 
 from syno.config import Experiment, load_experiments
 from syno.errors import SpecError
-from syno.names import LONGEST_NAME, check_name
+from syno.names import LONGEST_NAME, check_name, name_from
 
 
 @pytest.mark.parametrize("given", ["conv2d", "my_4", "07720_108", "v1.2-b", "A" * LONGEST_NAME])
@@ -54,3 +56,17 @@ def test_experiments_of_a_group_have_such_names_too() -> None:
 def test_folders_may_have_spaces_and_signs() -> None:
     output = "my results/$HOME; 'a' & (b)"
     assert str(Experiment(name="small", workload={}, reward={"name": "accuracy", "low": 0.0}, output=output).folder) == output
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("resnet18", "resnet18"), ("my space", "my_space"), ("../x", "_.._x"), ("-a", "_-a"), ("", "_"), ("\N{BOMB}", "_")],
+)
+def test_a_name_is_made_of_any_text(given: str, name: str) -> None:
+    assert name_from(given) == check_name(name, "it")
+    assert len(check_name(name_from("." + given * 300), "it")) <= 100
+
+
+def test_operators_of_a_space_with_any_name_have_one() -> None:
+    """A spec is named as its file is, or as people like; its operators' names are names of files."""
+    assert Truth.of(matmul(name="my space, 3rd/4th")).operators == Truth.of(matmul()).operators != frozenset()

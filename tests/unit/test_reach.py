@@ -74,7 +74,7 @@ def test_operators_of_other_shapes_are_told_so(operator: str, reason: str) -> No
 
 
 def test_a_rule_that_excludes_an_operator_is_named() -> None:
-    build = Builder("N, C_in, C_out, H; k_1=3", name="twice shifted")
+    build = Builder("N, C_in, C_out, H; k_1=3", name="twice_shifted")
     n, o, y, x = build.output("N, C_out, H, H")
     (c,) = build.contract(outer=[o], inner=build.reduce("C_in"))
     twice = build.finish([n, c, build.shift(build.shift(y, 1), 1), x])

@@ -10,6 +10,7 @@ from conv1d import CONV1D, conv1d
 from hypothesis import given, settings
 from strategies import pgraphs
 
+from syno.errors import ParseError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
@@ -114,7 +115,12 @@ class TestReading:
         assert parse(short).name == "operator"
 
     def test_a_name_may_be_any_text(self) -> None:
-        assert parse(CONV1D.replace("conv1d", "the 1st, of <3>!")).name == "the 1st, of <3>!"
+        """Any text that can be the name of a file."""
+        assert parse(CONV1D.replace("conv1d", "1st-of_3.b")).name == "1st-of_3.b"
+        with pytest.raises(
+            ParseError, match=r'line 1 "operator the 1st, of <3>!": an operator\'s name is \'the 1st, of <3>!\''
+        ):
+            parse(CONV1D.replace("conv1d", "the 1st, of <3>!"))
 
     def test_the_right_id_is_accepted(self) -> None:
         assert parse(f"{CONV1D}id {conv1d().id}") == conv1d()

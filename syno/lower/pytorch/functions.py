@@ -32,7 +32,8 @@ def sheared_slices(x, axis, window, dilation):
     """For each j along the axis `window`: that slice of x, moved along `axis` by dilation*j - dilation*K//2."""
     length, count = x.shape[axis], x.shape[window]
     before, reach = dilation * count // 2, dilation * (count - 1)
-    padded = functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [before, reach - before])
+    after = reach - before if reach > before else 0
+    padded = functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [before, after])
     moved = axis - (window < axis)
     return [padded.select(window, j).narrow(moved, dilation * j, length) for j in range(count)]
 ''',
@@ -40,7 +41,8 @@ def sheared_slices(x, axis, window, dilation):
 def window_sum(x, axis, window, dilation=1):
     """y[..., i, ...] = sum over j of x[..., i + dilation*j - dilation*window//2, ...], zero outside."""
     length, before, reach = x.shape[axis], dilation * window // 2, dilation * (window - 1)
-    padded = functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [before, reach - before])
+    after = reach - before if reach > before else 0
+    padded = functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [before, after])
     return sum(padded.narrow(axis, dilation * j, length) for j in range(window))
 ''',
 }

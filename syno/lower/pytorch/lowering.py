@@ -201,7 +201,9 @@ def _ranks(structure: Structure) -> dict[Dim, int]:
     ranks: dict[Dim, int] = {}
 
     def visit(dim: Dim) -> None:
-        ranks.setdefault(dim, len(ranks))
+        if dim in ranks:  # met on another way
+            return
+        ranks[dim] = len(ranks)
         operation = structure.above.get(dim)
         for top in operation.tops if operation is not None else ():
             visit(top)

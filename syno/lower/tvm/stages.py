@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syno.algebra import Valuation
+from syno.algebra.code_names import code_name
 from syno.ir.graph import PGraph
 from syno.lower.plan import Plan
 from syno.lower.tvm.installed import tvm
@@ -34,12 +35,17 @@ class StageFunction:
 
         Sizes with a default may be left out, and those the operator does not have may be there.
         """
-        return self._function(*tensors, **sizes_of(self.graph, sizes))
+        return self._function(*tensors, **named_sizes(sizes_of(self.graph, sizes)))
 
 
 def sizes_of(graph: PGraph, values: Mapping[str, int]) -> Valuation:
     """What of `values` the operator has, with its defaults. ValuationError for what is missing."""
     return graph.valuation({name: value for name, value in values.items() if name in graph.variables})
+
+
+def named_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes as arguments of generated functions, where a variable may have another name."""
+    return {code_name(name): value for name, value in sizes.items()}
 
 
 def stage_functions(plan: Plan) -> tuple[StageFunction, ...]:
@@ -60,12 +66,13 @@ def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float
     """
     module, scope = tvm(), _defined(plan)
     sizes = sizes_of(plan.staged, valuation)
-    inputs = scope["placeholders"](**sizes, dtype=dtype)
+    named = named_sizes(sizes)
+    inputs = scope["placeholders"](**named, dtype=dtype)
     shapes = {tensor.op.name: tensor.shape for tensor in inputs}
     made = []
     for stage in te_stages(plan):
         operands = [module.te.placeholder(shapes[name], dtype, name) for name in stage.operands]
-        result = scope[stage.name](*operands, **sizes)
+        result = scope[stage.name](*operands, **named)
         shapes[stage.result] = result.shape
         made.append(module.te.create_prim_func([*operands, result]).with_attr("global_symbol", stage.name))
     return made

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from textwrap import fill
 
 from syno.algebra import Expression, Size, half, iterator
+from syno.algebra.code_names import code_name
 from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import SHIFT, UNFOLD
 from syno.lower.accesses import Accesses, Intermediate, accesses
 from syno.lower.cut import Structure
 from syno.lower.stages import Stage
 
-OWN_NAMES = ("te", "tirx", "topi", "element", "inside", "product", "padded")  # of the text, beside its tensors and axes
 INDENT = "    "
 LINE_LENGTH = 118
 LONGEST_PRODUCT = 80  # characters; longer ones have a line of their own
@@ -42,7 +42,10 @@ class StageWriter:
         """The stage as a function of this name."""
         labels = [self.graph.labels[dim] for dim in self.axes]
         sums = [self.graph.labels[dim] for dim in self.work.reduces]
-        lines = [*folded(f"def {name}({', '.join([*self.operands, *self.graph.variables])}):"), f'    """{self._does()}"""']
+        lines = [
+            *folded(f"def {name}({', '.join([*self.operands, *map(code_name, self.graph.variables)])}):"),
+            f'    """{self._does()}"""',
+        ]
         for label, dim in zip(sums, self.work.reduces, strict=True):
             lines.append(f'    {label} = te.reduce_axis((0, {dim.size.integer_text()}), "{label}")')
         lines += [f"    {line}" for line in self._padding()]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from syno.algebra import Valuation
-from syno.errors import WrongOutputError
+from syno.errors import SizeError, WrongOutputError
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import interpret, shapes
-from syno.space.tiny import own_valuations
+from syno.lower.pytorch.source import nominal_values
+from syno.space.tiny import MOST_SUMMANDS, own_valuations
 
 Array: TypeAlias = NDArray[Any]
+MOST_ELEMENTS = 100_000_000  # of one tensor
 TOLERANCE = 1e-9  # in double precision, as a share of the largest value
 
 
@@ -36,6 +38,28 @@ def equal_to_meaning(operator: PGraph, what: str, compute: Callable[[Valuation, 
             "is allowed; this is a mistake in Syno: please report the operator's text"
         )
     return f"equal to the interpreter at {len(rows)} sets of sizes in double precision: largest relative difference {error:.1g}"
+
+
+def with_nominal_lengths(operator: PGraph, values: Mapping[str, int]) -> Valuation:
+    """The sizes, and nominal ones for variables that no computation needs, such as a batch size, where they are not given.
+
+    Raises ValuationError, SizeError: another value is missing, or one is unknown or does not divide.
+    """
+    nominal = nominal_values(operator)
+    return operator.valuation({**{name: nominal[name] for name in operator.runtime_variables}, **values})
+
+
+def check_comparable(operator: PGraph) -> None:
+    """Raise SizeError if the operator is too large to be compared with its meaning, even at small sizes."""
+    for row in own_valuations(operator):
+        tensors = (operator.input, operator.output, *operator.weights)
+        elements = max(row.numel(dim.size for dim in dims) for dims in tensors)
+        summands = row.numel(dim.size for dim in (*operator.output, *operator.reduces))
+        if elements > MOST_ELEMENTS or summands > MOST_SUMMANDS:
+            raise SizeError(
+                f"{operator.name} is too large to be compared with its meaning: for {row} it has tensors of {elements:.3g} "
+                f"elements, of at most {MOST_ELEMENTS:.3g}, and {summands:.3g} summands, of at most {MOST_SUMMANDS:.3g}"
+            )
 
 
 def _error(operator: PGraph, compute: Callable[[Valuation, list[Array]], Array], values: Valuation, seed: int) -> float:

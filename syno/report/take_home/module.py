@@ -8,8 +8,9 @@ from pathlib import Path
 from syno.algebra import Valuation
 from syno.files import write_whole
 from syno.ir.graph import PGraph
+from syno.lower.pytorch.names import constructor_sizes
 from syno.lower.pytorch.source import load_class, to_source
-from syno.report.take_home.meaning import Array, equal_to_meaning
+from syno.report.take_home.meaning import Array, check_comparable, equal_to_meaning, with_nominal_lengths
 
 
 def take_home(operator: PGraph, file: Path, values: Mapping[str, int] | None = None) -> str:
@@ -18,14 +19,16 @@ def take_home(operator: PGraph, file: Path, values: Mapping[str, int] | None = N
     Args:
         operator: the operator.
         file: where the source goes.
-        values: sizes to choose the order of work for; the module works with all others too.
+        values: sizes to choose the order of work for; the module works with all others too. Those that may have any value, such
+            as a batch size, may be left out.
 
     Raises:
         WrongOutputError: the module does not compute what the interpreter does; nothing is written.
         LoweringError: the operator cannot be lowered.
-        ValuationError, SizeError: a value is missing or does not divide.
+        ValuationError, SizeError: a value is missing or does not divide; or the operator is too large to be compared.
     """
-    source = to_source(operator, None if values is None else operator.valuation(values))
+    check_comparable(operator)
+    source = to_source(operator, None if values is None else with_nominal_lengths(operator, values))
     how = equal_to_meaning(operator, "the module", lambda row, tensors: _computed(operator, source, row, tensors))
     write_whole(file, source)
     return how
@@ -36,8 +39,7 @@ def _computed(operator: PGraph, source: str, values: Valuation, tensors: list[Ar
     import torch
 
     data, *weights = tensors
-    sizes = {name: value for name, value in values.items() if name not in operator.runtime_variables}
-    module = load_class(source, operator)(**sizes).double()
+    module = load_class(source, operator)(**constructor_sizes(operator, values)).double()
     with torch.no_grad():
         for parameter, weight in zip(module.parameters(), weights, strict=True):
             parameter.copy_(torch.from_numpy(weight))

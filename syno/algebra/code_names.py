@@ -1,0 +1,82 @@
+"""Names of variables in generated code.
+
+A variable may have any name that the language allows, also one that generated code needs for itself, such as `forward` in a
+PyTorch module or `int` in C. There it is written with an ending: `forward_size`, `int_size`. All generators use the same
+reserved names, so a variable has one name in all generated code.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+
+ENDING = "_size"
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+# Public attributes of torch.nn.Module, and of its instances. Module.__getattr__ and state_dict rely on them.
+MODULE = words(
+    """
+    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval
+    extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia
+    named_buffers named_children named_modules named_parameters parameters register_backward_hook register_buffer
+    register_forward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
+    register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
+    register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory
+    state_dict to to_empty train training type xpu zero_grad
+    """
+)
+# Attributes that `build` adds to a module, and methods of generated modules.
+OWN_ATTRIBUTES = words("composed composed_weight freeze graph mode reset_parameters sizes source")
+BUILTINS = words("ValueError int len range self sum super tuple")
+PYTORCH = words(
+    """
+    device dtype fan_in functional generator init math name nn seed shear shear_sum sheared_slices stored_windows torch w
+    weight window_sum windows x
+    """
+)
+TENSOR_EXPRESSIONS = words("build dtype element inside padded placeholders product rotated te tirx topi tvm x y")
+# Keywords up to C23 and of GNU C, macros that compilers predefine, and what <stdlib.h> defines as a macro.
+C = words(
+    """
+    alignas alignof asm auto bool break case char const constexpr continue default do double else enum extern false float
+    for goto if inline int long nullptr register restrict return short signed sizeof static static_assert struct switch
+    thread_local true typedef typeof typeof_unqual union unsigned void volatile while BIG_ENDIAN BYTE_ORDER FD_SETSIZE
+    LITTLE_ENDIAN NFDBITS PDP_ENDIAN linux unix i386 EXIT_FAILURE EXIT_SUCCESS MB_CUR_MAX NULL RAND_MAX WCONTINUED WEXITED
+    WNOHANG WNOWAIT WSTOPPED WUNTRACED floor_div floor_mod free malloc sum x y
+    """
+)
+RESERVED = frozenset(keyword.kwlist) | MODULE | OWN_ATTRIBUTES | BUILTINS | PYTORCH | TENSOR_EXPRESSIONS | C
+_NUMBERED = re.compile(r"[wtird]\d+|stage_\d+")  # tensors, intermediate results, loops, stages
+
+
+def code_name(name: str) -> str:
+    """The name of a variable in generated code: its own, or with an ending where the code needs that name for itself.
+
+    Different names stay different.
+    """
+    is_reserved = stem(name) in RESERVED or _NUMBERED.fullmatch(stem(name))
+    return name + ENDING if is_reserved else name
+
+
+def stem(name: str) -> str:
+    """The name without its endings."""
+    while name.endswith(ENDING):
+        name = name.removesuffix(ENDING)
+    return name
+
+
+def renamed_in_code(names: Iterable[str]) -> dict[str, str]:
+    """Those of the variables that have another name in generated code, with that name."""
+    return {name: code_name(name) for name in names if code_name(name) != name}
+
+
+def renaming_note(names: Iterable[str]) -> str:
+    """A comment for the operator's text in generated code: which variable has which other name there. Empty if none has."""
+    changed = [f"{name} is {other}" for name, other in renamed_in_code(names).items()]
+    return f"# Variables that have other names in this code: {', '.join(changed)}\n" if changed else ""
