@@ -139,11 +139,11 @@ def _timings(times: dict[Target, Row]) -> Iterator[Timing]:
 
 
 def _codes(graph: PGraph) -> Iterator[Code]:
-    yield Code("Loop nest", _coloured(loop_nest(graph)))
-    try:
-        yield Code("PyTorch", _coloured(to_source(graph)))
-    except SynoError as error:
-        yield Code("PyTorch", Markup(""), f"There is no code for this operator: {error}")
+    for title, generate in (("Loop nest", loop_nest), ("PyTorch", to_source)):
+        try:
+            yield Code(title, _coloured(generate(graph)))
+        except SynoError as error:
+            yield Code(title, Markup(""), f"There is no code for this operator: {error}")
     yield Code("Text", Markup.escape(str(graph)))
 
 

@@ -168,8 +168,8 @@ class TerminalDisplay:
     def show(self, progress: Progress) -> None:
         """Draw it."""
         text = str(progress).removeprefix(f"{progress.title}: ")
-        done = {"completed": progress.finished, "total": progress.total}
-        self._bar.update(self._task, title=progress.title, text=text, visible=True, **done)
+        finished, total = progress.finished, progress.total
+        self._bar.update(self._task, completed=finished, total=total, title=progress.title, text=text, visible=True)
 
 
 def _rate(per_second: float) -> str:
