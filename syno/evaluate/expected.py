@@ -18,7 +18,7 @@ from syno.errors import WrongOutputError
 
 Inputs: TypeAlias = tuple[Any, ...]
 
-MOST_DEVIATIONS = 16.0  # honest compilers stay below 4, small faults are above 100: docs/measured/check.md
+MOST_DEVIATIONS = 16.0  # honest compilers stay below 6, small faults are above 200: docs/measured/check.md
 SHARE_OF_UNIT = 2.0**14  # no element may differ by more than this many roundoffs of the largest: 1e-3 in float32
 MOST_SHARE = 0.1  # of the largest value, however coarse the numbers are
 SMALLEST = 1e-37  # what is below may be zero in float32
