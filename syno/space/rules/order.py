@@ -99,9 +99,7 @@ def _(step: Candidate) -> bool:
     return any(touches(step.facts[dim], step.facts[other]) for dim in step.outer for other in step.state.expansions)
 
 
-@rule(
-    "C11", EXPAND, "sums alone, then Expand", "a sum over nothing is a constant factor, which weights learn", exact=False
-)
+@rule("C11", EXPAND, "sums alone, then Expand", "a sum over nothing is a constant factor, which weights learn", exact=False)
 def _(step: Candidate) -> bool:
     return step.of().only_sums and not step.of().discards  # what a Stride skips has to end somewhere
 

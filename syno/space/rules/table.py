@@ -193,11 +193,7 @@ class RuleSet:
                 raise SpecError(f'no rule "{name}"; there are: {", ".join(RULES)}, and "all".{suggestion(name, RULES)}')
         for name in set(off) & set(on):
             raise SpecError(f"rule {name} is in rules_off and in rules_on; take it out of one of them")
-        self.rules = tuple(
-            row
-            for row in RULES.values()
-            if row.id in on or (row.on and row.id not in off and "all" not in off)
-        )
+        self.rules = tuple(row for row in RULES.values() if row.id in on or (row.on and row.id not in off and "all" not in off))
         self._active = {row.id for row in self.rules}
         self._whole = self._active - {row.rest_of for row in RULES.values() if row.rest_of and row.id not in self._active}
         for row in self.rules:
