@@ -168,8 +168,9 @@ class TerminalDisplay:
     def show(self, progress: Progress) -> None:
         """Draw it."""
         text = str(progress).removeprefix(f"{progress.title}: ")
-        done = {"completed": progress.finished, "total": progress.total}
-        self._bar.update(self._task, title=progress.title, text=text, visible=True, **done)
+        self._bar.update(
+            self._task, title=progress.title, text=text, visible=True, completed=progress.finished, total=progress.total
+        )
 
 
 def _rate(per_second: float) -> str:

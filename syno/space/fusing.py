@@ -47,9 +47,13 @@ def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
         split = operation if operation is not None and operation.primitive is SPLIT else None
         return _Chain(dim, axes, end, split, end in expanded)
 
-    merges = ((operation.bottoms[0], *operation.tops) for operation in graph.operations if operation.primitive is MERGE)
-    sums = ((None, *pair) for pair in permutations(graph.reduces, 2))
-    for below, major, minor in (*merges, *sums):
+    pieces: list[tuple[Dim | None, Dim, Dim]] = [
+        (operation.bottoms[0], operation.tops[0], operation.tops[1])
+        for operation in graph.operations
+        if operation.primitive is MERGE
+    ]
+    pieces += [(None, one, other) for one, other in permutations(graph.reduces, 2)]
+    for below, major, minor in pieces:
         one, other = chain(major), chain(minor)
         together = one.split is not None and one.split.bottoms == (one.end, other.end)
         if one.axes.keys() == other.axes.keys() and (together or (one.is_expanded and other.is_expanded)):
@@ -69,8 +73,8 @@ def _joined(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -> P
         return known[dim]
 
     size = major.begin.size * minor.begin.size
-    alike = [dim.operation.parameter[1] for dim in graph.reduces if dim.operation and dim.size is size]  # type: ignore[index]
-    data = rebuild(below) if below is not None else reduce(size, max(alike, default=-1) + 1)  # type: ignore[type-var]
+    number = len(graph.reduces)  # of the sum of its size, which no other has
+    data = rebuild(below) if below is not None else reduce(size, number)
     for weight, axis in major.axes.items():
         data, known[axis] = Operation(SHARE, weight, (data,)).tops
     known[major.end] = data

@@ -58,7 +58,8 @@ KEPT = {
         "f:b = Share(e, w2[0]); d:D = Share(r, w1[2]); Expand(a); Expand(f); input d:D; weight w1[C, b, D]; weight w2[b]"
     ),
     "one piece read by the input": (
-        "output i:b*C; q:C, m:b = Merge(i, b); a:C = Share(q, w1[0]); d:b = Share(m, w1[1]); Expand(a); input d:b; weight w1[C, b]"
+        "output i:b*C; q:C, m:b = Merge(i, b); a:C = Share(q, w1[0]); d:b = Share(m, w1[1]); Expand(a); "
+        "input d:b; weight w1[C, b]"
     ),
 }
 

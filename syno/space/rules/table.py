@@ -112,7 +112,7 @@ class Rest:
     exact_if: Callable[[Candidate], bool]
     forbids: str
     reason: str
-    also: Callable[[Candidate], bool] = lambda step: False  # noqa: ARG005
+    also: Callable[[Candidate], bool] = lambda step: False
 
 
 REST = "p"  # ends the id of the row that holds the rest of a rule: a policy
