@@ -7,10 +7,12 @@ is computed, so that the operator can be evaluated where they are no whole numbe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
+from syno.algebra import Size
 from syno.ir.dim import Dim, Operation, reduce
 from syno.ir.graph import PGraph
 from syno.ir.primitives import MERGE, SHARE, SPLIT
@@ -73,8 +75,12 @@ def _joined(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -> P
         return known[dim]
 
     size = major.begin.size * minor.begin.size
-    number = len(graph.reduces)  # of the sum of its size, which no other has
-    data = rebuild(below) if below is not None else reduce(size, number)
+    counts: Counter[Size] = Counter()
+    for dim in graph.reduces:  # those of one size are numbered without a gap
+        if dim not in (major.begin, minor.begin):
+            known[dim] = reduce(dim.size, counts[dim.size])
+            counts[dim.size] += 1
+    data = rebuild(below) if below is not None else reduce(size, counts[size])
     for weight, axis in major.axes.items():
         data, known[axis] = Operation(SHARE, weight, (data,)).tops
     known[major.end] = data
