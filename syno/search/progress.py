@@ -29,7 +29,7 @@ class Progress:
         title: what is being done.
         finished: how many are done, ever.
         total: how many there are to be.
-        valid: how many of those done gave a result; a trial that was pruned did, too.
+        valid: how many of those done gave a result.
         running: how many are being done now, by all workers.
         best: the highest reward so far; None if there is none.
         seconds: since this worker began.
@@ -88,7 +88,7 @@ class Start:
             title,
             ledger.finished,
             total,
-            valid=ledger.ended["complete"] + ledger.ended["pruned"],
+            valid=ledger.ended["complete"],
             running=ledger.running,
             best=ledger.best[0] if ledger.best else None,
             seconds=seconds,
@@ -168,8 +168,9 @@ class TerminalDisplay:
     def show(self, progress: Progress) -> None:
         """Draw it."""
         text = str(progress).removeprefix(f"{progress.title}: ")
-        finished, total = progress.finished, progress.total
-        self._bar.update(self._task, completed=finished, total=total, title=progress.title, text=text, visible=True)
+        self._bar.update(
+            self._task, title=progress.title, text=text, visible=True, completed=progress.finished, total=progress.total
+        )
 
 
 def _rate(per_second: float) -> str:

@@ -7,10 +7,12 @@ is computed, so that the operator can be evaluated where they are no whole numbe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
+from syno.algebra import Size
 from syno.ir.dim import Dim, Operation, reduce
 from syno.ir.graph import PGraph
 from syno.ir.primitives import MERGE, SHARE, SPLIT
@@ -47,9 +49,13 @@ def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
         split = operation if operation is not None and operation.primitive is SPLIT else None
         return _Chain(dim, axes, end, split, end in expanded)
 
-    merges = ((operation.bottoms[0], *operation.tops) for operation in graph.operations if operation.primitive is MERGE)
-    sums = ((None, *pair) for pair in permutations(graph.reduces, 2))
-    for below, major, minor in (*merges, *sums):
+    pieces: list[tuple[Dim | None, Dim, Dim]] = [
+        (operation.bottoms[0], operation.tops[0], operation.tops[1])
+        for operation in graph.operations
+        if operation.primitive is MERGE
+    ]
+    pieces += [(None, one, other) for one, other in permutations(graph.reduces, 2)]
+    for below, major, minor in pieces:
         one, other = chain(major), chain(minor)
         together = one.split is not None and one.split.bottoms == (one.end, other.end)
         if one.axes.keys() == other.axes.keys() and (together or (one.is_expanded and other.is_expanded)):
@@ -69,8 +75,12 @@ def _joined(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -> P
         return known[dim]
 
     size = major.begin.size * minor.begin.size
-    alike = [dim.operation.parameter[1] for dim in graph.reduces if dim.operation and dim.size is size]  # type: ignore[index]
-    data = rebuild(below) if below is not None else reduce(size, max(alike, default=-1) + 1)  # type: ignore[type-var]
+    counts: Counter[Size] = Counter()
+    for dim in graph.reduces:  # those of one size are numbered without a gap
+        if dim not in (major.begin, minor.begin):
+            known[dim] = reduce(dim.size, counts[dim.size])
+            counts[dim.size] += 1
+    data = rebuild(below) if below is not None else reduce(size, counts[size])
     for weight, axis in major.axes.items():
         data, known[axis] = Operation(SHARE, weight, (data,)).tops
     known[major.end] = data

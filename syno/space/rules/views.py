@@ -254,36 +254,3 @@ def _(step: Candidate) -> bool:
 def _(step: Candidate) -> bool:
     weights = step.of(0).shared_by + step.of(1).shared_by
     return len(set(weights)) < len(weights)
-
-
-# ---- the other of two equal forms; off, because the rows above reject the one ----------------------------------------
-
-
-@rule("V8b", SPLIT, "Stride, then Split as minor", "as V8, the other way", exact=True, on=False, against="V8")
-def _(step: Candidate) -> bool:
-    return step.of(1).edge is Edge.STRIDE
-
-
-@rule("V9b", STRIDE, "Merge, then Stride of the remainder", "as V9, the other way", exact=True, on=False, against="V9")
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.REMAINDER
-
-
-@rule("V11b", SPLIT, "Unfold, then Split as minor", "as V11, the other way", exact=False, on=False, against="V11")
-def _(step: Candidate) -> bool:
-    return step.of(1).edge is Edge.UNFOLD
-
-
-@rule("V12b", UNFOLD, "Merge, then Unfold of the remainder", "as V12, the other way", exact=False, on=False, against="V12")
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.REMAINDER
-
-
-@rule("V14b", SHIFT, "Unfold, then Shift", "as V14, the other way", exact=False, on=False, against="V14")
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.UNFOLD
-
-
-@rule("V22", SPLIT, "Unfold, then Split as major", "the window goes above the Split, but for padding", exact=False, on=False)
-def _(step: Candidate) -> bool:
-    return step.of(0).edge is Edge.UNFOLD
