@@ -7,10 +7,10 @@ a file that nobody is to edit ends with a checksum of everything before. Files w
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 from pathlib import Path
 
 from syno.algebra.limits import MOST_CHARACTERS
+from syno.checksums import checksum
 from syno.errors import ParseError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
@@ -21,7 +21,7 @@ _ENDS_WITH_ID = re.compile(r"\nid [0-9a-f]{32}\n\Z")
 
 def with_checksum(text: str) -> str:
     """The text, with a last line that holds its checksum: to `parse` a comment."""
-    return f"{text}{MARK}{_checksum(text)}\n"
+    return f"{text}{MARK}{checksum(text.encode())}\n"
 
 
 def read_operator_file(file: Path, *, written_by_program: bool = False) -> PGraph:
@@ -40,7 +40,7 @@ def read_operator_file(file: Path, *, written_by_program: bool = False) -> PGrap
     except (OSError, ValueError) as error:
         raise ParseError(f"{file}: cannot be read as text: {error}") from None
     text, mark, given = content.rpartition(MARK)
-    if mark and given != f"{_checksum(text)}\n":
+    if mark and given != f"{checksum(text.encode())}\n":
         raise ParseError(
             f"{file}: the checksum in its last line is not that of the text before: the file is damaged, or was edited; "
             "if you edited it, remove the line"
@@ -48,7 +48,3 @@ def read_operator_file(file: Path, *, written_by_program: bool = False) -> PGrap
     if written_by_program and not mark and not _ENDS_WITH_ID.search(content):
         raise ParseError(f"{file}: neither a checksum nor the operator's id is in its last line: the file is damaged")
     return parse(content, str(file))
-
-
-def _checksum(text: str) -> str:
-    return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -47,7 +47,7 @@ def _quietly(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except SynoError as error:
-        print(f"{multiprocessing.current_process().name}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        print(f"error: {multiprocessing.current_process().name}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
         sys.exit(WRONG)
 
 

@@ -29,7 +29,7 @@ class Progress:
         title: what is being done.
         finished: how many are done, ever.
         total: how many there are to be.
-        valid: how many of those done gave a result.
+        valid: how many of those done gave a result; a trial that was pruned did, too.
         running: how many are being done now, by all workers.
         best: the highest reward so far; None if there is none.
         seconds: since this worker began.
@@ -88,7 +88,7 @@ class Start:
             title,
             ledger.finished,
             total,
-            valid=ledger.ended["complete"],
+            valid=ledger.ended["complete"] + ledger.ended["pruned"],
             running=ledger.running,
             best=ledger.best[0] if ledger.best else None,
             seconds=seconds,

@@ -10,10 +10,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
-from syno.search.checksums import CHECKSUM, sealed
 from syno.search.faults import FaultKind
 from syno.search.policies.contract import Candidate, Proposal
 from syno.search.reward import Failure, Outcome
+from syno.search.seals import CHECKSUM, sealed
 from syno.search.tree import Arc
 from syno.search.worker import Worker
 

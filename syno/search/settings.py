@@ -112,11 +112,11 @@ def differences(stored: object, given: object) -> list[str]:
     if SPEC not in there or SPEC not in here or there.get(SPACE) == here.get(SPACE):
         for settings in (there, here):  # studies of earlier versions have the id of their spec alone
             settings.pop(SPEC, None)
-    named = _named_differences(there.get(SPEC, {}), here.get(SPEC, {}), SPEC)
+    named = named_differences(there.get(SPEC, {}), here.get(SPEC, {}), SPEC)
     if named or there.get(WORKLOAD) != here.get(WORKLOAD):
         for settings in (there, here):
             settings.pop(SPACE, None)
-    return _named_differences(there, here)
+    return named_differences(there, here)
 
 
 def _structured(settings: object) -> dict[str, Any]:
@@ -131,7 +131,8 @@ def _structured(settings: object) -> dict[str, Any]:
     return found
 
 
-def _named_differences(stored: object, given: object, name: str = "") -> list[str]:
+def named_differences(stored: object, given: object, name: str = "") -> list[str]:
+    """Return where two settings differ, in words: the name of each with both values; `name` is where they stand."""
     if stored == given:
         return []
     if not isinstance(stored, dict) or not isinstance(given, dict):
@@ -140,7 +141,7 @@ def _named_differences(stored: object, given: object, name: str = "") -> list[st
     if stored.get("name") != given.get("name"):
         keys = ["name"]
     parts = (
-        _named_differences(stored.get(key, ABSENT), given.get(key, ABSENT), f"{name}.{key}" if name else key) for key in keys
+        named_differences(stored.get(key, ABSENT), given.get(key, ABSENT), f"{name}.{key}" if name else key) for key in keys
     )
     return [difference for some in parts for difference in some]
 

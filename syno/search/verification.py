@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from optuna.trial import FrozenTrial, TrialState
 
 from syno.errors import StorageError
-from syno.search.checksums import CHECKSUM, is_intact
 from syno.search.records import RESULT, Result
+from syno.search.seals import CHECKSUM, is_intact
 
 
 class Verification:

@@ -43,9 +43,9 @@ def _of_training(settings: WorkloadSettings) -> dict[str, Any]:
 def _check(file: Path, there: dict[str, Any], here: dict[str, Any], again: str) -> None:
     if there == here:
         return
-    from syno.search.settings import differences  # with it comes optuna
+    from syno.search.settings import named_differences  # with it comes optuna
 
     raise SpecError(
-        f"{file} is of other settings than the experiment: {'; '.join(differences(there, here))}. Take these settings back, or "
-        f"delete the file and run `{again}` or the workflow again"
+        f"{file} is of other settings than the experiment: {'; '.join(named_differences(there, here))}. "
+        f"Take these settings back, or delete the file and run `{again}` or the workflow again"
     )

@@ -123,9 +123,9 @@ def _differences(kept: dict[str, Any], given: dict[str, Any]) -> list[str]:
     """Return where settings differ, in words; empty if they are the same."""
     if kept == given:
         return []
-    from syno.search.settings import differences  # with it comes optuna
+    from syno.search.settings import named_differences  # with it comes optuna
 
-    return differences(kept, given)
+    return named_differences(kept, given)
 
 
 def _has_trials(experiment: Experiment) -> bool:

@@ -34,7 +34,7 @@ class OperatorStore:
         key = operator.id[:ID_DIGITS]
         file = self.path / f"{key}.txt"
         if not file.exists():
-            write_whole(file, with_checksum(str(operator)))
+            write_whole(file, with_checksum(str(operator)), durable=False)  # the frozen table has it, too
         return key
 
     def files(self, given: str) -> list[Path]:

@@ -11,6 +11,7 @@ from syno.errors import SpecError, SynoError
 from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
+from syno.ir.text_file import read_operator_file, with_checksum
 from syno.stages.freeze import TABLE, read_frozen
 from syno.stages.store import FOLDER, ID_DIGITS, OperatorStore
 
@@ -34,7 +35,7 @@ def repair_store(experiment: Experiment, lost: Collection[str] | None) -> None:
     for operator in _kept_elsewhere(experiment):
         key = operator.id[:ID_DIGITS]
         if key in missing or (lost is None and not (folder / f"{key}.txt").exists()):
-            write_whole(folder / f"{key}.txt", str(operator))
+            write_whole(folder / f"{key}.txt", with_checksum(str(operator)))
             missing.discard(key)
         if lost is not None and not missing:
             return
@@ -71,7 +72,7 @@ def _kept_elsewhere(experiment: Experiment) -> Iterator[PGraph]:
     if (source := experiment.select.source) is not None:
         for file in sorted((source / FOLDER).glob("*.txt")):
             if _is_whole(file.parent, file.stem):
-                yield parse(file.read_text(encoding="utf-8"))
+                yield read_operator_file(file)
     for record in sorted(experiment.folder.glob("train/*/*.json")):
         try:
             content = json.loads(record.read_bytes())
@@ -94,6 +95,6 @@ def _read(text: object, name: str) -> Iterator[PGraph]:
 def _is_whole(folder: Path, key: str) -> bool:
     """Return whether a file of a store holds the operator that its name says."""
     try:
-        return parse((folder / f"{key}.txt").read_text(encoding="utf-8")).id.startswith(key)
-    except (OSError, UnicodeDecodeError, SynoError):
+        return read_operator_file(folder / f"{key}.txt", written_by_program=True).id.startswith(key)
+    except (OSError, SynoError):
         return False

@@ -24,7 +24,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def identity() -> PGraph:
-    build = Builder("N, C", name='identity "<&>"')
+    build = Builder("N, C", name="identity")
     return build.finish(build.output("N, C"))
 
 

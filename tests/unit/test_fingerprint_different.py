@@ -123,7 +123,8 @@ def test_windows_along_sums_in_a_space():
         w:t = Reduce()
         a:k = Unfold(p, w)
         d:C = Split({digits})
-        input i:H, d:C
+        e:C = Share(d, w1[0])
+        input i:H, e:C
         """)
         for digits in ("r, a", "a, r")
     )
@@ -133,13 +134,13 @@ def test_windows_along_sums_in_a_space():
         bound_axes=[(0, 0)],
         variables="H:0, C:2; k=9:4, s=5:4, t=3:4",
         layers=[{"H": 4, "C": 45}],
-        depth=6,
+        depth=7,
     )
     with pytest.raises(UnreachableError):
         Space(spec).path(first)
     for off in ("V19", "V20"):
         with pytest.raises(UnreachableError):
-            Space(spec.with_(rules_off=("C1", "C14", off))).path(first)
-    space = Space(spec.with_(rules_off=("C1", "C14", "V19", "V20")))
-    assert len(space.path(first)) == len(space.path(second)) == 6
+            Space(spec.with_(rules_off=("C1", "C5", "C14", off))).path(first)
+    space = Space(spec.with_(rules_off=("C1", "C5", "C14", "V19", "V20")))
+    assert len(space.path(first)) == len(space.path(second)) == 7
     assert space.fingerprint(first) != space.fingerprint(second)

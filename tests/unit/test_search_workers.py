@@ -147,7 +147,7 @@ def test_a_worker_beside_this_process_says_what_is_wrong_in_one_line(capsys: pyt
     with pytest.raises(SystemExit) as ended:
         _quietly(work, ())
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: the disk is full\n"
+    assert capsys.readouterr().err == "error: MainProcess: the disk is full\n"
 
 
 def first_trials(study: Study) -> list[tuple[str, str]]:

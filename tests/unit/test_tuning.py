@@ -207,7 +207,7 @@ class TestMeasuring:
         [
             ("broken", "building: RuntimeError: no such weights"),
             ("not_a_module", "returned int; it must return an nn.Module"),
-            ("absent", "cannot be imported"),
+            ("absent", 'tuned_modules.py) has no "absent"'),
         ],
     )
     def test_a_factory_that_makes_no_module(self, tmp_path: Path, function: str, reason: str) -> None:

@@ -127,6 +127,7 @@ class TestWithTvm:
             tune(CONV2D, "tvm", tvm=TvmSettings(target="a100"))
         with pytest.raises(SpecError, match="the machine's own"):
             tune(CONV2D, "tvm", tvm=TvmSettings(target="jetson-orin-nano-cpu"))
+        monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
         with pytest.raises(SpecError, match="CUDA_VISIBLE_DEVICES"):
             tune(CONV2D, "tvm", "cuda:1", tvm=TvmSettings(target="a100"))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from syno.checksums import checksum
 
 CHECKSUM = "checksum"
 
@@ -13,7 +14,7 @@ CHECKSUM = "checksum"
 def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values and, under the key "checksum", their names and a checksum of them."""
     names = sorted(values)
-    return {**values, CHECKSUM: {"of": names, "crc32": _checksum(values, names)}}
+    return {**values, CHECKSUM: {"of": names, "blake2b": _checksum(values, names)}}
 
 
 def is_intact(stored: Mapping[str, Any]) -> bool:
@@ -22,11 +23,11 @@ def is_intact(stored: Mapping[str, Any]) -> bool:
     if seal is None:
         return True
     try:
-        return bool(_checksum(stored, seal["of"]) == seal["crc32"])
+        return bool(_checksum(stored, seal["of"]) == seal["blake2b"])
     except (LookupError, TypeError):
         return False
 
 
 def _checksum(values: Mapping[str, Any], names: Iterable[str]) -> str:
     text = json.dumps({name: values[name] for name in names}, sort_keys=True)
-    return f"{zlib.crc32(text.encode()):08x}"
+    return checksum(text.encode())
