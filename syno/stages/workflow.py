@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ def check_place(folder: Path) -> None:
 def before_planning(workflow: Any, action: Callable[[], None]) -> None:
     """Let Snakemake call `action` when it has read its command line, before it plans the jobs of a run or of a dry run.
 
-    It has no such hook: `onstart` comes when jobs are planned, and the Snakefile is read before targets are known. Where
-    Snakemake has no such method any more, nothing is called.
+    It has no such hook: `onstart` comes when jobs are planned, and the Snakefile is read before targets are known. A warning
+    says so if this version of Snakemake plans in another way; then nothing is called.
 
     Args:
         workflow: Snakemake's.
@@ -48,6 +49,7 @@ def before_planning(workflow: Any, action: Callable[[], None]) -> None:
     """
     plan = getattr(workflow, "_prepare_dag", None)
     if plan is None:
+        warnings.warn("this version of Snakemake plans in another way: results are not looked over for damage", stacklevel=2)
         return
 
     def planned(*given: Any, **named: Any) -> Any:
