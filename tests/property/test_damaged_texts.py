@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from text_damage import damaged
 
-from syno.config import find_spec, load_experiment
+from syno.config import load_experiment
+from syno.config.specs import find_spec
 from syno.errors import ParseError, SynoError
 from syno.ir.dot_reader import parse_dot
 from syno.ir.library import OPERATORS

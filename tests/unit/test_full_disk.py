@@ -113,7 +113,7 @@ def test_full_at_random_moments(disk: Path, tmp_path: Path, kind: str) -> None:
             fill(disk, leave=rng.choice([0, 0, 1, 3]))
             assert program.stdout.readline().split() == ["2"] * WORKERS, said.read_text()
             (disk / "filler").unlink()
-        count = len(noted(notes)) + 10
+        count = len(noted(notes)) + WORKERS * MOMENTS + 10  # each worker may have stored one more than it could say, each time
         begin(count)
         assert program.stdout.readline().split() == ["0"] * WORKERS, said.read_text()
         program.stdin.close()
