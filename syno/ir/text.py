@@ -19,6 +19,7 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.primitives import SHARE
 from syno.ir.text_parser import Parser
+from syno.names import name_from
 
 LONGEST_MESSAGE = 1_000  # characters: messages quote what was given
 
@@ -58,3 +59,15 @@ def parse(text: str, source: str = "operator text") -> PGraph:
         return Parser(source).parse(text)
     except ParseError as error:
         raise ParseError(shortened(str(error), LONGEST_MESSAGE)) from error.__cause__
+
+
+def parse_stored(text: str, source: str = "operator text", name: str | None = None) -> PGraph:
+    """Read an operator that a program has stored, and give it this name; by default one that is made of its own.
+
+    Earlier versions named operators after their space or network, with names that `parse` refuses, such as "my_network:make".
+    Raises ParseError as `parse`.
+    """
+    first, newline, rest = text.partition("\n")
+    if not first.startswith("operator "):
+        return parse(text, source)
+    return parse(f"operator {name or name_from(first.removeprefix('operator ').strip())}{newline}{rest}", source)

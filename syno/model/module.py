@@ -13,7 +13,7 @@ from torch import nn
 
 from syno.errors import ShapeError
 from syno.ir.graph import PGraph
-from syno.ir.text import parse
+from syno.ir.text import parse, parse_stored
 from syno.lower.plan import Plan
 from syno.lower.pytorch.names import constructor_sizes
 from syno.lower.pytorch.source import load_class, to_source
@@ -51,10 +51,10 @@ class OperatorModule(nn.Module):  # type: ignore[misc]  # mypy does not look int
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Mapping[str, Any], *args: Any) -> None:
         saved = local_metadata.get("operator")
-        if saved is not None and parse(saved).id != self.graph.id:
+        if saved is not None and parse_stored(saved).id != self.graph.id:
             raise ShapeError(
                 f"the weights{f' for {prefix[:-1]}' if prefix else ''} are those of another operator: "
-                f"saved is {parse(saved)!r}, this module is {self.graph!r}"
+                f"saved is {parse_stored(saved)!r}, this module is {self.graph!r}"
             )
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from optuna.trial import FrozenTrial, TrialState
 
 from syno.ir.graph import PGraph
-from syno.ir.text import parse
+from syno.ir.text import parse_stored
 from syno.search.faults import FaultKind
 from syno.search.policies.contract import Candidate, Proposal
 from syno.search.reward import Failure, Outcome
@@ -131,7 +131,7 @@ def candidate_of(trial: FrozenTrial) -> Candidate:
 
 def operator_of(trial: FrozenTrial) -> PGraph:
     """A trial's operator."""
-    return parse(trial.user_attrs["operator"], f"operator of trial {trial.number}")
+    return parse_stored(trial.user_attrs["operator"], f"operator of trial {trial.number}")
 
 
 def worker_of(trial: FrozenTrial) -> Worker:

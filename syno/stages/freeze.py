@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from syno.config import Experiment
 from syno.errors import SpecError
-from syno.ir.text import parse
+from syno.ir.text import parse_stored
 from syno.stages.parquet import read_parquet, write_parquet
 from syno.stages.store import OperatorStore
 
@@ -29,7 +29,7 @@ def freeze(experiment: Experiment, output: Path | None = None) -> pandas.DataFra
     store = OperatorStore(experiment.folder)
     complete = table[table["outcome"] == "complete"]
     for number, text in zip(complete["number"], complete["operator"], strict=True):
-        store.add(parse(text, f"operator of trial {number}").renamed(f"{experiment.name}_{number}"))
+        store.add(parse_stored(text, f"operator of trial {number}", f"{experiment.name}_{number}"))
     write_parquet(table, output or experiment.folder / TABLE)
     return table
 

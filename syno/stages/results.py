@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from syno.config import Experiment
 from syno.ir.graph import PGraph
-from syno.ir.text import parse
+from syno.ir.text import parse_stored
 from syno.stages import freeze, tables
 from syno.stages.kept import check_shown
 from syno.stages.places import operator_of, worker_file
@@ -53,7 +53,8 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, scores: pandas.
     complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
     best = complete.head(experiment.select.count)
     pairs = zip(best["number"], best["operator"], strict=True)
-    return {f"{experiment.name}_{number}": parse(text).renamed(f"{experiment.name}_{number}") for number, text in pairs}
+    names = [(f"{experiment.name}_{number}", text) for number, text in pairs]
+    return {name: parse_stored(text, name=name) for name, text in names}
 
 
 def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from syno.config import Experiment
 from syno.errors import SpecError
 from syno.evaluate.settings import check_score
 from syno.files import write_whole
-from syno.ir.text import parse
+from syno.ir.text import parse_stored
 from syno.report.metric import ACCURACY, LOSS, METRICS, metric_of_trials
 from syno.report.pareto import front
 from syno.stages.freeze import read_frozen
@@ -125,7 +125,7 @@ def _front_first(ranked: pandas.DataFrame, experiment: Experiment) -> pandas.Dat
 
 
 def _selected(experiment: Experiment, row: pandas.Series) -> Selected:
-    operator = parse(row["operator"], f"operator of trial {row['number']}").renamed(f"{experiment.name}_{row['number']}")
+    operator = parse_stored(row["operator"], f"operator of trial {row['number']}", f"{experiment.name}_{row['number']}")
     metrics = {
         str(name).removeprefix("metric_"): float(value)
         for name, value in row.items()

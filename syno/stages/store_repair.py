@@ -10,7 +10,7 @@ from syno.config import Experiment
 from syno.errors import SpecError, SynoError
 from syno.files import write_whole
 from syno.ir.graph import PGraph
-from syno.ir.text import parse
+from syno.ir.text import parse_stored
 from syno.ir.text_file import read_operator_file, with_checksum
 from syno.stages.freeze import TABLE, read_frozen
 from syno.stages.store import FOLDER, ID_DIGITS, OperatorStore
@@ -87,7 +87,7 @@ def _read(text: object, name: str) -> Iterator[PGraph]:
     if not isinstance(text, str):
         return
     try:
-        yield parse(text).renamed(name)
+        yield parse_stored(text, name=name)
     except SynoError:
         return
 
