@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from daemons import NoSlurmError, found, note, owned, path, processes, run, said, stop, stop_all, wait, works, write_down
-from slurm_settings import DATABASE_PORT, ETC, FOLDER, MARK, NODES, write_settings
+from slurm_settings import DATABASE_PORT, ETC, FOLDER, MARK, NODES, remove_settings, write_settings
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server", "munge")
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "sacct", "sbatch")
@@ -56,10 +56,11 @@ def up() -> None:
 
 
 def down() -> None:
-    """Stop what was started."""
+    """Stop what was started, and remove its settings."""
     if (FOLDER / "processes").exists():
         said("scancel", "--user", "root", "--quiet")
     stop_all()
+    remove_settings()
 
 
 def start_accounts() -> None:

@@ -34,6 +34,14 @@ def write_settings() -> None:
     accounts.write_text("\n".join([*lines, *store, *access, ""]), encoding="utf-8")
 
 
+def remove_settings() -> None:
+    """Remove what `write_settings` wrote. While it is there, Snakemake's plugin asks the controller at every start, and waits."""
+    file = ETC / "slurm.conf"
+    if file.exists() and file.read_text(encoding="utf-8").startswith(MARK):
+        for name in ("slurm.conf", "gres.conf", "cgroup.conf", "slurmdbd.conf"):
+            (ETC / name).unlink(missing_ok=True)
+
+
 def _slurm_conf() -> str:
     here = socket.gethostname().partition(".")[0]
     nodes = f"n[1-{NODES}]"
