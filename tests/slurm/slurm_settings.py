@@ -35,7 +35,7 @@ def write_settings() -> None:
 
 
 def remove_settings() -> None:
-    """Remove what `write_settings` wrote. While it is there, Snakemake's plugin asks the controller at every start, and waits."""
+    """Remove what `write_settings` wrote. While it is there, each start of Snakemake waits for the controller."""
     file = ETC / "slurm.conf"
     if file.exists() and file.read_text(encoding="utf-8").startswith(MARK):
         for name in ("slurm.conf", "gres.conf", "cgroup.conf", "slurmdbd.conf"):
