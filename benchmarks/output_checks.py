@@ -51,7 +51,7 @@ UNTUNED = TvmSettings(trials_per_task=0)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one compilation."""
+    """The outcome of one compilation."""
 
     kind: str  # "operator" or "network"
     name: str

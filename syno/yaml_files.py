@@ -21,7 +21,7 @@ LONGEST_NUMBER = 40  # characters of a whole number
 
 
 def read_yaml(file: Path) -> Any:
-    """What a YAML file holds. SpecError if it cannot be read, or is beyond a limit of this module."""
+    """Return the content of a YAML file. SpecError if it cannot be read, or is beyond a limit of this module."""
     try:
         with file.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)
@@ -35,7 +35,7 @@ def read_yaml(file: Path) -> Any:
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """What a YAML text holds; errors name `source`. See `read_yaml`."""
+    """Return the content of a YAML text; errors name `source`. See `read_yaml`."""
     try:
         _check_size(text)
         loader = _PlainLoader(text)

@@ -72,7 +72,7 @@ def stem(name: str) -> str:
 
 
 def renamed_in_code(names: Iterable[str]) -> dict[str, str]:
-    """Those of the variables that have another name in generated code, with that name."""
+    """Return the variables that generated code renames, each with its new name."""
     return {name: code_name(name) for name in names if code_name(name) != name}
 
 

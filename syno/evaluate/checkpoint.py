@@ -79,7 +79,7 @@ class Checkpoint:
 
 
 def _checked(content: bytes) -> bytes:
-    """What `torch.save` wrote of a file's content. ValueError if that does not agree with the checksum."""
+    """Return the part of a file that `torch.save` wrote. ValueError if it does not agree with the checksum."""
     body, line = content[:-LINE], content[-LINE:]
     if not line.startswith(MARK):
         if content[-22:-18] == ZIP_END:

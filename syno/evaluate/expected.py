@@ -1,4 +1,4 @@
-"""What a function has to return for an input, and by how much what it returns may differ.
+"""The expected output of a function for an input, and the allowed deviation of each element.
 
 An element may differ from its exact value by `MOST_DEVIATIONS` standard deviations of the rounding error that it has, which
 grows with the depth of a network and the length of its sums; see `syno.evaluate.rounding`. `SHARE_OF_UNIT` bounds it in any
@@ -45,7 +45,7 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """What comes out for an input.
+    """The expected output for one input.
 
     Attributes:
         inputs: the input.
@@ -157,6 +157,6 @@ def _difference(found: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:
 
 
 def root_mean_square(tensor: Tensor) -> float:
-    """Of the finite numbers; 0 where there are none."""
+    """Return the root mean square of the finite numbers; 0 if there are none."""
     finite = tensor[tensor.isfinite()] if not bool(tensor.isfinite().all()) else tensor
     return float(finite.square().mean().sqrt()) if finite.numel() else 0.0

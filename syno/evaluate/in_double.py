@@ -23,7 +23,7 @@ class InDouble(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
         self.module = module.to("cpu", torch.float64).eval()
 
     def forward(self, *inputs: Any) -> Any:
-        """What the module returns for these inputs, which may be of any device and floating-point type."""
+        """Return the module's output for these inputs, which may be of any device and floating-point type."""
         return self.module(*(_in_double(value) for value in inputs))
 
 

@@ -65,7 +65,7 @@ class Request(BaseModel):
 
 
 class Findings(BaseModel):
-    """What is known so far: `fields` of the record, the phase that has begun, how far tuning is, and how it ended, if it has.
+    """The state of a measurement: the record's `fields`, the phase that has begun, how far tuning is, and how it ended.
 
     Where there is a `shortcoming`, what is measured is not quite what was asked for.
     """

@@ -1,4 +1,4 @@
-"""Whether what a compiler made computes what it has to: its output is compared, element by element, with double precision.
+"""Checks of compiled code: its output is compared with double precision, element by element.
 
 >>> check = OutputCheck(lambda x: x.relu(), [(torch.randn(4, 8),)])
 >>> check.of(lambda x: x.clamp(min=0)).of_allowed
@@ -65,7 +65,7 @@ class OutputCheck:
 
     @property
     def expected(self) -> Sequence[Expected]:
-        """What comes out for each of the inputs; computed when it is first asked for."""
+        """The expected output for each of the inputs, computed on first use."""
         if not self._expected:
             self._expected = [self._expect(inputs) for inputs in self._inputs]
         return self._expected

@@ -1,4 +1,4 @@
-"""What all records of measurements have in common: one JSON file each, read and written whole, with a checksum."""
+"""The base of all records of measurements: one JSON file each, read and written whole, with a checksum."""
 
 from __future__ import annotations
 

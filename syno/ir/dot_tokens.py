@@ -1,4 +1,4 @@
-"""What a `graph.dot` may consist of, looked at before pydot reads it.
+"""Checks of a `graph.dot` before pydot reads it.
 
 The DOT language has much that the published drawings don't, and pydot takes exponential time for brackets inside each other and
 quadratic time for many statements. A file with more than drawings need is refused here, in time linear in its length.

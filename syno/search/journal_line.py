@@ -49,7 +49,7 @@ OPTIONAL = frozenset(
 
 @dataclass(frozen=True)
 class Mark:
-    """What a line says of its place.
+    """The place of a line in its journal, as the line states it.
 
     Attributes:
         line, trials, studies: how many lines, trials and studies come before it.

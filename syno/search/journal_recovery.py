@@ -29,7 +29,7 @@ SHOWN = 5  # line numbers in a message
 
 
 class Item(NamedTuple):
-    """What was found at one place of the file.
+    """A line found in a damaged file.
 
     Attributes:
         key: the number of the line, as far as it can be told.
@@ -121,7 +121,7 @@ def recover(data: bytes) -> Recovered:
 
 
 def _items(data: bytes, damaged: list[int]) -> Iterator[Item]:
-    """What the file holds, in its order. Line numbers of what is damaged are added to `damaged`."""
+    """Yield the lines of a file in order. Line numbers of what is damaged are added to `damaged`."""
     *whole, tail = data.split(b"\n")
     key, taken = 0, dict[int, bytes]()
     lines = [_whole(raw) for raw in (*whole, tail)]

@@ -1,4 +1,4 @@
-"""What goes wrong with a storage, said in one line; and waiting for one that is restarted."""
+"""Errors of a storage as one line each, and waiting for a server that is restarted."""
 
 from __future__ import annotations
 

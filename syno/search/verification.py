@@ -1,4 +1,4 @@
-"""Whether trials are as they were stored."""
+"""Verification of trials: each is compared with the checksum that was stored with it."""
 
 from __future__ import annotations
 

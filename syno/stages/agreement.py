@@ -1,4 +1,4 @@
-"""Whether records are of an experiment's settings: those of trainings and of measurements say what theirs are."""
+"""Checks that records of trainings and measurements have the settings of their experiment."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ STAGES: dict[str, Stage] = {
 
 
 class Entry(BaseModel):
-    """What is known of a file.
+    """The checksum, time and settings of one file.
 
     Attributes:
         sha256: its checksum.

@@ -137,7 +137,7 @@ class _Unpickler(PYTHON):  # type: ignore[misc]  # whose class mypy does not see
             ) from None
 
     def load(self) -> Any:
-        """See `pickle.Unpickler`."""
+        """Return the object in the pickle, as `pickle.Unpickler` does."""
         self.dispatch = _Steps(type(self).dispatch)
         return super().load()
 
