@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import reports
 from search import MOCK, hidden, load, reward
 
-from syno.files import write_whole
+from syno.base.files import write_whole
 from syno.search.dispatch import Dispatch, Task
 from syno.search.policies import POLICIES, Candidate, Exhausted, Policy, Proposal
-from syno.search.records import Result
 from syno.search.reward import Outcome
-from syno.search.storage import TrialStore, open_storage
+from syno.search.storage.records import Result
+from syno.search.storage.storage import TrialStore, open_storage
 from syno.search.tree import Arc, Tree
 
 P = ParamSpec("P")

@@ -15,13 +15,13 @@ import reports
 import torch
 
 import syno
-from syno.evaluate.datasets import DATASETS, DataSet
-from syno.evaluate.settings import TrainingSettings
-from syno.evaluate.training import TrainingResult, train
+from syno.data import DATASETS, DataSet
 from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost
 from syno.model.substitution import substitute
+from syno.train.settings import TrainingSettings
+from syno.train.training import TrainingResult, train
 
 GROUPS = {"grouped_conv2d": 4, "operator_1": 4, "operator_2": 4, "stacked_convolution": 4}  # their defaults exceed 16 features
 CONV1X3 = "conv1x3"  # no known operator: it looks along rows only

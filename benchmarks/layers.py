@@ -23,9 +23,9 @@ import torch
 from published_layers import MACHINES, PLACES, published_speedup
 
 import syno
-from syno.errors import SpecError, SynoError
-from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.tuning import TuningRecord
+from syno.base.errors import SpecError, SynoError
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.tuning import TuningRecord
 from syno.model.backbones import BACKBONES
 from syno.model.distinct_layers import DistinctLayer, distinct_layers
 from syno.model.substitution import substitute

@@ -27,8 +27,8 @@ from cases import ARTIFACT, STAGES, TRANSITIONS, Case, Layer, Operator, Skipped,
 from measuring import BOTH, COMPILED, FORWARD, FUSED, LAYER, LITERAL, PASSES, SLOWEST, TOLERANCE, Result, Settings, measure
 
 import syno
-from syno.errors import SynoError
-from syno.files import write_whole
+from syno.base.errors import SynoError
+from syno.base.files import write_whole
 
 MEMORY_ON_CPU = "the allocations and frees that `torch.profiler` records (`profile_memory=True`) in one call"
 MEMORY_ON_CUDA = "`torch.cuda.max_memory_allocated` of one call"

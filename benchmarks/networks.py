@@ -18,10 +18,10 @@ import records
 import reports
 
 import syno
-from syno.errors import SynoError
-from syno.evaluate.compilers import COMPILERS
-from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.tuning import TuningRecord
+from syno.base.errors import SynoError
+from syno.measure.compilers import COMPILERS
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.tuning import TuningRecord
 
 ORIGINAL = "original"
 

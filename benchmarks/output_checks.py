@@ -23,16 +23,16 @@ import reports
 import torch
 
 import syno
-from syno.errors import SizeError, WrongOutputError
-from syno.evaluate.compilers import COMPILERS, Job
-from syno.evaluate.expected import Deviation
-from syno.evaluate.latency import pinned
-from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
-from syno.evaluate.output_check import check_of
-from syno.evaluate.subjects import OperatorSubject
-from syno.evaluate.tuning_record import AnySubject
-from syno.evaluate.tvm.settings import TvmSettings
+from syno.base.errors import SizeError, WrongOutputError
 from syno.lower.timing import LatencySettings
+from syno.measure.compilers import COMPILERS, Job
+from syno.measure.expected import Deviation
+from syno.measure.latency import pinned
+from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.output_check import check_of
+from syno.measure.subjects import OperatorSubject
+from syno.measure.tuning_record import AnySubject
+from syno.measure.tvm.settings import TvmSettings
 
 COMPILED = ("eager", "inductor", "tvm", "inductor-max-autotune")
 EVERY = {"inductor-max-autotune": 6}  # of how many subjects one is compiled, where that takes long

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from syno.evaluate.compilers import COMPILERS, Job
+from syno.measure.compilers import COMPILERS, Job
 from syno.model.module import OperatorModule
 
 Change = Callable[[Tensor], Tensor]

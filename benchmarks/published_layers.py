@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from syno.errors import ParseError, SpecError
-from syno.evaluate.artifact.files import read_latency
-from syno.evaluate.artifact.places import A100, MOBILE_CPU, NAS_PTE, TARGETS
+from syno.artifact.files import read_latency
+from syno.artifact.places import A100, MOBILE_CPU, NAS_PTE, TARGETS
+from syno.base.errors import ParseError, SpecError
 
 DEVICES = {MOBILE_CPU: "cpu", A100: "cuda"}  # what is compared with which kind of device
 PLACES = {(DEVICES[target.device], target.compiler): target for target in TARGETS if target.device in DEVICES}

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from syno.errors import SpecError
-from syno.evaluate.compilers import TVM, require
-from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.tuning import LatencySettings, TuningRecord, TvmSettings, tune
+from syno.base.errors import SpecError
+from syno.measure.compilers import TVM, require
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.tuning import LatencySettings, TuningRecord, TvmSettings, tune
 
 
 def add_options(parser: argparse.ArgumentParser, compilers: str) -> None:

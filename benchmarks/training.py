@@ -23,17 +23,17 @@ import torch
 from torch import nn
 
 import syno
-from syno.errors import SynoError
-from syno.evaluate.augmentation import Augmentation
-from syno.evaluate.data_settings import RECIPES
-from syno.evaluate.datasets import DataSet, TokenSet
-from syno.evaluate.machine import device_name
-from syno.evaluate.placing import on_device
-from syno.evaluate.settings import TrainingSettings
-from syno.evaluate.training import train
+from syno.base.errors import SynoError
+from syno.data import DataSet, TokenSet
+from syno.data.augmentation import Augmentation
+from syno.data.settings import RECIPES
 from syno.ir.graph import PGraph
+from syno.measure.machine import device_name
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
+from syno.train.placing import on_device
+from syno.train.settings import TrainingSettings
+from syno.train.training import train
 
 PICTURES, SIDE, CLASSES = 50_000, 32, 100  # as CIFAR-100
 TURNS = 3

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import reports
 
-from syno.files import write_whole
-from syno.report.tables import markdown
+from syno.base.files import write_whole
+from syno.base.text_tables import markdown
 from syno.stages.tables import read_tables
 from syno.stages.top import find_experiment, summary
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from syno.algebra import Valuations, VariableTable
-    from syno.errors import SynoError
+    from syno.base.errors import SynoError
     from syno.ir.builder import Builder
     from syno.ir.drawing import to_dot, to_svg
     from syno.ir.graph import PGraph
@@ -30,7 +30,7 @@ _HOME = {
     "Builder": "syno.ir.builder",
     "OPERATORS": "syno.ir.library",
     "PGraph": "syno.ir.graph",
-    "SynoError": "syno.errors",
+    "SynoError": "syno.base.errors",
     "Valuations": "syno.algebra",
     "VariableTable": "syno.algebra",
     "build": "syno.model",

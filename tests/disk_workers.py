@@ -16,10 +16,10 @@ from pathlib import Path
 import search_worker
 from optuna.storages._rdb import storage as rdb
 
+from syno.base.errors import SynoError
 from syno.cli.app import WRONG
-from syno.errors import SynoError
 from syno.search.dispatch import Dispatch, Task
-from syno.search.records import Result
+from syno.search.storage.records import Result
 
 
 def work(storage: str, trials: int, notes: Path) -> int:

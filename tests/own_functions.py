@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from syno.evaluate.datasets import DataSet
+from syno.data import DataSet
 
 CLASSES = 4
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from syno.artifact.dot_file import SIDES
 from syno.ir.dim import Dim
-from syno.ir.dot_file import SIDES
 from syno.ir.graph import PGraph
 
 

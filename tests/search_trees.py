@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import combinations
 
-from syno.errors import UnreachableError
+from syno.base.errors import UnreachableError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from published_dot import published_dot
 
-from syno.evaluate.artifact.places import LANGUAGE_LOG, LAYERS, MACHINES, MODELS, NAS_PTE, TARGETS, Target
+from syno.artifact.places import LANGUAGE_LOG, LAYERS, MACHINES, MODELS, NAS_PTE, TARGETS, Target
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 

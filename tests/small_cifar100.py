@@ -14,7 +14,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 from PIL import Image
 
-from syno.evaluate.datasets import DataSet
+from syno.data import DataSet
 
 SIZES = {"train": 23, "test": 11}
 Part = tuple[NDArray[np.uint8], list[int]]

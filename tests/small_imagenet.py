@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from syno.evaluate.datasets import DATASETS
-from syno.evaluate.datasets.contract import Pair
-from syno.evaluate.datasets.folder_batches import DEVIATION, MEAN
+from syno.data import DATASETS
+from syno.data.contract import Pair
+from syno.data.folder_batches import DEVIATION, MEAN
 
 COLOURS = {"n01": (200, 30, 30), "n02": (30, 200, 30), "n03": (30, 30, 200)}
 COUNTS = {"train": 5, "val": 3}  # of each class

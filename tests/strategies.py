@@ -6,7 +6,7 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from syno.algebra import Size, product
-from syno.errors import GraphError
+from syno.base.errors import GraphError
 from syno.ir.builder import Builder
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from syno.evaluate.compilers import COMPILERS, Job
+from syno.measure.compilers import COMPILERS, Job
 
 
 def small(channels: int = 4) -> nn.Module:

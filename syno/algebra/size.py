@@ -19,7 +19,7 @@ from typing import Any
 
 from syno.algebra.code_names import code_name
 from syno.algebra.limits import MOST_NAME_CHARACTERS, shortened
-from syno.errors import ParseError, SizeError, suggestion
+from syno.base.errors import ParseError, SizeError, suggestion
 
 EXPONENT_LIMIT = 63  # the sum of two digits within it stays unique in base 256, so an overflow cannot go unseen
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from syno.algebra.limits import LARGEST_NUMBER, MOST_VARIABLES, shortened
 from syno.algebra.size import Kind, Size, Variable
-from syno.errors import ParseError, SizeError, ValuationError, suggestion
+from syno.base.errors import ParseError, SizeError, ValuationError, suggestion
 
 
 class VariableTable(Mapping[str, Variable]):

@@ -12,7 +12,7 @@ from syno.cli.app import SPACES, app
 from syno.cli.arguments import Depth, Output, Seed, Spec, command_line, spec_of
 
 if TYPE_CHECKING:
-    from syno.report.ablation import Ablation
+    from syno.report.ablations.ablation import Ablation
     from syno.space.spec import OperatorSpec
 
 ablate = typer.Typer(help="The paper's two ablations: tables and pictures.", no_args_is_help=True)
@@ -30,7 +30,7 @@ def canonical(
     output: Output = None,
 ) -> None:
     """Measure the share of random graphs that are canonical, by size."""
-    from syno.report.ablation import canonical as measure
+    from syno.report.ablations.ablation import canonical as measure
 
     _run(measure, spec_of(given, depth), output, samples=samples, complete=complete, seed=seed)
 
@@ -45,13 +45,13 @@ def distance(
     output: Output = None,
 ) -> None:
     """Count the operators that random walks find with the shape distance and without."""
-    from syno.report.ablation import distance as measure
+    from syno.report.ablations.ablation import distance as measure
 
     _run(measure, spec_of(given, depth), output, trials=trials, seconds=seconds, seed=seed)
 
 
 def _run(measure: Callable[..., Ablation], spec: OperatorSpec, output: Path | None, **settings: float | None) -> None:
-    from syno.search.progress import display
+    from syno.base.progress import display
 
     folder = output or FOLDER / spec.name
     done = measure(spec, folder, command=command_line(), display=display(), **settings)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syno.errors import SynoError, UserCodeError
+from syno.base.errors import SynoError, UserCodeError
 
 WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
 ORDER = (

@@ -11,8 +11,8 @@ import typer
 
 if TYPE_CHECKING:
     from syno.config import Experiment
-    from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
     from syno.ir.graph import PGraph
+    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.space.spec import OperatorSpec
 
 Config = Annotated[
@@ -101,7 +101,7 @@ def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
 
     A model of the user's own takes text if there is a length.
     """
-    from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.model.backbones import SEQUENCE_BACKBONES
 
     given = {name: value for name, value in options.items() if value is not None}

@@ -63,7 +63,7 @@ def headlines(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="That an import has written.")] = FOLDER,
 ) -> None:
     """Print the headline numbers beside those of the paper, and write them as a table."""
-    from syno.report.tables import markdown
+    from syno.base.text_tables import markdown
     from syno.stages.paper_figures import headline_texts, write_headlines
 
     table, notes = headline_texts(write_headlines(folder))

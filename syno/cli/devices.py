@@ -18,8 +18,8 @@ app.add_typer(devices, name="devices", rich_help_panel=STAGES)
 @devices.command()
 def check(config: Config) -> None:
     """Say which remote devices of an experiment answer; exit code 1 if one does not."""
-    from syno.evaluate.tvm.status import status_of
-    from syno.report.tables import markdown
+    from syno.base.text_tables import markdown
+    from syno.measure.tvm.status import status_of
 
     rows = [status_of(name, device) for name, device in experiment_of(config).tune.remote_devices.items()]
     if not rows:
@@ -45,7 +45,7 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65435, help="Of the tracker; if it is taken, the next that is free.")] = 9190,
 ) -> None:
     """Run a tracker, and servers of this machine, until Ctrl-C."""
-    from syno.evaluate.tvm.tracker import local_devices
+    from syno.measure.tvm.tracker import local_devices
 
     try:
         with local_devices(Counter(keys or ()), host, port) as address:

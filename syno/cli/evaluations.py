@@ -11,8 +11,8 @@ from syno.cli.app import NOT_THERE, STAGES, app
 from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, operator_of, sizes
 
 if TYPE_CHECKING:
-    from syno.evaluate.training_record import TrainingRecord
-    from syno.evaluate.tuning_record import TuningRecord
+    from syno.measure.tuning_record import TuningRecord
+    from syno.train.training_record import TrainingRecord
 
 tune = typer.Typer(
     help="Compile and measure, in a process of its own. What fails is a record with the reason, and exit code 1.",
@@ -101,10 +101,10 @@ def tune_operator(
     folder: Annotated[Path | None, typer.Option(metavar="FOLDER", help="tvm: where trials are kept for the next run.")] = None,
 ) -> None:
     """Measure one operator by itself."""
-    from syno.evaluate.subjects import OperatorSubject
-    from syno.evaluate.tuning import LatencySettings, TvmSettings
-    from syno.evaluate.tuning import tune as tuned
-    from syno.evaluate.tvm.targets import TARGETS
+    from syno.measure.subjects import OperatorSubject
+    from syno.measure.tuning import LatencySettings, TvmSettings
+    from syno.measure.tuning import tune as tuned
+    from syno.measure.tvm.targets import TARGETS
     from syno.stages.tuning_progress import shown
 
     subject = OperatorSubject.of(operator_of(given), sizes(values))
@@ -155,10 +155,10 @@ def tune_inductor(
 
     A language model of your own is told from a network for pictures by its --length.
     """
-    from syno.evaluate.settings import ORIGINAL
-    from syno.evaluate.tuning import LatencySettings
-    from syno.evaluate.tuning import tune as tuned
+    from syno.measure.tuning import LatencySettings
+    from syno.measure.tuning import tune as tuned
     from syno.stages.tuning_progress import shown
+    from syno.train.settings import ORIGINAL
 
     subject = network_subject(
         model=model,
@@ -201,7 +201,7 @@ def _tell(record: TuningRecord) -> None:
 @app.command(rich_help_panel=STAGES)
 def tables(config: Config) -> None:
     """Collect the records of trainings and measurements into tables."""
-    from syno.report.tables import markdown
+    from syno.base.text_tables import markdown
     from syno.stages.tables import make_tables
     from syno.stages.top import summary
 

@@ -20,12 +20,12 @@ def plan(
     """Print how many jobs, GPU hours and files an experiment takes, or all of a file. Nothing has to have been run."""
     from pydantic import ValidationError
 
+    from syno.base.errors import SpecError
+    from syno.base.validation import explained
     from syno.config import load_experiment, load_experiments
     from syno.config.several import parted
-    from syno.errors import SpecError
     from syno.stages.plan import Assumptions, plans
     from syno.stages.plan_text import plan_text
-    from syno.validation import explained
 
     try:
         assumed = Assumptions.model_validate(pairs(assume, "--assume"))

@@ -17,9 +17,9 @@ def search(
     best: Annotated[int, typer.Option(min=0, help="How many of the best operators to print.")] = 5,
 ) -> None:
     """Search a space, and freeze what was found. It goes on where it was stopped."""
+    from syno.base.progress import display
+    from syno.base.text_tables import markdown
     from syno.report.search_results import outcomes, search_rows
-    from syno.report.tables import markdown
-    from syno.search.progress import display
     from syno.stages import freeze
     from syno.stages.search import search as searched
 
@@ -39,7 +39,7 @@ def worker(
     config: Config, number: Annotated[int, typer.Option(min=1, help="Of this worker.")] = 1, output: OutputFile = None
 ) -> None:
     """Be one of the workers that share a study, until it has its trials; then write a record of that."""
-    from syno.search.progress import display
+    from syno.base.progress import display
     from syno.stages.search import work
 
     experiment = experiment_of(config)
@@ -64,7 +64,7 @@ def freeze(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
     """Choose the operators that are trained again and tuned."""
-    from syno.report.metric import METRICS
+    from syno.results.metric import METRICS
     from syno.stages import select as stage
 
     experiment = experiment_of(config)

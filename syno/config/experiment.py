@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import ValidationError, field_validator, model_validator
 
+from syno.base.errors import SpecError, SynoError
+from syno.base.names import check_folder, check_name
+from syno.base.validation import explained, read_mapping
 from syno.config.original import OperatorChoice, Original, RelativeBudget
 from syno.config.section import Section
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import SelectSettings, StudySettings, TrainSettings, TuneSettings
-from syno.errors import SpecError, SynoError
-from syno.evaluate.settings import WorkloadSettings
-from syno.names import check_folder, check_name
 from syno.search.policies import POLICIES, PolicySettings
 from syno.search.reward import REWARDS, Reward, from_settings
 from syno.space.spec import OperatorSpec
-from syno.validation import explained, read_mapping
+from syno.train.settings import WorkloadSettings
 
 if TYPE_CHECKING:
-    from syno.evaluate.workload import Workload
+    from syno.train.workload import Workload
 
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
@@ -214,7 +214,7 @@ class Experiment(Section):
                 f'experiment "{self.name}" has no workload: give the network and the data set, as in '
                 "workload: {model: resnet8}"
             )
-        from syno.evaluate.workload import Workload  # with it comes torch
+        from syno.train.workload import Workload  # with it comes torch
 
         return Workload.of(self.workload)
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from syno.base.errors import SpecError
 from syno.config.section import Section
-from syno.errors import SpecError
 from syno.ir.graph import PGraph
 from syno.ir.lookup import find_operator
 from syno.ir.renaming import with_variables

@@ -8,16 +8,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from syno.base.names import LONGEST_NAME, PATTERN
 from syno.config.experiment import Experiment
+from syno.config.options import meanings
 from syno.config.several import Several
-from syno.evaluate.recipes import MILESTONES, RECIPES
-from syno.names import LONGEST_NAME, PATTERN
-from syno.report.options import meanings
 from syno.search.policies import POLICIES
 from syno.search.pruners import CLASSES
 from syno.search.reward import REWARDS
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
+from syno.train.recipes import MILESTONES, RECIPES
 
 FORMAT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -89,7 +89,7 @@ def _described(model: type[BaseModel]) -> dict[str, Any]:
 
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
     """A model and those in its fields."""
-    from syno.validation import submodel
+    from syno.base.validation import submodel
 
     found = [model]
     for field in model.model_fields.values():

@@ -17,13 +17,13 @@ from typing import Any
 
 from pydantic import ValidationError, field_validator
 
+from syno.base.errors import SpecError, suggestion
+from syno.base.names import check_name
+from syno.base.validation import explained, read_mapping
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.kept import FILE as KEPT
 from syno.config.kept import in_place, is_kept
 from syno.config.section import Section
-from syno.errors import SpecError, suggestion
-from syno.names import check_name
-from syno.validation import explained, read_mapping
 
 
 class Several(Section):

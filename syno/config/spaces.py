@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from syno.base.errors import SpecError, suggestion
+from syno.base.validation import read_mapping
 from syno.config.experiment import Experiment
 from syno.config.several import load_experiment, parted
 from syno.config.specs import find_spec
-from syno.errors import SpecError, suggestion
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
-from syno.validation import read_mapping
 
 OF_EXPERIMENTS = ({*Experiment.model_fields, "experiments", "common"}) - set(
     OperatorSpec.model_fields

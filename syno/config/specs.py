@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from syno.algebra.limits import shortened
-from syno.errors import SpecError, suggestion
-from syno.files import is_file
+from syno.base.errors import SpecError, suggestion
+from syno.base.files import is_file
 from syno.space.presets import PRESETS, paper
 from syno.space.spec import OperatorSpec
 

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from syno.base.errors import SpecError, SynoError
 from syno.config.original import OperatorChoice
 from syno.config.section import Section
-from syno.errors import SpecError, SynoError
-from syno.evaluate.compilers import COMPILERS, TVM
-from syno.evaluate.settings import TrainingSettings
-from syno.evaluate.tvm.devices import DeviceSettings, check_name, find_device, reaches, unreached
-from syno.evaluate.tvm.settings import TvmSettings
 from syno.lower.timing import LatencySettings
+from syno.measure.compilers import COMPILERS, TVM
+from syno.measure.tvm.devices import DeviceSettings, check_name, find_device, reaches, unreached
+from syno.measure.tvm.settings import TvmSettings
+from syno.train.settings import TrainingSettings
 
 Seed = Annotated[int, Field(ge=0)]  # it is in the name of a file
 

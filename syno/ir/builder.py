@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from syno.algebra import Size, VariableTable
-from syno.errors import GraphError
+from syno.base.errors import GraphError
 from syno.ir import dim as dims
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph

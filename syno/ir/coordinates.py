@@ -8,7 +8,7 @@ from typing import Any
 
 from syno.algebra import Expression, Size, half, iterator
 from syno.algebra.limits import MOST_TERMS
-from syno.errors import GraphError, LoweringError
+from syno.base.errors import GraphError, LoweringError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.primitives import Arithmetic

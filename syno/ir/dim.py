@@ -13,7 +13,7 @@ from typing import Any
 
 from syno.algebra import Size
 from syno.algebra.limits import MOST_HEIGHT
-from syno.errors import GraphError
+from syno.base.errors import GraphError
 from syno.ir.primitives import (
     EXPAND,
     MERGE,

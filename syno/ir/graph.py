@@ -15,10 +15,10 @@ from functools import cached_property
 
 from syno.algebra import Size, Valuation, Variable, VariableTable, product
 from syno.algebra.limits import LARGEST_NUMBER
-from syno.errors import GraphError, SizeError, SpecError
+from syno.base.errors import GraphError, SizeError, SpecError
+from syno.base.names import LONGEST_NAME, check_name
 from syno.ir.dim import Dim, Operation, content_id, expand
 from syno.ir.rules import check
-from syno.names import LONGEST_NAME, check_name
 
 LONGEST_OPERATOR_NAME = LONGEST_NAME + 20  # an experiment's name, and the number of a trial
 Weight = tuple[Dim, ...]  # the weight sides of its Shares, in the order of the weight tensor's axes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from syno.algebra.limits import shortened
-from syno.errors import ParseError, UnknownNameError, suggestion
-from syno.files import is_file, is_folder
+from syno.artifact.published_operator import GRAPH_FILE, read_folder
+from syno.base.errors import ParseError, UnknownNameError, suggestion
+from syno.base.files import is_file, is_folder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.published import GRAPH_FILE, read_folder
 from syno.ir.text_file import read_operator_file
 
 

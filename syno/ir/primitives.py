@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from syno.algebra import ONE, Size
-from syno.errors import GraphError
+from syno.base.errors import GraphError
 
 
 class Arithmetic(Protocol):

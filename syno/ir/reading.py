@@ -24,7 +24,7 @@ import numpy as np
 from syno.algebra import ONE, Expression, Size, Valuation
 from syno.algebra.atoms import Guard, Iterator, Quotient, Remainder, Term
 from syno.algebra.expression import divides
-from syno.errors import SizeError, ValuationError
+from syno.base.errors import SizeError, ValuationError
 from syno.ir.coordinates import index_map
 from syno.ir.graph import PGraph
 

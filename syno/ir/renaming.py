@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from syno.algebra import Size, Variable
-from syno.errors import GraphError, suggestion
+from syno.base.errors import GraphError, suggestion
 from syno.ir.dim import Dim, Operation, output_axis
 from syno.ir.graph import PGraph
 

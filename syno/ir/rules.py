@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from syno.algebra import Size
 from syno.algebra.limits import MOST_AXES, MOST_PRIMITIVES, MOST_WEIGHTS
-from syno.errors import GraphError
+from syno.base.errors import GraphError
 from syno.ir.dim import Operation
 from syno.ir.primitives import REDUCE, SHARE
 

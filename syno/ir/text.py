@@ -14,12 +14,12 @@ This text is what operators are stored and exchanged as: it depends on no search
 from __future__ import annotations
 
 from syno.algebra.limits import shortened
-from syno.errors import ParseError
+from syno.base.errors import ParseError
+from syno.base.names import name_from
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.primitives import SHARE
 from syno.ir.text_parser import Parser
-from syno.names import name_from
 
 LONGEST_MESSAGE = 1_000  # characters: messages quote what was given
 

@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 
 from syno.algebra.limits import MOST_CHARACTERS
-from syno.checksums import checksum
-from syno.errors import ParseError
+from syno.base.checksums import checksum
+from syno.base.errors import ParseError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 

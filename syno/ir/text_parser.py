@@ -16,11 +16,11 @@ from syno.algebra.limits import (
     MOST_WEIGHTS,
     shortened,
 )
-from syno.errors import ParseError, SynoError, suggestion
+from syno.base.errors import ParseError, SynoError, suggestion
+from syno.base.names import check_name
 from syno.ir.dim import Dim, Operation, output_axis, reduce
 from syno.ir.graph import LONGEST_OPERATOR_NAME, PGraph
 from syno.ir.primitives import EXPAND, REDUCE, SHARE, TABLE, Parameter, ParameterKind
-from syno.names import check_name
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _DIM = rf"({_NAME})\s*:\s*(\S+)"

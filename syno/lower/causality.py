@@ -24,7 +24,7 @@ from math import prod
 import numpy as np
 
 from syno.algebra import Valuation
-from syno.errors import LoweringError, SpecError
+from syno.base.errors import LoweringError, SpecError
 from syno.ir.coordinates import index_map
 from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph

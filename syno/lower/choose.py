@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from syno.algebra import Valuation
+from syno.base.registry import Registry
 from syno.ir.graph import PGraph
 from syno.lower.plan import Plan, candidates, fewest_flops
-from syno.registry import Registry
 
 CHOICES: Registry[Callable[[list[Plan], str, float], Plan]] = Registry("way to choose a plan")
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from syno.algebra import Size
-from syno.errors import GraphError
+from syno.base.errors import GraphError
+from syno.base.names import LONGEST_NAME
 from syno.ir.dim import Dim, Operation, output_axis, reduce, share
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE, SHIFT, SPLIT
 from syno.lower.cut import Structure
-from syno.names import LONGEST_NAME
 
 
 @dataclass(frozen=True)

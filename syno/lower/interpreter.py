@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syno.algebra import Size, Valuation
-from syno.errors import ShapeError
+from syno.base.errors import ShapeError
 from syno.ir.coordinates import coordinates
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph

@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, islice
 
 from syno.algebra import Size, Valuation, Valuations, product
-from syno.errors import LoweringError
+from syno.base.errors import LoweringError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.lower.cut import Cut, Structure

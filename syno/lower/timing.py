@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 
 Stopwatch: TypeAlias = Callable[[Callable[[], object]], float]  # does the work; milliseconds from its start to its end
 

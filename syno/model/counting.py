@@ -11,7 +11,7 @@ import math
 import torch
 from torch import nn
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES
 from syno.model.module import OperatorModule

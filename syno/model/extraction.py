@@ -11,7 +11,7 @@ from types import MappingProxyType
 import torch
 from torch import nn
 
-from syno.errors import SpecError, suggestion
+from syno.base.errors import SpecError, suggestion
 from syno.model.layers import Layer, Named, Where, rule_for
 from syno.model.tracing import Call, trace
 

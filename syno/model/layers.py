@@ -8,7 +8,7 @@ from typing import ClassVar, TypeAlias
 
 from torch import nn
 
-from syno.registry import Registry
+from syno.base.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from syno.errors import ShapeError
+from syno.base.errors import ShapeError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse, parse_stored
 from syno.lower.plan import Plan

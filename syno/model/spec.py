@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
 from syno.model.layers import Layer, Where

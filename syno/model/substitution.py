@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from syno.algebra import Valuation
-from syno.errors import MisfitError, SizeError, ValuationError
+from syno.base.errors import MisfitError, SizeError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.lower.causality import leak

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from syno.user_code import user_code
+from syno.base.user_code import user_code
 
 
 @dataclass(frozen=True)

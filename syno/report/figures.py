@@ -13,10 +13,10 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from syno.errors import SpecError
-from syno.files import write_whole
-from syno.report.canonical import Rate
-from syno.report.guided import Run
+from syno.base.errors import SpecError
+from syno.base.files import write_whole
+from syno.report.ablations.canonical import Rate
+from syno.report.ablations.guided import Run
 
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # of the palette of Okabe and Ito, which the colour-blind can tell apart
 GREY, INK = "#555555", "#1A1A1A"

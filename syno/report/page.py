@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from syno.report.document import document
-from syno.report.gallery import cards, order_name
 from syno.report.inline_svg import inline_svg
+from syno.report.operators.gallery import cards, order_name
 from syno.report.page_tables import latencies, summary, targets, trial_lines
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete
 from syno.report.search_tree import search_tree

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from syno.registry import Registry
+from syno.base.registry import Registry
 from syno.report.figures import drawn
-from syno.report.metric import ScoreMetric
 from syno.report.result_figures import reward_figure, speedup_figure
 from syno.report.results import Picture, Results
 from syno.report.trade_off import cost_figure, pareto_figure
+from syno.results.metric import ScoreMetric
 
 
 class Drawing(NamedTuple):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pandas
 
-from syno.errors import SpecError, suggestion
+from syno.base.errors import SpecError, suggestion
 from syno.ir.graph import PGraph
-from syno.report.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
+from syno.results.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
 
 ORIGINAL = "original"  # the name and the role of the network as it is
 ROLES = (ORIGINAL, "baseline", "found")
@@ -30,7 +30,7 @@ class Results:
 
     Attributes:
         name: of the experiment.
-        trials: one row for each trial (`syno.search.records.table`).
+        trials: one row for each trial (`syno.search.storage.records.table`).
         scores: one row for each operator (`SCORE_COLUMNS`), all of one `metric`: the score is the mean over seeds; the
             difference is from the original's, with its 95 % interval (NaN where that is not known); FLOPs are those of one
             sample; shares are of the original network's.

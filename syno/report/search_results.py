@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syno.report.tables import Row
+from syno.base.text_tables import Row
 
 if TYPE_CHECKING:
     import pandas

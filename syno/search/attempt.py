@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from optuna import TrialPruned
 
-from syno.errors import StorageError
+from syno.base.errors import StorageError
 from syno.ir.graph import PGraph
 from syno.search.faults import Fault, fault_of
-from syno.search.records import Result
 from syno.search.reward import Failure, Reward
+from syno.search.storage.records import Result
 
 if TYPE_CHECKING:
     from syno.search.dispatch import Dispatch, Task

@@ -22,9 +22,9 @@ from syno.search.draws import Draws
 from syno.search.garbage import keep
 from syno.search.ledger import Claim, Ledger, is_running
 from syno.search.policies.contract import EXHAUSTED, Policy, Proposal
-from syno.search.records import Result, attributes, operator_of, worker_of
 from syno.search.stopping import Stopping
-from syno.search.storage import TrialStore
+from syno.search.storage.records import Result, attributes, operator_of, worker_of
+from syno.search.storage.storage import TrialStore
 from syno.search.worker import Worker
 
 PACKAGES = ("syno", "optuna", "torch")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syno.errors import SpecError, suggestion
+from syno.base.errors import SpecError, suggestion
+from syno.base.registry import Registry, imported
 from syno.ir.graph import PGraph
-from syno.registry import Registry, imported
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from syno.errors import (
+from syno.base.errors import (
     DataError,
     DeviceError,
     GraphError,

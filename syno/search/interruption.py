@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from syno.base.progress import Display, Progress
 from syno.ir.graph import PGraph
-from syno.search.progress import Display, Progress
 
 if TYPE_CHECKING:
     from syno.search.study import Evaluate, Report

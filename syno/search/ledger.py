@@ -16,8 +16,8 @@ from typing import NamedTuple
 from optuna.trial import FrozenTrial, TrialState
 
 from syno.search.policies.contract import Candidate
-from syno.search.records import FINGERPRINT, Kind, Result, candidate_of
 from syno.search.reward import Failure, Outcome
+from syno.search.storage.records import FINGERPRINT, Kind, Result, candidate_of
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Ledger:
         ended: how many claims ended in each way.
         best: the highest reward, and the number of the trial that has it.
         seen: how many trials it knows, which is the number of the next one.
-        withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.withdrawal`.
+        withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.storage.withdrawal`.
         has_blamed_function: whether the user's function, not an operator, was to blame for a failure.
         last_success: the highest number of a trial that is complete or pruned; -1 without one.
     """

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from syno.errors import SynoError
+from syno.base.errors import SynoError
 
 PATIENCE_SECONDS = 20.0  # for a worker that was told to stop
 WRONG = 2  # exit code of a process that ended with an error for people

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from syno.errors import SpecError, suggestion
+from syno.base.errors import SpecError, suggestion
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner

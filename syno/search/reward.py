@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from syno.registry import Registry
+from syno.base.registry import Registry
 from syno.search.faults import FaultKind
 
 Metrics: TypeAlias = Mapping[str, float]

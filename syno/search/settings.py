@@ -10,13 +10,13 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.search.ledger import is_running
 from syno.search.policies import Policy, Proposal
-from syno.search.records import FINGERPRINT, Result, worker_of
 from syno.search.reward import Reward
-from syno.search.storage import TrialStore
-from syno.search.withdrawal import withdraw
+from syno.search.storage.records import FINGERPRINT, Result, worker_of
+from syno.search.storage.storage import TrialStore
+from syno.search.storage.withdrawal import withdraw
 
 ATTRIBUTE = "syno"  # the study's attribute that holds them
 FORMAT = 1

@@ -10,13 +10,13 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from syno.errors import SearchStoppedError
+from syno.base.errors import SearchStoppedError
 from syno.search.faults import Fault, alike
 from syno.search.ledger import Claim, Ledger
 from syno.search.reward import Failure
 from syno.search.settings import ATTRIBUTE, differences
-from syno.search.storage import TrialStore
-from syno.search.withdrawal import withdraw, withdrawn
+from syno.search.storage.storage import TrialStore
+from syno.search.storage.withdrawal import withdraw, withdrawn
 
 EQUAL_AT_START = 2  # equal failures in a row that stop a study in which nothing has succeeded
 EQUAL_LATER = 10  # after a success: operators that fail alike may come one after another by chance
@@ -28,7 +28,7 @@ class Stopping:
     """Decides for one worker whether its study goes on.
 
     Attributes:
-        withdrawn: numbers of trials that did not count when the worker began; see `syno.search.withdrawal`.
+        withdrawn: numbers of trials that did not count when the worker began; see `syno.search.storage.withdrawal`.
     """
 
     def __init__(self, store: TrialStore, settings: Mapping[str, Any]) -> None:
@@ -107,7 +107,7 @@ class Stopping:
     def _stopped(self, reason: str) -> SearchStoppedError:
         return SearchStoppedError(
             f'study "{self._name}" stopped: {reason}. {AGAIN}. Where operators are to blame, let the function raise '
-            "syno.errors.TrainingError"
+            "syno.base.errors.TrainingError"
         )
 
 

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.pruners import BasePruner
 
-from syno.errors import SearchStoppedError, SpecError, SynoError
+from syno.base.errors import SearchStoppedError, SpecError, SynoError
+from syno.base.progress import Display, Start
 from syno.ir.graph import PGraph
 from syno.search.attempt import Attempt, Evaluate, Report
 from syno.search.dispatch import Dispatch
 from syno.search.garbage import keeping
 from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
-from syno.search.progress import Display, Start
-from syno.search.records import Record, best_records, table
 from syno.search.reward import AccuracyReward, Reward
 from syno.search.settings import agree, study_settings
 from syno.search.stopping import MACHINE_ATTEMPTS, Stopping, stopped_by_machine
-from syno.search.storage import TrialStore, open_storage, understood
+from syno.search.storage.records import Record, best_records, table
+from syno.search.storage.storage import TrialStore, open_storage, understood
+from syno.search.storage.withdrawal import marked
 from syno.search.tree import Tree, arcs
-from syno.search.withdrawal import marked
 
 if TYPE_CHECKING:
     import pandas

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.search.draws import Draws
 from syno.search.tree import Draft, Step, Tree
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from syno.base.names import name_from
 from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
-from syno.names import name_from
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 

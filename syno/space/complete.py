@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from syno.algebra import Valuations, product
-from syno.errors import LoweringError
+from syno.base.errors import LoweringError
 from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form

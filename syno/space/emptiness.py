@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.space.options import Budget
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from syno.registry import Registry
+from syno.base.registry import Registry
 from syno.space.spec import OperatorSpec
 
 BATCH = 128  # images

@@ -14,11 +14,11 @@ from random import Random
 from syno.algebra import Valuation
 from syno.ir.graph import PGraph
 from syno.space.candidates import Candidates
-from syno.space.comparison import Comparison
 from syno.space.complete import Completion
+from syno.space.distance.feasibility import Feasibility
 from syno.space.facts import FactTable
-from syno.space.feasibility import Feasibility
-from syno.space.fingerprint import fingerprint
+from syno.space.identity.comparison import Comparison
+from syno.space.identity.fingerprint import fingerprint
 from syno.space.rules import RuleSet
 from syno.space.rules.symmetry import mirrors, rolled_axes
 from syno.space.rules.table import FINALIZE, Candidate
@@ -69,10 +69,10 @@ class Space:
         return node.id
 
     def fingerprint(self, operator: PGraph) -> str:
-        """Equal for operators that mean the same, as far as this space tells them apart (see `syno.space.fingerprint`).
+        """Equal for operators that mean the same, as far as this space tells them apart (`syno.space.identity`).
 
         All are compared at the same two valuations, at which the usual sizes are whole numbers. One with other sizes is
-        evaluated without them if they do not matter (see `syno.space.fusing`), else at two larger valuations for all such
+        evaluated without them if they do not matter (`syno.space.identity.fusing`), else at two larger valuations for all such
         operators; where those are too large, at that of the two, or at those of its own, at which its sizes are whole.
         """
         operator, valuations = self._comparison(operator)

@@ -18,7 +18,8 @@ import yaml
 from pydantic import ValidationError, field_validator, model_validator
 
 from syno.algebra import Kind, Size, Valuations, Variable, VariableTable
-from syno.errors import SpecError, SynoError, suggestion
+from syno.base.errors import SpecError, SynoError, suggestion
+from syno.base.validation import explained, read_mapping
 from syno.ir.dim import content_id
 from syno.space.options import (
     Budget,
@@ -33,7 +34,6 @@ from syno.space.options import (
     Sizes,
     Windows,
 )
-from syno.validation import explained, read_mapping
 
 DEFAULT_OCCURRENCES = 3
 

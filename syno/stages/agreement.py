@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
-    from syno.evaluate.settings import WorkloadSettings
-    from syno.evaluate.tuning_record import TuningRecord
+    from syno.measure.tuning_record import TuningRecord
+    from syno.train.settings import WorkloadSettings
 
 WHERE = ("device", "threads", "compile")  # of a training: where and how fast it ran
 

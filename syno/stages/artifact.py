@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from syno.evaluate.artifact.files import Step
-from syno.evaluate.artifact.operators import PublishedEntry
-from syno.evaluate.artifact.problems import Problem
-from syno.evaluate.artifact.reading import read
-from syno.evaluate.measurement import Measurements
-from syno.evaluate.record import Number, Record, versions
+from syno.artifact.files import Step
+from syno.artifact.operators import PublishedEntry
+from syno.artifact.problems import Problem
+from syno.artifact.reading import read
+from syno.base.record import Number, Record, versions
+from syno.results.measurement import Measurements
 from syno.stages.measurements import write_measurements, write_table
 from syno.stages.store import OperatorStore
 

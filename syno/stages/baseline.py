@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from syno.base.errors import UnknownNameError, suggestion
 from syno.config import Experiment
-from syno.errors import UnknownNameError, suggestion
-from syno.evaluate.settings import ORIGINAL
 from syno.stages.places import training_file
 from syno.stages.train import train
+from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
-    from syno.evaluate.training_record import TrainingRecord
+    from syno.train.training_record import TrainingRecord
 
 
 def train_baselines(
@@ -27,7 +27,7 @@ def train_baselines(
 
     Raises UnknownNameError if one of the names is neither, before anything is trained.
     """
-    from syno.evaluate.training_record import TrainingRecord
+    from syno.train.training_record import TrainingRecord
 
     known = (ORIGINAL, *experiment.baselines)
     for name in names:

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import AwareDatetime, model_validator
 
+from syno.base.record import Amount, Count, Number, Record, versions
 from syno.config import Experiment
-from syno.evaluate.data_settings import ImagenetSettings
-from syno.evaluate.record import Amount, Count, Number, Record, versions
+from syno.data.settings import ImagenetSettings
 
 FILE, IMAGENET = "data.json", "imagenet"
 
@@ -95,7 +95,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         from syno.space.space import Space
 
         check_not_empty(Space(experiment.operator_spec))
-    from syno.evaluate.first_step import try_step
+    from syno.train.first_step import try_step
 
     try_step(experiment.network)
     record.write(output or experiment.folder / FILE)
@@ -104,7 +104,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 
 def look(experiment: Experiment) -> DataRecord:
     """Make or load the data, find the layers to replace and count costs. Nothing is trained or written; raises as `prepare`."""
-    from syno.evaluate.datasets import TokenSet
+    from syno.data import TokenSet
     from syno.model.extraction import replaceable, sorted_out
 
     network = experiment.network

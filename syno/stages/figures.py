@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
 from syno.stages import results
 from syno.stages.paper_figures import draw_paper
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
 from syno.ir.text import parse_stored
-from syno.stages.parquet import read_parquet, write_parquet
+from syno.results.parquet import read_parquet, write_parquet
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def freeze(experiment: Experiment, output: Path | None = None) -> pandas.DataFra
 
 
 def study_table(experiment: Experiment) -> pandas.DataFrame:
-    """The trials as they are stored now; `syno.search.records.table` says which columns there are."""
-    from syno.search.records import table
-    from syno.search.storage import read_trials
+    """The trials as they are stored now; `syno.search.storage.records.table` says which columns there are."""
+    from syno.search.storage.records import table
+    from syno.search.storage.storage import read_trials
 
     return table(read_trials(experiment.storage, experiment.name))
 

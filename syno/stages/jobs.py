@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from syno.config import Experiment
-from syno.evaluate.settings import ORIGINAL
 from syno.stages import artifact, figures, select
 from syno.stages.data import files_to_convert
 from syno.stages.places import training_file, tuning_file, worker_file
+from syno.train.settings import ORIGINAL
 
 OF_DATA, OF_PUBLISHED = ("convert", "data"), ("artifact", "headlines")
 RULES = (*OF_DATA, *OF_PUBLISHED, "worker", "freeze", "select", "train", "tune", "tables", "figure", "report")  # in their order

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from syno.base.errors import SpecError, SynoError
+from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.config.kept import FILE, HEAD, in_place
-from syno.errors import SpecError, SynoError
-from syno.files import write_whole
 
 MAY_CHANGE = ("n_trials", "pruner", "heartbeat_seconds", "grace_seconds")  # of a study, while it goes on
 
@@ -130,7 +130,7 @@ def _differences(kept: dict[str, Any], given: dict[str, Any]) -> list[str]:
 
 def _has_trials(experiment: Experiment) -> bool:
     """Return whether the study has a trial that was evaluated."""
-    from syno.search.storage import read_trials
+    from syno.search.storage.storage import read_trials
 
     try:
         trials = read_trials(experiment.storage, experiment.name)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from syno.base.errors import SpecError, SynoError
+from syno.base.record import Record
 from syno.config import Experiment
 from syno.config.experiment import Stage
 from syno.config.kept import FILE as KEPT
-from syno.errors import SpecError, SynoError
-from syno.evaluate.record import Record
 from syno.stages import jobs
 
 FILE = "manifest.json"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syno.base.errors import SpecError
+from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.evaluate.measurement import Measurement, of_training, of_tuning
-from syno.evaluate.tuning_record import TuningRecord
-from syno.files import write_whole
-from syno.stages.parquet import read_parquet, write_parquet
+from syno.measure.tuning_record import TuningRecord
+from syno.results.measurement import Measurement, of_training, of_tuning
+from syno.results.parquet import read_parquet, write_parquet
 
 if TYPE_CHECKING:
     import pandas
@@ -24,7 +24,7 @@ def collect(experiment: Experiment) -> pandas.DataFrame:
 
     Raises SpecError if there is no record, or one is damaged (it says which).
     """
-    from syno.evaluate.training_record import TrainingRecord
+    from syno.train.training_record import TrainingRecord
 
     folder, found = experiment.folder, list[Measurement]()
     trained, tuned = (sorted(folder.glob(f"{stage}/*/*.json")) for stage in ("train", "tune"))
@@ -39,7 +39,7 @@ def collect(experiment: Experiment) -> pandas.DataFrame:
 
 def write_measurements(folder: Path, measurements: Sequence[Measurement]) -> pandas.DataFrame:
     """Write them as `tables/measurements` in a folder of results; returns the table."""
-    from syno.report.measurement_table import measurement_table
+    from syno.results.measurement_table import measurement_table
 
     table = measurement_table(measurements)
     write_table(table, folder, NAME)

@@ -7,10 +7,10 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.files import write_whole
+from syno.base.files import write_whole
+from syno.results.parquet import read_parquet
 from syno.stages.artifact import LOSSES, MADE_BY, RECORD, ImportRecord
 from syno.stages.measurements import FOLDER, read_measurements, write_table
-from syno.stages.parquet import read_parquet
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:

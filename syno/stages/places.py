@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from syno.base.errors import SpecError, UnknownNameError
 from syno.config import Experiment
-from syno.errors import SpecError, UnknownNameError
-from syno.evaluate.settings import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.stages import select
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.store_repair import find_lost
+from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
-    from syno.evaluate.training_record import TrainingRecord
-    from syno.evaluate.tuning_record import TuningRecord
+    from syno.measure.tuning_record import TuningRecord
+    from syno.train.training_record import TrainingRecord
 
 
 class Entry(NamedTuple):

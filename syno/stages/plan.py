@@ -13,10 +13,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from syno.config import Experiment
-from syno.evaluate.compilers import TVM
-from syno.evaluate.settings import TrainingSettings
-from syno.evaluate.tvm.devices import is_here
+from syno.measure.compilers import TVM
+from syno.measure.tvm.devices import is_here
 from syno.stages.jobs import jobs, keys, measured
+from syno.train.settings import TrainingSettings
 
 Above = Annotated[float, Field(gt=0)]
 TRAINING_PICTURES: Mapping[str, int] = {"cifar100": 50_000, "imagenet": 1_281_167}  # others say so in their settings

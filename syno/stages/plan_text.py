@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from syno.base.text_tables import Row, markdown
 from syno.config import Experiment
-from syno.report.options import meanings
-from syno.report.tables import Row, markdown
+from syno.config.options import meanings
 from syno.stages.jobs import RULES
 from syno.stages.plan import MIB, Assumptions, Plan
 

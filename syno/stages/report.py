@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.files import write_whole
 from syno.stages import results
 from syno.stages.figures import names
 from syno.stages.paper_figures import write_page

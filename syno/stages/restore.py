@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from syno.base.errors import SpecError, SynoError
 from syno.config import Experiment
 from syno.config.kept import FILE as KEPT
-from syno.errors import SpecError, SynoError
 from syno.stages import jobs
 from syno.stages.freeze import TABLE, read_frozen
 from syno.stages.kept import check_goes_on, write_kept
@@ -117,11 +117,11 @@ def _read(file: Path, experiment: Experiment) -> None:
 
             WorkerRecord.read(file)
         case "train":
-            from syno.evaluate.training_record import TrainingRecord  # with it comes torch
+            from syno.train.training_record import TrainingRecord  # with it comes torch
 
             TrainingRecord.read(file)
         case "tune":
-            from syno.evaluate.tuning_record import TuningRecord
+            from syno.measure.tuning_record import TuningRecord
 
             TuningRecord.read(file)
         case "artifact.json":
@@ -129,7 +129,7 @@ def _read(file: Path, experiment: Experiment) -> None:
 
             ImportRecord.read(file)
         case "measurements.json":
-            from syno.evaluate.measurement import Measurements
+            from syno.results.measurement import Measurements
 
             Measurements.read(file)
         case "selected.json":

@@ -7,18 +7,18 @@ from math import nan
 from statistics import mean
 from typing import TYPE_CHECKING
 
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.evaluate.settings import ORIGINAL
-from syno.report.metric import METRICS
-from syno.report.welch import Difference, difference, spread
+from syno.results.metric import METRICS
+from syno.results.welch import Difference, difference, spread
 from syno.stages.agreement import check_training
 from syno.stages.places import Entry, check_belongs, training_file
+from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     import pandas
 
-    from syno.evaluate.training_record import TrainingRecord
+    from syno.train.training_record import TrainingRecord
 
 UNKNOWN = Difference(nan, nan, nan)
 ITSELF = Difference(0.0, nan, nan)
@@ -45,7 +45,7 @@ def score_table(experiment: Experiment, rows: Sequence[Entry]) -> pandas.DataFra
 
 def _trained(experiment: Experiment, rows: Sequence[Entry]) -> Iterator[tuple[Entry, list[TrainingRecord]]]:
     """The records that are there, of all seeds."""
-    from syno.evaluate.training_record import TrainingRecord
+    from syno.train.training_record import TrainingRecord
 
     for entry in rows:
         files = [training_file(experiment, entry.key, seed) for seed in experiment.train.seeds]

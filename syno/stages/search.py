@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime
 
+from syno.base.errors import SpecError
+from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.evaluate.record import Amount, Number, Record, versions
-from syno.report.provenance import processor
-from syno.report.sampling import rejections
+from syno.report.ablations.provenance import processor
+from syno.report.ablations.sampling import rejections
 from syno.search.evaluation import find_evaluation
 from syno.search.interruption import Interruption, Stoppable, StoppingDisplay
 from syno.search.processes import beside
@@ -26,7 +26,7 @@ from syno.stages.kept import keep_config
 from syno.stages.places import worker_file
 
 if TYPE_CHECKING:
-    from syno.search.progress import Display
+    from syno.base.progress import Display
     from syno.search.study import Evaluate, Study
 
 
@@ -45,7 +45,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     _check_device(experiment)
     space, evaluate = Space(experiment.operator_spec), make_evaluation(experiment)
     check_not_empty(space)
-    from syno.search.storage import understood  # with it comes optuna
+    from syno.search.storage.storage import understood  # with it comes optuna
 
     study = open_study(experiment, space)
     keep_config(experiment)  # not those of a study with other settings
@@ -107,7 +107,7 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
 def _check_device(experiment: Experiment) -> None:
     """Before the data is loaded, which may take long. MissingDeviceError if operators cannot be trained on this machine."""
     if experiment.evaluation == "training" and experiment.workload is not None:
-        from syno.evaluate.placing import check_device  # with it comes torch
+        from syno.train.placing import check_device  # with it comes torch
 
         check_device(experiment.workload.training.device)
 
@@ -115,7 +115,7 @@ def _check_device(experiment: Experiment) -> None:
 def make_evaluation(experiment: Experiment) -> Evaluate:
     """What evaluates operators. SpecError if there is no such thing."""
     if experiment.evaluation == "training":
-        from syno.evaluate.workload import ProxyTraining  # with it comes torch
+        from syno.train.workload import ProxyTraining  # with it comes torch
 
         return ProxyTraining(experiment.network, experiment.operator_spec, experiment.folder / "checkpoints")
     spec, original = experiment.operator_spec, experiment.original

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from syno.checksums import json_with_checksum, read_json
+from syno.artifact.published_experiment import best_published, is_published
+from syno.base.checksums import json_with_checksum, read_json
+from syno.base.errors import SpecError
+from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.evaluate.settings import check_score
-from syno.files import write_whole
 from syno.ir.text import parse_stored
-from syno.report.metric import ACCURACY, LOSS, METRICS, metric_of_trials
-from syno.report.pareto import front
+from syno.results.metric import ACCURACY, LOSS, METRICS, metric_of_trials
+from syno.results.pareto import front
 from syno.stages.freeze import read_frozen
-from syno.stages.published import best_published, is_published
 from syno.stages.source import taken
 from syno.stages.store import ID_DIGITS, OperatorStore
+from syno.train.settings import check_score
 
 if TYPE_CHECKING:
     import pandas

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.evaluate.settings import ORIGINAL
-from syno.report.metric import METRICS, ScoreMetric
-from syno.stages.parquet import read_parquet
+from syno.results.metric import METRICS, ScoreMetric
+from syno.results.parquet import read_parquet
 from syno.stages.store import OperatorStore
+from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     from syno.stages.select import Selected

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from syno.algebra.limits import MOST_LINE_CHARACTERS
+from syno.base.errors import ParseError, SpecError, UnknownNameError
+from syno.base.files import write_whole
 from syno.config.experiment import RESULTS
-from syno.errors import ParseError, SpecError, UnknownNameError
-from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.ir.lookup import find_operator
 from syno.ir.text_file import read_operator_file, with_checksum

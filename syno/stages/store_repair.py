@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from syno.base.errors import SpecError, SynoError
+from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.errors import SpecError, SynoError
-from syno.files import write_whole
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.ir.text_file import read_operator_file, with_checksum

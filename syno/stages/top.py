@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syno.base.errors import SpecError
+from syno.base.text_tables import Row, markdown
 from syno.config import Experiment, load_experiment
 from syno.config.experiment import RESULTS
 from syno.config.kept import FILE
 from syno.config.several import parted
-from syno.errors import SpecError
-from syno.report.metric import ScoreMetric
 from syno.report.search_results import outcomes, search_rows
-from syno.report.tables import Row, markdown
+from syno.results.metric import ScoreMetric
 from syno.stages import freeze
 from syno.stages.kept import check_shown
 from syno.stages.store import all_results

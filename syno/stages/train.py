@@ -9,8 +9,8 @@ from syno.config import Experiment
 from syno.stages.places import key_of, operator_of, training_file
 
 if TYPE_CHECKING:
-    from syno.evaluate.settings import WorkloadSettings
-    from syno.evaluate.training_record import TrainingRecord
+    from syno.train.settings import WorkloadSettings
+    from syno.train.training_record import TrainingRecord
 
 
 def train(experiment: Experiment, given: str, seed: int, output: Path | None = None) -> TrainingRecord:
@@ -24,8 +24,8 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
 
     Raises SpecError if the operator does not fit the network, UnknownNameError if there is no such operator.
     """
-    from syno.evaluate.training_record import TrainingRecord
-    from syno.evaluate.workload import Workload
+    from syno.train.training_record import TrainingRecord
+    from syno.train.workload import Workload
 
     operator, data = operator_of(experiment, given), experiment.network.data
     whole = Workload(settings_of_training(experiment), data)

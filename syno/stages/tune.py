@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
 from syno.stages.data import FILE, DataRecord, look
 from syno.stages.places import key_of, operator_of, trials_folder, tuning_file
 from syno.stages.tuning_progress import shown
 
 if TYPE_CHECKING:
-    from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
-    from syno.evaluate.settings import WorkloadSettings
-    from syno.evaluate.tuning_record import TuningRecord
     from syno.ir.graph import PGraph
+    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.measure.tuning_record import TuningRecord
+    from syno.train.settings import WorkloadSettings
 
 
 def tune(experiment: Experiment, given: str, compiler: str, device: str, output: Path | None = None) -> TuningRecord:
@@ -32,8 +32,8 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         SpecError: there is no such device, or what the compiler makes does not run there.
         DeviceError: a remote device does not answer.
     """
-    from syno.evaluate.tuning import require_device
-    from syno.evaluate.tuning import tune as tuned
+    from syno.measure.tuning import require_device
+    from syno.measure.tuning import tune as tuned
 
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
@@ -42,7 +42,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     if remote is None:
         require_device(device)
     elif remote.address is not None:
-        from syno.evaluate.tvm.answers import reach
+        from syno.measure.tvm.answers import reach
 
         reach(device, remote.address, remote.key or device)
     made = experiment.folder / FILE
@@ -68,8 +68,8 @@ def _subject(
     workload: WorkloadSettings, data: DataRecord, operator: PGraph | None, compiler: str
 ) -> NetworkSubject | LanguageModelSubject:
     """The network of the workload, for data of that shape."""
-    from syno.evaluate.compilers import DENSE
-    from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.measure.compilers import DENSE
+    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 
     given: dict[str, Any] = {
         **{"model": workload.model, "width": workload.width, "layers": workload.layers},

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syno.search.progress import Display, Progress, display
+from syno.base.progress import Display, Progress, display
 
 if TYPE_CHECKING:
-    from syno.evaluate.measuring import Findings
+    from syno.measure.measuring import Findings
 
 
 @dataclass(frozen=True)

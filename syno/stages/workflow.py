@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from syno.artifact.published_experiment import is_published
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.stages.published import is_published
 from syno.stages.select import FILE as SELECTED
 
 

@@ -11,9 +11,9 @@ import pytest
 from result_tables import NAMES, results, trial_table
 from small_artifact import write_artifact
 
-from syno.report.metric import METRICS
 from syno.report.page import page
 from syno.report.pictures import FIGURES, pictures
+from syno.results.metric import METRICS
 from syno.stages.artifact import import_artifact
 from syno.stages.paper_figures import write_page
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from text_damage import damaged
 
+from syno.artifact.dot_reader import parse_dot
+from syno.base.errors import ParseError, SynoError
+from syno.base.yaml_files import parse_yaml
 from syno.config import load_experiment
 from syno.config.specs import find_spec
-from syno.errors import ParseError, SynoError
-from syno.ir.dot_reader import parse_dot
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.ir.text_file import MARK, read_operator_file, with_checksum
 from syno.lower.pytorch.source import to_source
-from syno.yaml_files import parse_yaml
 
 MOST_SECONDS = 30  # a hang is found, a slow machine is none
 CONFIG = Path(__file__).parents[2] / "config"

@@ -12,9 +12,9 @@ import pytest
 
 from syno.ir.graph import PGraph
 from syno.space import OperatorSpec, Space
-from syno.space.fingerprint import fingerprint
+from syno.space.identity.fingerprint import fingerprint
+from syno.space.identity.tiny import tiny_valuations, windows_of
 from syno.space.rules import RULES
-from syno.space.tiny import tiny_valuations, windows_of
 
 Make = Callable[..., OperatorSpec]
 EXACT = [name for name, row in RULES.items() if row.exact and row.on]

@@ -20,19 +20,19 @@ import torch
 from damage import damages
 from small_beton import write_beton
 
-from syno.errors import SynoError
-from syno.evaluate.checkpoint import Checkpoint
-from syno.evaluate.datasets import DATASETS
-from syno.evaluate.datasets.beton import BetonRecord, read_record, record_file
-from syno.evaluate.datasets.cifar_sources import _unpickled
-from syno.evaluate.datasets.token_file import TokenHeader, map_tokens, write_tokens
-from syno.evaluate.training_record import TrainingRecord
-from syno.evaluate.tuning_record import TuningRecord
-from syno.evaluate.tvm.database import RECORDS, WORKLOADS, repair
-from syno.evaluate.tvm.database_checksums import check_lines, write_checksums
-from syno.stages.parquet import read_parquet, write_parquet
+from syno.base.errors import SynoError
+from syno.data import DATASETS
+from syno.data.beton import BetonRecord, read_record, record_file
+from syno.data.cifar_sources import _unpickled
+from syno.data.token_file import TokenHeader, map_tokens, write_tokens
+from syno.measure.tuning_record import TuningRecord
+from syno.measure.tvm.database import RECORDS, WORKLOADS, repair
+from syno.measure.tvm.database_checksums import check_lines, write_checksums
+from syno.results.parquet import read_parquet, write_parquet
 from syno.stages.search import WorkerRecord
 from syno.stages.select import Selected, read_selected, write_selected
+from syno.train.checkpoint import Checkpoint
+from syno.train.training_record import TrainingRecord
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 from strategies import pgraphs
 
-from syno.errors import SynoError
+from syno.base.errors import SynoError
 from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, shapes
-from syno.space.fingerprint import fingerprint, same_operator
+from syno.space.identity.fingerprint import fingerprint, same_operator
 
 MOST_ELEMENTS = 200  # of a weight, one interpretation for each
 

@@ -13,9 +13,9 @@ from strategies import pgraphs
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from syno.algebra import Valuation
+from syno.artifact.published_operator import distinct, read_artifact
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.published import distinct, read_artifact
 from syno.lower.plan import Plan, candidates
 from syno.model import build
 

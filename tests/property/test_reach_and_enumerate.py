@@ -11,7 +11,7 @@ from truth import Truth
 
 from syno import Builder, PGraph
 from syno.algebra import product
-from syno.errors import UnreachableError
+from syno.base.errors import UnreachableError
 from syno.space import OperatorSpec, Space
 from syno.space.reach import reach
 from syno.space.rules import RULES

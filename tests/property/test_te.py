@@ -12,10 +12,10 @@ from strategies import VIEWS_AND_WINDOWS, pgraphs
 pytest.importorskip("tvm", reason='TVM is not installed: pip install "syno[tvm]"')
 from tvm_kernels import assert_agrees, assert_close, at_borders, compiled, random_arrays
 
+from syno.artifact.published_operator import distinct, read_artifact
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.published import distinct, read_artifact
 from syno.lower.choose import plan
 from syno.lower.interpreter import interpret
 from syno.lower.plan import candidates

@@ -13,7 +13,7 @@ from strategies import VIEWS_AND_WINDOWS, pgraphs
 
 import syno
 from syno.algebra import Valuation
-from syno.errors import SizeError
+from syno.base.errors import SizeError
 from syno.ir.graph import PGraph
 from syno.model import build
 

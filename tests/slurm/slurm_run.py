@@ -18,8 +18,8 @@ from daemons import folder_of, processes, run, said
 from small_run import RESULTS, ROOT, environment, merged, write_config
 
 from syno.config import Experiment
-from syno.search.records import table
-from syno.search.storage import read_trials
+from syno.search.storage.records import table
+from syno.search.storage.storage import read_trials
 
 if TYPE_CHECKING:
     import pandas

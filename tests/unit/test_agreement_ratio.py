@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from strategies import pgraphs
 
 from syno.algebra import Size, Valuation
-from syno.errors import GraphError, SizeError, ValuationError
+from syno.base.errors import GraphError, SizeError, ValuationError
 from syno.ir.coordinates import coordinates
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
-from syno.space.agreement import agreement
+from syno.space.identity.agreement import agreement
 
 
 def op(body: str) -> PGraph:

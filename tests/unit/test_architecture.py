@@ -48,8 +48,8 @@ def test_a_layer_imports_only_from_the_layers_below_it() -> None:
         "syno.lower.choose",
         "syno.lower.loops",
         "syno.lower.tvm",
-        "syno.evaluate.compilers",
-        "syno.evaluate.tuning",
+        "syno.measure.compilers",
+        "syno.measure.tuning",
     ],
 )
 def test_importing_it_loads_no_framework(module: str) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from syno.errors import ShapeError, SpecError, UnknownNameError
-from syno.evaluate.augmentation import DOWN, FLIP, LEFT, RIGHT, TOP, Augmentation, colours
-from syno.evaluate.data_settings import RECIPES, AugmentationSettings, Cifar100Settings
-from syno.evaluate.datasets.contract import generator_of
-from syno.evaluate.datasets.pictures import DataSet
+from syno.base.errors import ShapeError, SpecError, UnknownNameError
+from syno.data.augmentation import DOWN, FLIP, LEFT, RIGHT, TOP, Augmentation, colours
+from syno.data.contract import generator_of
+from syno.data.pictures import DataSet
+from syno.data.settings import RECIPES, AugmentationSettings, Cifar100Settings
 
 Numbers = NDArray[np.float64]
 

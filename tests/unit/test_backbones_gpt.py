@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 import syno
-from syno.errors import ShapeError, SpecError, UnknownNameError
+from syno.base.errors import ShapeError, SpecError, UnknownNameError
 from syno.model.backbones import SEQUENCE_BACKBONES
 from syno.model.counting import model_cost, parameters, published_flops, published_parameters
 from syno.model.layers import Projections

@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn import functional
 
 import syno
-from syno.errors import SpecError
-from syno.evaluate.network_subject import NetworkSubject
+from syno.base.errors import SpecError
+from syno.measure.network_subject import NetworkSubject
 from syno.model.backbones import BACKBONES
 from syno.model.backbones.efficientnet import StochasticDepth
 from syno.model.counting import model_cost, parameters, published_flops

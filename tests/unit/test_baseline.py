@@ -10,7 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from syno.cli import app
-from syno.evaluate.training_record import TrainingRecord
+from syno.train.training_record import TrainingRecord
 
 FIELDS = {
     "workload": {

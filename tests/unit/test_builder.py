@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syno.errors import GraphError
+from syno.base.errors import GraphError
 from syno.ir.builder import Builder
 
 

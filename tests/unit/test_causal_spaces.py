@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syno.errors import SpecError, UnreachableError
+from syno.base.errors import SpecError, UnreachableError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.lower import causality

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import syno
-from syno.errors import LoweringError, SpecError, ValuationError
+from syno.artifact.published_operator import read_artifact
+from syno.base.errors import LoweringError, SpecError, ValuationError
 from syno.ir.builder import Builder
 from syno.ir.dim import Dim
-from syno.ir.published import read_artifact
 from syno.lower import causality
 from syno.lower.causality import leak
 

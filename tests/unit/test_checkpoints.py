@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 import syno
-from syno.errors import DataError
-from syno.evaluate.checkpoint import Checkpoint
-from syno.evaluate.datasets import DATASETS, DataSet, TokenSet
-from syno.evaluate.settings import TrainingSettings
-from syno.evaluate.training import TrainingResult, train
+from syno.base.errors import DataError
+from syno.data import DATASETS, DataSet, TokenSet
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
+from syno.train.checkpoint import Checkpoint
+from syno.train.settings import TrainingSettings
+from syno.train.training import TrainingResult, train
 
 CPU = torch.device("cpu")
 

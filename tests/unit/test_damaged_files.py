@@ -10,11 +10,11 @@ import pytest
 import torch
 from damage import damages
 
-from syno.errors import DataError, SpecError
-from syno.evaluate.checkpoint import Checkpoint
-from syno.evaluate.tvm.database import RECORDS, WORKLOADS, repair
-from syno.evaluate.tvm.database_checksums import check_lines, write_checksums
-from syno.stages.parquet import read_parquet, write_parquet
+from syno.base.errors import DataError, SpecError
+from syno.measure.tvm.database import RECORDS, WORKLOADS, repair
+from syno.measure.tvm.database_checksums import check_lines, write_checksums
+from syno.results.parquet import read_parquet, write_parquet
+from syno.train.checkpoint import Checkpoint
 
 TABLE = pandas.DataFrame({
     "key": ["original", "00ff", None], "score": [0.5, float("nan"), 1.0], "number": [1, 2, 3],

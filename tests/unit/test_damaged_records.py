@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from syno.base.errors import SpecError
+from syno.base.record import Record
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.evaluate.record import Record
-from syno.evaluate.training_record import TrainingRecord
-from syno.evaluate.tuning_record import TuningRecord
 from syno.ir.library import OPERATORS
+from syno.measure.tuning_record import TuningRecord
 from syno.stages.data import DataRecord
 from syno.stages.search import WorkerRecord
 from syno.stages.select import Selected, read_selected, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
+from syno.train.training_record import TrainingRecord
 
 HERE: dict[str, Any] = {"versions": {"python": "3.11"}, "date": "2026-01-01T00:00:00Z"}
 KINDS: dict[type[Record], dict[str, Any]] = {

@@ -14,8 +14,8 @@ from damage import KINDS, damaged
 from optuna.trial import FrozenTrial
 from small_studies import evaluate, study
 
-from syno.errors import SpecError, StorageError
-from syno.search.storage import read_trials
+from syno.base.errors import SpecError, StorageError
+from syno.search.storage.storage import read_trials
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from syno.errors import SpecError
-from syno.evaluate.datasets import DATASETS, DataSet
+from syno.base.errors import SpecError
+from syno.data import DATASETS, DataSet
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,9 @@ class TestDigits:
             DATASETS["digits"](test=1797)
 
     def test_a_network_learns_them(self, digits: DataSet) -> None:
-        from syno.evaluate.settings import TrainingSettings
-        from syno.evaluate.training import train
         from syno.model.backbones import BACKBONES
+        from syno.train.settings import TrainingSettings
+        from syno.train.training import train
 
         model = BACKBONES["resnet8"](classes=10, channels=1, width=0.5)
         assert train(model, digits, TrainingSettings(epochs=2, batch=32)).score > 0.85  # chance is 0.1

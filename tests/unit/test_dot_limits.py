@@ -10,11 +10,11 @@ from published_dot import published_dot
 
 import syno
 from syno.algebra import VariableTable
-from syno.errors import ParseError
-from syno.ir.dot_reader import parse_dot, read_dot
+from syno.artifact.dot_reader import parse_dot, read_dot
+from syno.artifact.published_operator import META_FILE, read_folder
+from syno.base.errors import ParseError
 from syno.ir.library import OPERATORS
 from syno.ir.normal_form import renumbered
-from syno.ir.published import META_FILE, read_folder
 
 TABLE = VariableTable.parse("N, C_in, C_out, H; g, k")
 HEAD = "digraph kernel {\n"

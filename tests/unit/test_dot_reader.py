@@ -11,9 +11,9 @@ from published_dot import published_dot
 from strategies import pgraphs
 
 from syno.algebra import VariableTable
-from syno.errors import ParseError
+from syno.artifact.dot_reader import parse_dot, read_dot
+from syno.base.errors import ParseError
 from syno.ir.builder import Builder
-from syno.ir.dot_reader import parse_dot, read_dot
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.normal_form import renumbered

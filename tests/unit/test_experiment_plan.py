@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from syno.base.text_tables import Row
 from syno.cli import app
 from syno.config import Experiment, load_experiments
-from syno.evaluate.settings import TrainingSettings
 from syno.report.paper.catalogue import PAPER_FIGURES
-from syno.report.tables import Row
 from syno.stages.jobs import RULES, jobs
 from syno.stages.plan import Assumptions, Plan, plan, plans, training_hours
 from syno.stages.plan_text import paper_rows, plan_text, stage_rows
+from syno.train.settings import TrainingSettings
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "config" / "paper.yaml"

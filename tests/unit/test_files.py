@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 import syno
-from syno.errors import SpecError
-from syno.files import replaced, write_whole
+from syno.base.errors import SpecError
+from syno.base.files import replaced, write_whole
 
 SMALL_DISK = ["unshare", "--user", "--map-root-user", "--mount"]  # where a file system can be mounted without being root
 FILLS_THE_DISK = """
 import sys
 from pathlib import Path
-from syno.errors import SpecError
-from syno.files import write_whole
+from syno.base.errors import SpecError
+from syno.base.files import write_whole
 file = Path(sys.argv[1]) / "record.json"
 write_whole(file, "old")
 try:

@@ -13,19 +13,19 @@ import pytest
 from rewritten_operators import CHANNELS, MIRRORED, ROLLED, SAME, op
 
 from syno.algebra import VariableTable
-from syno.errors import GraphError, ValuationError
+from syno.artifact.published_operator import distinct, read_artifact
+from syno.base.errors import GraphError, ValuationError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.normal_form import normal_form
-from syno.ir.published import distinct, read_artifact
 from syno.ir.text import parse
 from syno.model.spec import SEQUENCE_DEFAULTS
-from syno.space.fingerprint import fingerprint, same_operator
+from syno.space.identity.fingerprint import fingerprint, same_operator
+from syno.space.identity.tiny import own_valuations, tiny_valuations
 from syno.space.presets import PRESETS, paper
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
-from syno.space.tiny import own_valuations, tiny_valuations
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -164,7 +164,7 @@ def test_an_operator_whose_windows_are_large_if_they_are_odd_is_compared_at_smal
 
 
 def test_the_same_in_every_process():
-    code = "import syno; from syno.space.fingerprint import *; print(fingerprint(syno.OPERATORS['operator_1']()))"
+    code = "import syno; from syno.space.identity.fingerprint import *; print(fingerprint(syno.OPERATORS['operator_1']()))"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.strip() == fingerprint(OPERATORS["operator_1"]())

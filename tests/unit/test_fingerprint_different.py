@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from rewritten_operators import CHANNELS, MIRRORED, ROLLED, op
 
-from syno.errors import UnreachableError
+from syno.base.errors import UnreachableError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
-from syno.space.fingerprint import fingerprint, same_operator
+from syno.space.identity.fingerprint import fingerprint, same_operator
+from syno.space.identity.tiny import tiny_valuations
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
-from syno.space.tiny import tiny_valuations
 
 DIFFERENT = {
     "V6, a Shift above or below a Merge": (

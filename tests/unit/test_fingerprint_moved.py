@@ -10,7 +10,7 @@ from rewritten_operators import CHANNELS, MIRRORED, ROLLED, op
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.space.fingerprint import same_operator
+from syno.space.identity.fingerprint import same_operator
 
 # ---- unordered axes -------------------------------------------------------------------------------------------------
 

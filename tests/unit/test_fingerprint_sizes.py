@@ -9,8 +9,8 @@ from rewritten_operators import op
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.space import Space
-from syno.space.fingerprint import same_operator
-from syno.space.fusing import fused
+from syno.space.identity.fingerprint import same_operator
+from syno.space.identity.fusing import fused
 
 MATMUL = """operator matmul
 variables C, D; g=2
@@ -93,8 +93,8 @@ def test_pieces_that_part_are_kept(name: str) -> None:
 
 def names_of_equal_operators(spec) -> list[set[str]]:
     """The fingerprints of each set of operators that are equal at valuations which the sizes of all of them divide."""
-    from syno.space.fingerprint import fingerprint
-    from syno.space.tiny import tiny_valuations, windows_of
+    from syno.space.identity.fingerprint import fingerprint
+    from syno.space.identity.tiny import tiny_valuations, windows_of
 
     space = Space(spec)
     operators: list[PGraph] = [operator for _, operator in space.enumerate()]

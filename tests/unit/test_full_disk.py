@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import search_worker
 
-from syno.errors import StorageError
+from syno.base.errors import StorageError
 from syno.ir.graph import PGraph
 from syno.search.study import Report, Study
 

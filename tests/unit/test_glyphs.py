@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from syno.errors import SpecError, UnknownNameError
-from syno.evaluate import datasets
-from syno.evaluate.datasets import DATASETS, DataSet, content_hash
-from syno.evaluate.glyphs import GLYPH_PRESETS, LEAST_DIFFERENCE, GlyphSettings, draw_alphabet, make_glyphs
+from syno import data as datasets
+from syno.base.errors import SpecError, UnknownNameError
+from syno.data import DATASETS, DataSet, content_hash
+from syno.data.glyphs import GLYPH_PRESETS, LEAST_DIFFERENCE, GlyphSettings, draw_alphabet, make_glyphs
 
 SMALL = {"classes": 3, "train": 30, "test": 13}
 
@@ -45,7 +45,7 @@ def test_settings_count_pictures_and_pixels() -> None:
 
 
 def test_the_same_in_every_process(micro: DataSet) -> None:
-    code = "from syno.evaluate.datasets import DATASETS; print(DATASETS['glyphs'](preset='micro').hash)"
+    code = "from syno.data import DATASETS; print(DATASETS['glyphs'](preset='micro').hash)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == micro.hash == DATASETS["glyphs"](preset="micro").hash
 

@@ -17,7 +17,7 @@ from small_dims import C, H, I, J, K, N, S, output
 from strategies import pgraphs
 
 from syno.algebra import ONE
-from syno.errors import SizeError
+from syno.base.errors import SizeError
 from syno.ir import dim as dims
 from syno.ir.builder import Builder
 from syno.ir.dim import Dim

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 import small_specs
 
-from syno.report.guided import run
-from syno.report.parts import shown_on
-from syno.search.progress import TerminalDisplay
+from syno.base.progress import TerminalDisplay
+from syno.report.ablations.guided import run
+from syno.report.ablations.parts import shown_on
 from syno.space import Sampler, Space
 
 

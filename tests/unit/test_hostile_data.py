@@ -15,12 +15,12 @@ import pytest
 from PIL import Image
 from small_imagenet import load, write_folder
 
-from syno.errors import DataError
-from syno.evaluate.datasets import DATASETS
-from syno.evaluate.datasets.cifar_sources import CLASSES
-from syno.evaluate.datasets.image_folder import find_pictures, read_picture
-from syno.evaluate.datasets.parquet import rows_of_files
-from syno.evaluate.datasets.token_file import TokenHeader, map_tokens, read_header, write_tokens
+from syno.base.errors import DataError
+from syno.data import DATASETS
+from syno.data.cifar_sources import CLASSES
+from syno.data.image_folder import find_pictures, read_picture
+from syno.data.parquet import rows_of_files
+from syno.data.token_file import TokenHeader, map_tokens, read_header, write_tokens
 
 
 class TestPreparedPictures:

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import syno
-from syno.errors import DataError
-from syno.evaluate.datasets.safe_pickle import read_pickle
+from syno.base.errors import DataError
+from syno.data.safe_pickle import read_pickle
 
 READS_ALL = """
 import json, resource, sys
 from pathlib import Path
-from syno.errors import DataError
-from syno.evaluate.datasets import safe_pickle
-from syno.evaluate.datasets.cifar_sources import _unpickled
+from syno.base.errors import DataError
+from syno.data import safe_pickle
+from syno.data.cifar_sources import _unpickled
 safe_pickle._Steps.left = 250_000  # else the test would take longer
 pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (pages + 2**30, pages + 2**30))

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 import syno
-from syno.errors import LoweringError, MissingPackageError, SpecError
-from syno.evaluate import compilers
-from syno.evaluate.inductor import frozen, quantized
-from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.subjects import OperatorSubject
-from syno.evaluate.tuning import tune
+from syno.base.errors import LoweringError, MissingPackageError, SpecError
 from syno.lower.timing import LatencySettings
+from syno.measure import compilers
+from syno.measure.inductor import frozen, quantized
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.subjects import OperatorSubject
+from syno.measure.tuning import tune
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 OPERATOR_1 = str(syno.OPERATORS["operator_1"]().renamed("operator_1", g=4))

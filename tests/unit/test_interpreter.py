@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from strategies import pgraphs
 
-from syno.errors import GraphError, ShapeError, SizeError, ValuationError
+from syno.base.errors import GraphError, ShapeError, SizeError, ValuationError
 from syno.ir.builder import Builder
 from syno.ir.coordinates import coordinates
 from syno.ir.graph import PGraph

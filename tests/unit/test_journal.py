@@ -16,10 +16,10 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from syno.errors import StorageError
-from syno.search.journal import Journal
-from syno.search.journal_lock import JournalLock
-from syno.search.storage import TrialStore, open_storage, read_trials
+from syno.base.errors import StorageError
+from syno.search.storage.journal import Journal
+from syno.search.storage.journal_lock import JournalLock
+from syno.search.storage.storage import TrialStore, open_storage, read_trials
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -72,7 +72,7 @@ class TestFullDisk:
             room[0] -= written
             return written
 
-        monkeypatch.setattr("syno.search.journal.os.write", limited)
+        monkeypatch.setattr("syno.search.storage.journal.os.write", limited)
         yield lambda given: room.__setitem__(0, given)
 
     @pytest.mark.parametrize("space", [0, 1, 50])
@@ -198,7 +198,7 @@ class TestDamage:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         with monkeypatch.context() as full:
-            full.setattr("syno.search.journal.os.fsync", refuse)
+            full.setattr("syno.search.storage.journal.os.fsync", refuse)
             with pytest.raises(StorageError, match="cannot be repaired now: .* cannot be written: No space left on device"):
                 store_at(path)
         assert [found.read_bytes() for found in tmp_path.iterdir()] == [damaged]

@@ -15,10 +15,10 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 from small_studies import evaluate, study
 
-from syno.errors import StorageError
-from syno.search.journal_line import Position
-from syno.search.journal_recovery import read, recover
-from syno.search.storage import TrialStore, open_storage
+from syno.base.errors import StorageError
+from syno.search.storage.journal_line import Position
+from syno.search.storage.journal_recovery import read, recover
+from syno.search.storage.storage import TrialStore, open_storage
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -15,15 +15,15 @@ from sequence_operators import window
 from typer.testing import CliRunner
 
 import syno
+from syno.base.errors import SpecError, UnknownNameError
 from syno.cli import app
 from syno.config import Experiment
-from syno.errors import SpecError, UnknownNameError
-from syno.evaluate.inductor import quantized
-from syno.evaluate.latency import relative_error
-from syno.evaluate.network_subject import LanguageModelSubject, NetworkSubject
-from syno.evaluate.tuning import tune
-from syno.evaluate.tuning_record import TuningRecord
 from syno.lower.timing import LatencySettings
+from syno.measure.inductor import quantized
+from syno.measure.latency import relative_error
+from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.tuning import tune
+from syno.measure.tuning_record import TuningRecord
 from syno.model.module import OperatorModule
 from syno.stages.data import DataRecord, prepare
 from syno.stages.tune import tune as tune_stage
@@ -215,7 +215,7 @@ class TestCommands:
             asked.append(asked_for)
             raise SpecError("that is enough")
 
-        monkeypatch.setattr("syno.evaluate.tuning.tune", tuned)
+        monkeypatch.setattr("syno.measure.tuning.tune", tuned)
         for model in (("gpt2",), ("my:gpt", "--length", "8"), ("my:net",)):
             self.run("tune", "inductor", "original", "--output", str(tmp_path / "record.json"), "--model", *model)
         assert asked == [

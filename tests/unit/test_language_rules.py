@@ -8,7 +8,7 @@ import pytest
 from small_dims import C, H, I, J, K, N, S
 
 from syno.algebra import ONE
-from syno.errors import GraphError, SizeError
+from syno.base.errors import GraphError, SizeError
 from syno.ir import dim as dims
 from syno.ir.dim import Operation
 from syno.ir.graph import PGraph

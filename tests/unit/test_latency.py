@@ -11,12 +11,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from syno.errors import SpecError, SynoError, WrongOutputError
-from syno.evaluate.compilers import COMPILERS
-from syno.evaluate.latency import Latency, LatencySettings, measure, relative_error
-from syno.evaluate.machine import Peak, cache_bytes, device_name
-from syno.evaluate.output_check import OutputCheck
+from syno.base.errors import SpecError, SynoError, WrongOutputError
 from syno.lower.timing import Timing, interval_of_median, stopwatch_of, time_calls
+from syno.measure.compilers import COMPILERS
+from syno.measure.latency import Latency, LatencySettings, measure, relative_error
+from syno.measure.machine import Peak, cache_bytes, device_name
+from syno.measure.output_check import OutputCheck
 
 FAST = LatencySettings(warm_up_ms=0, least_repeats=6, most_repeats=10, least_ms=0)
 
@@ -146,7 +146,7 @@ class TestMeasure:
         assert not found.exceeds_cache  # tiny
 
     def test_inputs_exceed_the_cache(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("syno.evaluate.latency.cache_bytes", lambda device: 1000)
+        monkeypatch.setattr("syno.measure.latency.cache_bytes", lambda device: 1000)
         found = measured(lambda x: x)  # 128 bytes each
         assert found.exceeds_cache and found.inputs == 8
 

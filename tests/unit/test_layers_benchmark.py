@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from syno.evaluate.tuning_record import Device, TuningRecord
+from syno.measure.tuning_record import Device, TuningRecord
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = {"baseline-latency": 4.0, "nas-pte/seq_3": 8.0, "good-kernels-imagenet/resnet34/found": 1.0}  # milliseconds

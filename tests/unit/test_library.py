@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own name for it
 from torch import Tensor
 
-from syno.errors import UnknownNameError
+from syno.base.errors import UnknownNameError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse

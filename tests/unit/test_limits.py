@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from syno.algebra.limits import LARGEST_NUMBER, LIMITS, MOST_HEIGHT
+from syno.base.errors import GraphError, ParseError, SizeError, SynoError
 from syno.cli import app
-from syno.errors import GraphError, ParseError, SizeError, SynoError
 from syno.ir.dim import output_axis, shift
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS

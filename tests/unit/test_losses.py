@@ -12,22 +12,22 @@ import pytest
 from scipy.stats import ttest_ind
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.evaluate.settings import WorkloadSettings
-from syno.evaluate.training_record import TrainingRecord
-from syno.evaluate.workload import Workload
 from syno.ir.library import OPERATORS
+from syno.results.parquet import write_parquet
 from syno.stages import figures, results
 from syno.stages.freeze import TABLE
 from syno.stages.kept import keep_config
-from syno.stages.parquet import write_parquet
 from syno.stages.places import operator_of, training_file
 from syno.stages.report import write_report
 from syno.stages.select import FILE, read_selected, select
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.top import top
+from syno.train.settings import WorkloadSettings
+from syno.train.training_record import TrainingRecord
+from syno.train.workload import Workload
 
 WORKLOAD: dict[str, Any] = {
     "width": 0.25,

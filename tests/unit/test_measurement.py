@@ -12,17 +12,17 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
 from syno.cli import app
-from syno.errors import SpecError
-from syno.evaluate.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements, of_training, of_tuning
-from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.settings import WorkloadSettings
-from syno.evaluate.subjects import OperatorSubject
-from syno.evaluate.training_record import TrainingRecord
-from syno.evaluate.tuning_record import Device, TuningRecord
 from syno.ir.library import OPERATORS
 from syno.lower.timing import LatencySettings
-from syno.report.measurement_table import COLUMNS, measurement_table
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.subjects import OperatorSubject
+from syno.measure.tuning_record import Device, TuningRecord
+from syno.results.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements, of_training, of_tuning
+from syno.results.measurement_table import COLUMNS, measurement_table
+from syno.train.settings import WorkloadSettings
+from syno.train.training_record import TrainingRecord
 
 WHEN = datetime(2030, 1, 1, tzinfo=UTC)
 

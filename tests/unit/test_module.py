@@ -14,7 +14,7 @@ import pytest
 import torch
 from small_values import small_values
 
-from syno.errors import ShapeError, SizeError, UnknownNameError, ValuationError
+from syno.base.errors import ShapeError, SizeError, UnknownNameError, ValuationError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS

@@ -6,9 +6,9 @@ import pytest
 from small_specs import matmul
 from truth import Truth
 
+from syno.base.errors import SpecError
+from syno.base.names import LONGEST_NAME, check_name, name_from
 from syno.config import Experiment, load_experiments
-from syno.errors import SpecError
-from syno.names import LONGEST_NAME, check_name, name_from
 
 
 @pytest.mark.parametrize("given", ["conv2d", "my_4", "07720_108", "v1.2-b", "A" * LONGEST_NAME])

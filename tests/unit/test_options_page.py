@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 import yaml
 
+from syno.base.text_tables import markdown
 from syno.config import Experiment
+from syno.config.options import options_table
 from syno.config.original import OperatorChoice, Original, RelativeBudget
 from syno.config.several import Several
-from syno.evaluate.data_settings import DATA_SETTINGS, AugmentationSettings
-from syno.evaluate.glyphs import GLYPH_PRESETS, GlyphSettings
-from syno.evaluate.recipes import MILESTONES, RECIPES
-from syno.evaluate.settings import TrainingSettings, WorkloadSettings
-from syno.evaluate.tvm.devices import DeviceSettings
-from syno.report.options import options_table
-from syno.report.tables import markdown
+from syno.data.glyphs import GLYPH_PRESETS, GlyphSettings
+from syno.data.settings import DATA_SETTINGS, AugmentationSettings
+from syno.measure.tvm.devices import DeviceSettings
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
 from syno.space import OperatorSpec, paper
 from syno.space.presets import PRESETS
+from syno.train.recipes import MILESTONES, RECIPES
+from syno.train.settings import TrainingSettings, WorkloadSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 HEAD = """# Options

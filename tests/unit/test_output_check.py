@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from syno.errors import SpecError, WrongOutputError
-from syno.evaluate.expected import MOST_DEVIATIONS, Deviation
-from syno.evaluate.output_check import OutputCheck
-from syno.evaluate.rounding import SimulatedRounding, unit_roundoff
-from syno.evaluate.telling_inputs import CORNER_GAIN, telling_inputs, vary_constants
+from syno.base.errors import SpecError, WrongOutputError
+from syno.measure.expected import MOST_DEVIATIONS, Deviation
+from syno.measure.output_check import OutputCheck
+from syno.measure.rounding import SimulatedRounding, unit_roundoff
+from syno.measure.telling_inputs import CORNER_GAIN, telling_inputs, vary_constants
 
 SINGLE = 2.0**-24
 

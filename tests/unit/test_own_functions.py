@@ -15,10 +15,10 @@ from click.testing import Result
 from command_lines import one_line, one_line_at_end
 from typer.testing import CliRunner
 
-from syno import user_code
+from syno.base import user_code
+from syno.base.errors import DataError, UserCodeError
 from syno.cli import app
-from syno.errors import DataError, UserCodeError
-from syno.evaluate.datasets import DataSet
+from syno.data import DataSet
 
 WORKLOAD: dict[str, Any] = {"model": "network", "data": "pictures", "training": {"epochs": 1, "batch": 16}}
 

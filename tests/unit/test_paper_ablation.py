@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from syno.report.ablation import beside_the_paper
-from syno.report.canonical import Rate, wilson
+from syno.report.ablations.ablation import beside_the_paper
+from syno.report.ablations.canonical import Rate, wilson
 
 
 def test_the_largest_size_that_has_canonical_graphs_is_compared() -> None:

@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from small_artifact import write_artifact
 from typer.testing import CliRunner
 
+from syno.artifact.places import A100, DEVICES, LAYERS, MODELS
+from syno.base.errors import SpecError, UnknownNameError
 from syno.cli import app
-from syno.errors import SpecError, UnknownNameError
-from syno.evaluate.artifact.places import A100, DEVICES, LAYERS, MODELS
 from syno.report.figures import drawn
-from syno.report.measurement_table import measurement_table
 from syno.report.paper.case_study import case_study
 from syno.report.paper.catalogue import GUARD, PAPER_FIGURES, Numbers
 from syno.report.paper.end_to_end import fastest, means
@@ -24,6 +23,7 @@ from syno.report.paper.imagenet import largest, trade_offs
 from syno.report.paper.language import scores
 from syno.report.paper.layerwise import best_over_best, layers
 from syno.report.paper.speedups import geometric_mean
+from syno.results.measurement_table import measurement_table
 from syno.stages.artifact import import_artifact
 from syno.stages.paper_figures import FORMATS, draw_paper, headline_texts, write_headlines
 

@@ -9,9 +9,9 @@ import pytest
 from small_artifact import write_artifact
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
-from syno.errors import SpecError
 from syno.report.paper.catalogue import GUARD, PAPER_FIGURES
 from syno.report.paper.page import published_results
 from syno.stages.artifact import import_artifact

@@ -9,7 +9,7 @@ import pytest
 import torch
 from small_artifact import write_artifact
 
-from syno.evaluate.artifact.paper import ALPHA_NAS, COSTS
+from syno.artifact.paper import ALPHA_NAS, COSTS
 from syno.model.backbones import BACKBONES
 from syno.model.counting import published_flops, published_parameters
 from syno.report.paper.savings import OURS, THEIRS, savings

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from strategies import pgraphs
 
 from syno.algebra import Valuation, Valuations
-from syno.errors import LoweringError, SizeError, ValuationError
+from syno.artifact.published_operator import read_artifact
+from syno.base.errors import LoweringError, SizeError, ValuationError
 from syno.ir.builder import Builder
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.published import read_artifact
 from syno.lower.choose import plan
 from syno.lower.cut import Cut, Structure
 from syno.lower.plan import candidates, fewest_flops

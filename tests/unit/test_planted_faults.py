@@ -9,11 +9,11 @@ from types import ModuleType
 import pytest
 
 import syno
-from syno.evaluate.machine import Peak
-from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request, main
-from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.tuning_record import AnySubject
 from syno.lower.timing import LatencySettings
+from syno.measure.machine import Peak
+from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.tuning_record import AnySubject
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FAULTS = ("channel", "corner", "factor", "border", "bfloat16", "operator-in-bfloat16")
@@ -26,7 +26,7 @@ def faulty_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compilers that plant faults; and a machine that can do everything, which need not be measured."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     assert tuple(importlib.import_module("planted_faults").FAULTS) == FAULTS
-    monkeypatch.setattr("syno.evaluate.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+    monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
 
 
 def resnet8(size: int, operator: str | None = SEPARABLE, **rest: object) -> NetworkSubject:

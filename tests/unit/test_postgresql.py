@@ -74,7 +74,7 @@ def test_two_studies_in_one_database_do_not_meet(url: str) -> None:
 
 
 def test_a_database_that_is_not_there_is_one_message(url: str) -> None:
-    from syno.errors import SpecError
+    from syno.base.errors import SpecError
 
     with pytest.raises(SpecError, match='the storage .*nowhere.* cannot be used: .*"nowhere"'):
         study(url.replace("/postgres?", "/nowhere?"))

@@ -12,12 +12,20 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from published_dot import published_dot
 
-from syno.errors import ParseError
+from syno.artifact.published_operator import (
+    GRAPH_FILE,
+    LAYERS_FILE,
+    META_FILE,
+    PublishedOperator,
+    distinct,
+    read_artifact,
+    read_folder,
+)
+from syno.base.errors import ParseError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.normal_form import normal_form
-from syno.ir.published import GRAPH_FILE, LAYERS_FILE, META_FILE, PublishedOperator, distinct, read_artifact, read_folder
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, shapes
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from syno.algebra import Kind
-from syno.ir.published import PublishedOperator, read_artifact
+from syno.artifact.published_operator import PublishedOperator, read_artifact
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import published_flops, published_parameters
 from syno.model.substitution import replaceable, substitute

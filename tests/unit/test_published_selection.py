@@ -10,9 +10,9 @@ import pytest
 from small_artifact import drawing, write_artifact
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment, load_experiments
-from syno.errors import SpecError
 from syno.ir.library import OPERATORS
 from syno.stages.artifact import import_artifact
 from syno.stages.figures import names

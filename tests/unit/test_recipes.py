@@ -12,19 +12,19 @@ from pydantic import ValidationError
 from torch import nn
 
 import syno
-from syno.errors import SpecError, TrainingError
-from syno.evaluate.datasets import DATASETS, DataSet, TokenSet
-from syno.evaluate.initialization import initialize
-from syno.evaluate.optimization import make_optimizer, make_schedule, own_state
-from syno.evaluate.placing import on_device
-from syno.evaluate.recipes import MILESTONES, RECIPES
-from syno.evaluate.settings import TrainingSettings, WorkloadSettings
-from syno.evaluate.training import measure_accuracy, train
-from syno.evaluate.workload import ProxyTraining, Workload
+from syno.base.errors import SpecError, TrainingError
+from syno.data import DATASETS, DataSet, TokenSet
 from syno.ir.renaming import with_variables
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.module import OperatorModule
 from syno.model.substitution import substitute
+from syno.train.initialization import initialize
+from syno.train.optimization import make_optimizer, make_schedule, own_state
+from syno.train.placing import on_device
+from syno.train.recipes import MILESTONES, RECIPES
+from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train.training import measure_accuracy, train
+from syno.train.workload import ProxyTraining, Workload
 
 EXAMPLE = torch.zeros(1, 3, 16, 16)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from syno import errors
-from syno.errors import SpecError, SynoError, UnknownNameError, suggestion
-from syno.registry import Registry
+from syno.base import errors
+from syno.base.errors import SpecError, SynoError, UnknownNameError, suggestion
+from syno.base.registry import Registry
 
 
 @pytest.fixture

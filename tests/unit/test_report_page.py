@@ -14,19 +14,19 @@ import pandas
 import pytest
 from result_tables import FAILURE, NAMES, NOTES, results, score_table, trial_table
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name
 from syno.report import pictures as drawings
 from syno.report.figures import drawn
 from syno.report.inline_svg import inline_svg
-from syno.report.metric import LOSS, METRICS
 from syno.report.page import page
 from syno.report.page_tables import number, summary, trial_lines
 from syno.report.result_figures import reward_figure
 from syno.report.results import Picture, Results
 from syno.report.trade_off import cost_figure
+from syno.results.metric import LOSS, METRICS
 
 EVIL = "<script>alert(1)</script>&\"'"
 VOID = {"meta", "input", "br", "hr", "img", "link"}

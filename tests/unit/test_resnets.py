@@ -11,7 +11,7 @@ from torch import nn
 from torchvision_state import batch_norm
 
 import syno
-from syno.errors import SpecError, UnknownNameError
+from syno.base.errors import SpecError, UnknownNameError
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost, parameters, published_flops
 from syno.model.distinct_layers import distinct_layers

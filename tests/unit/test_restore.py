@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from syno.base.errors import SpecError, UnknownNameError
+from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.errors import SpecError, UnknownNameError
-from syno.files import write_whole
 from syno.stages.figures import draw
 from syno.stages.freeze import freeze
 from syno.stages.jobs import derived_files

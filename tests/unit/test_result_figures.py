@@ -16,13 +16,13 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from result_tables import NAMES, NOTES, latency_table, results, score_table, trial_table
 
-from syno.errors import SpecError, UnknownNameError
+from syno.base.errors import SpecError, UnknownNameError
 from syno.report.figures import drawn, save
-from syno.report.metric import ACCURACY, METRICS
 from syno.report.pictures import FIGURES, pictures
 from syno.report.result_figures import reward_figure, speedup_figure
 from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, TRIAL_COLUMNS
 from syno.report.trade_off import cost_figure, pareto_figure
+from syno.results.metric import ACCURACY, METRICS
 
 EMPTY = pandas.DataFrame()
 MADE: dict[str, Callable[[pandas.DataFrame, pandas.DataFrame, pandas.DataFrame], Figure]] = {

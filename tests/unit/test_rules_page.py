@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
 from syno.space import Space, paper
 from syno.space.rules import RULES, RuleSet

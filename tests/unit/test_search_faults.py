@@ -13,11 +13,11 @@ import torch
 from sqlalchemy.exc import OperationalError
 
 import syno
-from syno.errors import DataError, DeviceError, LoweringError, MissingPackageError, SpecError, TrainingError
-from syno.evaluate.placing import check_device
-from syno.files import write_whole
+from syno.base.errors import DataError, DeviceError, LoweringError, MissingPackageError, SpecError, TrainingError
+from syno.base.files import write_whole
 from syno.model.substitution import substitute
 from syno.search.faults import Fault, FaultKind, alike, fault_of
+from syno.train.placing import check_device
 
 LAYER = torch.nn.Conv2d(3, 8, 3, padding=1, bias=False)
 CONV2D = syno.OPERATORS["conv2d"]()

@@ -10,11 +10,11 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from syno.search.leases import NoLeases
 from syno.search.ledger import Ledger, Role
-from syno.search.records import Kind, Result
 from syno.search.reward import Failure
-from syno.search.storage import TrialStore
+from syno.search.storage.leases import NoLeases
+from syno.search.storage.records import Kind, Result
+from syno.search.storage.storage import TrialStore
 
 WORKER = {"host": "here", "pid": 1, "started": 0, "system": ""}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from search_trees import MockTree, chosen_of, hard_tree, hidden_family_reward, operator_of, small_tree, wide_tree
 
-from syno.errors import SpecError, UnknownNameError
+from syno.base.errors import SpecError, UnknownNameError
 from syno.search.policies import EXHAUSTED, POLICIES, Candidate, Policy, PolicySettings, Proposal
 from syno.search.policies.evolution import EvolutionSettings
 from syno.search.reward import Failure, Outcome

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from syno.search.progress import LogDisplay, Progress, TerminalDisplay, display
+from syno.base.progress import LogDisplay, Progress, TerminalDisplay, display
 
 HALF = Progress("search", 50, 200, valid=45, running=2, best=0.71234, seconds=100, rate=0.5, notes={"rejected": 12})
 

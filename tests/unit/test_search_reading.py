@@ -9,7 +9,7 @@ from small_studies import evaluate, proposed, study
 
 from syno.search.dispatch import Task
 from syno.search.policies import Exhausted, Proposal
-from syno.search.storage import TrialStore
+from syno.search.storage.storage import TrialStore
 
 STORAGES = ["memory:", "sqlite:///{}/trials.db", "journal:{}/trials"]
 

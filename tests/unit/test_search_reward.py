@@ -7,7 +7,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from syno.errors import UnknownNameError
+from syno.base.errors import UnknownNameError
 from syno.search.reward import PAPER_REWARDS, REWARDS, AccuracyReward, Failure, FlopsReward, LossReward, from_settings
 
 

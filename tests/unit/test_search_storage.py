@@ -19,10 +19,10 @@ from optuna.storages import JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import OperationalError, PendingRollbackError
 
-from syno.errors import SpecError, StorageError
+from syno.base.errors import SpecError, StorageError
 from syno.search import worker as worker_module
-from syno.search.leases import LeaseFiles, NoLeases
-from syno.search.storage import TrialStore, journal_file, open_storage
+from syno.search.storage.leases import LeaseFiles, NoLeases
+from syno.search.storage.storage import TrialStore, journal_file, open_storage
 from syno.search.worker import Worker
 
 STORED = {"fingerprint": "a", "path": [], "attempt": 0, "told": []}
@@ -190,7 +190,7 @@ class TestRestartedServer:
             return get(*given, **more)
 
         monkeypatch.setattr(store.storage, "get_all_trials", get_all_trials)
-        monkeypatch.setattr("syno.search.storage_errors.time.sleep", lambda seconds: None)
+        monkeypatch.setattr("syno.search.storage.storage_errors.time.sleep", lambda seconds: None)
         return store
 
     def lost(self, *, kind: type[Exception] = ConnectionError) -> Exception:
@@ -205,7 +205,7 @@ class TestRestartedServer:
         assert len(store.trials()) == 1 and not failures
 
     def test_is_given_up_after_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("syno.search.storage_errors.RECONNECTION_SECONDS", -1)
+        monkeypatch.setattr("syno.search.storage.storage_errors.RECONNECTION_SECONDS", -1)
         with pytest.raises(StorageError, match="the storage postgresql://host/name cannot be used: server closed"):
             self.store(monkeypatch, [self.lost()]).trials()
 

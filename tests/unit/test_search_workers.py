@@ -14,7 +14,7 @@ import pandas
 import pytest
 import search_worker
 
-from syno.errors import StorageError
+from syno.base.errors import StorageError
 from syno.search.processes import _quietly
 from syno.search.study import Study
 

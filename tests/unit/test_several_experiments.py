@@ -10,10 +10,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
 from syno.cli import app
 from syno.cli.arguments import experiment_of
 from syno.config import Experiment, load_experiment, load_experiments
-from syno.errors import SpecError
 from syno.stages.kept import keep_config
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.top import find_experiment

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
+from syno.base.validation import read_mapping
 from syno.cli import app
 from syno.config import Experiment, load_experiment, load_experiments
-from syno.errors import SpecError
-from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.tuning_record import Device, TuningRecord
 from syno.lower.timing import LatencySettings
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.tuning_record import Device, TuningRecord
 from syno.stages.figures import draw
 from syno.stages.places import training_file, tuning_file
 from syno.stages.report import write_report
 from syno.stages.select import write_selected
 from syno.stages.tables import make_tables
 from syno.stages.train import train
-from syno.validation import read_mapping
 
 FIELDS: dict[str, Any] = {
     "name": "shown",

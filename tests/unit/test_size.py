@@ -16,7 +16,7 @@ from small_sizes import TABLE, C, H, W, c, deterministic, exponent_rows, g, k, s
 
 from syno.algebra import ONE, Kind, Size, Variable, product
 from syno.algebra.size import EXPONENT_LIMIT
-from syno.errors import SizeError
+from syno.base.errors import SizeError
 
 
 class TestEqualSizesAreOneObject:

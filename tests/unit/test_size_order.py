@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_sizes import TABLE, C, H, deterministic, exponent_rows, g, k, size, sizes
 
 from syno.algebra import ONE, Kind, Size, Trait, Variable
-from syno.errors import SizeError
+from syno.base.errors import SizeError
 
 
 class TestOrder:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_sizes import TABLE, deterministic, size, sizes
 
 from syno.algebra import Kind, Size, Valuation, VariableTable
-from syno.errors import ParseError
+from syno.base.errors import ParseError
 
 
 class TestText:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas
 import pytest
 
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
 from syno.ir.library import OPERATORS
+from syno.results.parquet import write_parquet
 from syno.stages import figures
 from syno.stages.kept import keep_config
-from syno.stages.parquet import write_parquet
 from syno.stages.report import write_report
 from syno.stages.select import Selected, read_selected, select
 from syno.stages.store import OperatorStore

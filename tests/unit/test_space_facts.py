@@ -12,8 +12,8 @@ from syno.algebra import Size, Trait, product
 from syno.ir import dim as dims
 from syno.ir.dim import Dim
 from syno.space import OperatorSpec, Space, paper
+from syno.space.distance.flops import FlopsBound
 from syno.space.facts import DimFacts, FactTable, adjacent
-from syno.space.flops import FlopsBound
 from syno.space.rules.unordered import ORDERED, Channels, violations
 from syno.space.sizes import SizeTable
 

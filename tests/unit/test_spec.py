@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import small_specs
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.space import OperatorSpec, Space, paper
 from syno.space.presets import PRESETS
 

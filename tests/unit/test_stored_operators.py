@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syno.errors import ParseError
+from syno.base.errors import ParseError
 from syno.ir.library import OPERATORS
 from syno.ir.lookup import find_operator
 from syno.ir.text_file import MARK, with_checksum

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import syno
-from syno.errors import SpecError, UnknownNameError
+from syno.base.errors import SpecError, UnknownNameError
 from syno.ir.renaming import with_variables
 from syno.model import backbones, substitution
 from syno.model.backbones import BACKBONES

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
+from syno.base.errors import LoweringError, MissingPackageError, UnknownNameError, ValuationError, WrongOutputError
 from syno.cli import app
-from syno.errors import LoweringError, MissingPackageError, UnknownNameError, ValuationError, WrongOutputError
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
 from syno.report.take_home import FORMATS, library, module, program, tensor_expressions
@@ -137,7 +137,7 @@ class TestTvm:
     def test_a_library(self, tmp_path: Path) -> None:
         import tvm
 
-        from syno.evaluate.tvm.running import TvmModule
+        from syno.measure.tvm.running import TvmModule
 
         file = tmp_path / "conv2d.so"
         how = FORMATS["tvm"].write(OPERATORS["conv2d"](), file, {**SIZES, "N": 2})

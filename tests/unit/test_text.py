@@ -10,7 +10,7 @@ from conv1d import CONV1D, conv1d
 from hypothesis import given, settings
 from strategies import pgraphs
 
-from syno.errors import ParseError
+from syno.base.errors import ParseError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS

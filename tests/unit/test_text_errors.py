@@ -7,7 +7,7 @@ import re
 import pytest
 from conv1d import CONV1D, conv1d
 
-from syno.errors import ParseError
+from syno.base.errors import ParseError
 from syno.ir.text import parse
 
 LINE = {line: number for number, line in enumerate(CONV1D.splitlines(), 1)}

@@ -13,12 +13,12 @@ import pyarrow.parquet
 import pytest
 import torch
 
+from syno.base.errors import DataError, ShapeError
 from syno.config import Experiment
-from syno.errors import DataError, ShapeError
-from syno.evaluate.datasets import DATASETS, TokenSet
-from syno.evaluate.datasets.language import at_most
-from syno.evaluate.datasets.token_file import PAGE, TokenHeader, map_tokens, write_tokens
-from syno.evaluate.datasets.tokenizing import END
+from syno.data import DATASETS, TokenSet
+from syno.data.language import at_most
+from syno.data.token_file import PAGE, TokenHeader, map_tokens, write_tokens
+from syno.data.tokenizing import END
 from syno.stages.data import prepare
 
 DOCUMENTS = {

@@ -10,13 +10,13 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from syno.errors import ShapeError
-from syno.evaluate import pruning
-from syno.evaluate.datasets import DATASETS, DataSet
-from syno.evaluate.pruning import Milestones, Pruned
-from syno.evaluate.settings import TrainingSettings
-from syno.evaluate.training import TrainingResult, measure_accuracy, train
+from syno.base.errors import ShapeError
+from syno.data import DATASETS, DataSet
 from syno.model.backbones import BACKBONES
+from syno.train import pruning
+from syno.train.pruning import Milestones, Pruned
+from syno.train.settings import TrainingSettings
+from syno.train.training import TrainingResult, measure_accuracy, train
 
 SHORT = TrainingSettings(epochs=2, batch=32)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
 from syno.cli import app
-from syno.errors import SpecError
-from syno.evaluate.settings import WorkloadSettings
-from syno.evaluate.training_record import TrainingRecord
-from syno.evaluate.workload import Workload
 from syno.ir.library import OPERATORS
+from syno.train.settings import WorkloadSettings
+from syno.train.training_record import TrainingRecord
+from syno.train.workload import Workload
 
 SMALL: dict[str, Any] = {
     "width": 0.25,

@@ -10,9 +10,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from syno.cli import app
-from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.tuning_record import TuningRecord
 from syno.ir.library import OPERATORS
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.tuning_record import TuningRecord
 
 
 def tune(file: Path, *arguments: str) -> Result:
@@ -97,7 +97,7 @@ def test_what_is_tuned_in_part_is_said(
 ) -> None:
     partial = whole[0].model_copy(update={"status": "partial", "reason": "a part is not tuned"})
     asked: list[dict[str, Any]] = []
-    monkeypatch.setattr("syno.evaluate.tuning.tune", lambda *_, **rest: asked.append(rest) or partial)
+    monkeypatch.setattr("syno.measure.tuning.tune", lambda *_, **rest: asked.append(rest) or partial)
     options = ("--compiler", "tvm", "--target", "host", "--trials", "7", "--folder", str(tmp_path / "trials"))
     result = tune(tmp_path / "partial.json", "--set", "C_in=4,C_out=4,H=4", *options)
     assert result.exit_code == 1 and "ms (95 %" in result.stdout and "partial: a part is not tuned" in result.stderr

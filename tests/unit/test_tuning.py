@@ -17,15 +17,15 @@ import tuned_modules
 from pydantic import ValidationError
 from small_values import small_values
 
-from syno.errors import SizeError, SpecError, UnknownNameError
-from syno.evaluate.isolation import Ending, run_limited
-from syno.evaluate.latency import relative_error
-from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request, main
-from syno.evaluate.subjects import ModelSubject, OperatorSubject
-from syno.evaluate.tuning import tune
-from syno.evaluate.tuning_record import AnySubject, Device, TuningRecord
+from syno.base.errors import SizeError, SpecError, UnknownNameError
 from syno.ir.library import OPERATORS
 from syno.lower.timing import LatencySettings
+from syno.measure.isolation import Ending, run_limited
+from syno.measure.latency import relative_error
+from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.tuning import tune
+from syno.measure.tuning_record import AnySubject, Device, TuningRecord
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
@@ -123,7 +123,7 @@ class TestTune:
         process = tmp_path / "process"
         code = (
             "import os\n"
-            "from syno.evaluate.tuning import ModelSubject, tune\n"
+            "from syno.measure.tuning import ModelSubject, tune\n"
             f"arguments = {{'process': {str(process)!r}}}\n"
             "tune(ModelSubject(factory='tuned_modules:sleep', input_shape=(1,), arguments=arguments))"
         )
@@ -165,9 +165,9 @@ class TestTune:
 
 @pytest.fixture(autouse=True)
 def quick_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    from syno.evaluate.machine import Peak
+    from syno.measure.machine import Peak
 
-    monkeypatch.setattr("syno.evaluate.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+    monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
 
 
 def measured(subject: AnySubject, tmp_path: Path, compiler: str = "eager") -> Findings:
@@ -231,7 +231,7 @@ class TestMeasuring:
 
     @pytest.mark.parametrize("name", OPERATORS)
     def test_every_known_operator_agrees_with_its_reference(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("syno.evaluate.subjects.INTERPRETED_STEPS", 0)
+        monkeypatch.setattr("syno.measure.subjects.INTERPRETED_STEPS", 0)
         graph = OPERATORS[name]()
         material = OperatorSubject.of(graph, dict(small_values(graph))).make("cpu", 1)
         with torch.no_grad():

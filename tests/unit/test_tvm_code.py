@@ -15,10 +15,10 @@ from torch import nn
 
 pytest.importorskip("tvm", reason="TVM is not installed")
 
-from syno.evaluate.tvm.compilation import built, fused, saved, scheduled
-from syno.evaluate.tvm.network import import_network
-from syno.evaluate.tvm.targets import target
 from syno.ir.library import OPERATORS
+from syno.measure.tvm.compilation import built, fused, saved, scheduled
+from syno.measure.tvm.network import import_network
+from syno.measure.tvm.targets import target
 from syno.model import build
 from syno.model.backbones import SEQUENCE_BACKBONES
 from syno.model.substitution import substitute

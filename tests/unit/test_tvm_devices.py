@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
 from syno.config.stages import TuneSettings
-from syno.errors import SpecError
-from syno.evaluate.tvm.devices import Address, DeviceSettings, find_device
-from syno.evaluate.tvm.health import last_words
-from syno.evaluate.tvm.remote import time_repeats
 from syno.lower.timing import LatencySettings
+from syno.measure.tvm.devices import Address, DeviceSettings, find_device
+from syno.measure.tvm.health import last_words
+from syno.measure.tvm.remote import time_repeats
 from syno.stages.places import device_named, tuning_file
 from syno.stages.tune import tune
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import syno
-from syno.errors import MissingPackageError
+from syno.base.errors import MissingPackageError
 from syno.ir.library import OPERATORS
 from syno.lower.choose import plan
 from syno.lower.tvm import installed, prim_functions, stage_functions

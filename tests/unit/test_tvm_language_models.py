@@ -14,18 +14,18 @@ from torch.nn import functional
 pytest.importorskip("tvm", reason="TVM is not installed")
 
 import syno
-from syno.evaluate.latency import relative_error
-from syno.evaluate.machine import Peak
-from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request, main
-from syno.evaluate.network_subject import LanguageModelSubject
-from syno.evaluate.tuning import tune
-from syno.evaluate.tvm.compilation import built, fused, scheduled
-from syno.evaluate.tvm.decomposition import attention, decomposed
-from syno.evaluate.tvm.network import import_network
-from syno.evaluate.tvm.running import TvmModule
-from syno.evaluate.tvm.settings import TvmSettings
-from syno.evaluate.tvm.targets import host, target
 from syno.lower.timing import LatencySettings
+from syno.measure.latency import relative_error
+from syno.measure.machine import Peak
+from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.network_subject import LanguageModelSubject
+from syno.measure.tuning import tune
+from syno.measure.tvm.compilation import built, fused, scheduled
+from syno.measure.tvm.decomposition import attention, decomposed
+from syno.measure.tvm.network import import_network
+from syno.measure.tvm.running import TvmModule
+from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.targets import host, target
 from syno.model.backbones import SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
 
@@ -139,7 +139,7 @@ def subject(operator: syno.PGraph | None = None, **rest: Any) -> LanguageModelSu
 
 
 def test_a_model_is_measured_untuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno.evaluate.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+    monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
     untuned = SETTINGS.model_copy(update={"trials_per_task": 0})
     asked = Request(
         subject=subject(window(2), width=1 / 4),

@@ -14,17 +14,17 @@ from torch import nn
 
 pytest.importorskip("tvm", reason="TVM is not installed")
 
-from syno.errors import LoweringError, ShapeError
-from syno.evaluate.latency import relative_error
-from syno.evaluate.tvm import network as network_module
-from syno.evaluate.tvm.compilation import built, fused, scheduled
-from syno.evaluate.tvm.network import import_network
-from syno.evaluate.tvm.preparation import Call, prepared
-from syno.evaluate.tvm.running import TvmModule
-from syno.evaluate.tvm.targets import host, target
+from syno.base.errors import LoweringError, ShapeError
 from syno.ir.library import OPERATORS
 from syno.lower.choose import plan
 from syno.lower.interpreter import interpret, shapes
+from syno.measure.latency import relative_error
+from syno.measure.tvm import network as network_module
+from syno.measure.tvm.compilation import built, fused, scheduled
+from syno.measure.tvm.network import import_network
+from syno.measure.tvm.preparation import Call, prepared
+from syno.measure.tvm.running import TvmModule
+from syno.measure.tvm.targets import host, target
 from syno.model import build
 from syno.model.backbones import BACKBONES
 from syno.model.substitution import substitute

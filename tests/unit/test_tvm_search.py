@@ -16,15 +16,15 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 
 from tvm_doubles import CountingRunner, NoBuilder
 
-from syno.errors import SpecError
-from syno.evaluate.tvm.compilation import fused
-from syno.evaluate.tvm.database import RECORDS, WORKLOADS, TrialDatabase, folder_for, only_writer, repair
-from syno.evaluate.tvm.network import import_network
-from syno.evaluate.tvm.search import tune_network
-from syno.evaluate.tvm.settings import TvmSettings
-from syno.evaluate.tvm.summary import TaskResult, TrialCount, TuningSummary
-from syno.evaluate.tvm.targets import host, target
+from syno.base.errors import SpecError
 from syno.ir.library import OPERATORS
+from syno.measure.tvm.compilation import fused
+from syno.measure.tvm.database import RECORDS, WORKLOADS, TrialDatabase, folder_for, only_writer, repair
+from syno.measure.tvm.network import import_network
+from syno.measure.tvm.search import tune_network
+from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.summary import TaskResult, TrialCount, TuningSummary
+from syno.measure.tvm.targets import host, target
 from syno.model import build
 
 SETTINGS = TvmSettings(trials_per_task=4, trials_per_iteration=2, cost_model="random")
@@ -127,7 +127,7 @@ def test_it_ends_before_an_iteration_that_would_be_too_late(two_stages: Any, to:
 
     slow, clock = Slow(), time.monotonic
     patch = pytest.MonkeyPatch()
-    patch.setattr("syno.evaluate.tvm.search.time.monotonic", lambda: clock() + slow.moved)
+    patch.setattr("syno.measure.tvm.search.time.monotonic", lambda: clock() + slow.moved)
     try:
         _, count = tuned(two_stages, to, tmp_path, progress=slow.tell, deadline=deadline)
     finally:
@@ -186,7 +186,7 @@ def test_targets_and_devices_have_folders_of_their_own(tmp_path: Path) -> None:
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     code = (
         "import sys, time, pathlib\n"
-        "from syno.evaluate.tvm.database import only_writer\n"
+        "from syno.measure.tvm.database import only_writer\n"
         "with only_writer(pathlib.Path(sys.argv[1]), 0):\n"
         "    print('in', flush=True)\n"
         "    sys.stdin.read()"

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from syno.errors import MissingPackageError, SpecError, UnknownNameError
-from syno.evaluate.subjects import OperatorSubject
-from syno.evaluate.tuning import tune
-from syno.evaluate.tvm.settings import TvmSettings
-from syno.evaluate.tvm.targets import TARGETS, X86_LEVELS, host, of_device, target, x86_level
+from syno.base.errors import MissingPackageError, SpecError, UnknownNameError
 from syno.ir.library import OPERATORS
 from syno.lower.tvm import installed
+from syno.measure.subjects import OperatorSubject
+from syno.measure.tuning import tune
+from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.targets import TARGETS, X86_LEVELS, host, of_device, target, x86_level
 
 CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 V2 = X86_LEVELS["x86-64-v2"]
@@ -51,7 +51,7 @@ def test_the_level_of_a_processor(flags: frozenset[str], level: str) -> None:
 
 @pytest.mark.usefixtures("absent")
 def test_tvm_that_is_absent_is_said_before_a_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno.evaluate.tuning.run_limited", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr("syno.measure.tuning.run_limited", lambda *_, **__: pytest.fail("a process was started"))
     with pytest.raises(MissingPackageError, match=r"TVM is not installed.*syno\[tvm\]"):
         tune(CONV2D, "tvm")
 
@@ -122,7 +122,7 @@ class TestWithTvm:
             target("a10")
 
     def test_a_target_for_another_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("syno.evaluate.tuning.run_limited", lambda *_, **__: pytest.fail("a process was started"))
+        monkeypatch.setattr("syno.measure.tuning.run_limited", lambda *_, **__: pytest.fail("a process was started"))
         with pytest.raises(SpecError, match='the target a100 is of kind "cuda"; on the device "cpu" it has to be "llvm"'):
             tune(CONV2D, "tvm", tvm=TvmSettings(target="a100"))
         with pytest.raises(SpecError, match="the machine's own"):

@@ -15,17 +15,17 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 
 from tvm_doubles import CountingRunner, NoBuilder
 
-from syno.evaluate.measuring import FINDINGS, REQUEST, Findings, Request, main
-from syno.evaluate.network_subject import NetworkSubject
-from syno.evaluate.subjects import ModelSubject, OperatorSubject
-from syno.evaluate.tuning import tune
-from syno.evaluate.tuning_record import AnySubject
-from syno.evaluate.tvm import network
-from syno.evaluate.tvm.database import only_writer
-from syno.evaluate.tvm.settings import TvmSettings
-from syno.evaluate.tvm.summary import TaskResult, TuningSummary
 from syno.ir.library import OPERATORS
 from syno.lower.timing import LatencySettings
+from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.tuning import tune
+from syno.measure.tuning_record import AnySubject
+from syno.measure.tvm import network
+from syno.measure.tvm.database import only_writer
+from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.summary import TaskResult, TuningSummary
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 SETTINGS = TvmSettings(trials_per_task=2, trials_per_iteration=2, cost_model="random", least_ms=4)
@@ -37,13 +37,13 @@ Measure = Callable[..., Findings]
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
     """What the process finds, in this process, with trials that nothing is measured for."""
-    from syno.evaluate.machine import Peak
+    from syno.measure.machine import Peak
 
-    monkeypatch.setattr("syno.evaluate.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+    monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
 
     def measure(subject: AnySubject = CONV2D, settings: TvmSettings = SETTINGS, fails: bool = False) -> Findings:
-        monkeypatch.setattr("syno.evaluate.tvm.search.local_builder", lambda _: NoBuilder())
-        monkeypatch.setattr("syno.evaluate.tvm.search.local_runner", lambda _: CountingRunner(fails))
+        monkeypatch.setattr("syno.measure.tvm.search.local_builder", lambda _: NoBuilder())
+        monkeypatch.setattr("syno.measure.tvm.search.local_runner", lambda _: CountingRunner(fails))
         request = Request(subject=subject, compiler="tvm", device="cpu", settings=FAST, tvm=settings, folder=tmp_path / "tvm")
         (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
         main(tmp_path)
@@ -125,7 +125,7 @@ def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
     many = SETTINGS.model_copy(update={"trials_per_task": 1000})
     code = (
         "import pathlib, sys\n"
-        "from syno.evaluate.tuning import LatencySettings, OperatorSubject, TvmSettings, tune\n"
+        "from syno.measure.tuning import LatencySettings, OperatorSubject, TvmSettings, tune\n"
         "subject, settings, tvm = (kind.model_validate_json(text) for kind, text in\n"
         "    zip((OperatorSubject, LatencySettings, TvmSettings), sys.argv[1:]))\n"
         "tune(subject, 'tvm', settings=settings, time_limit_s=1000, tvm=tvm, folder=pathlib.Path(sys.argv[4]))"

@@ -16,23 +16,23 @@ import pytest
 import torch
 
 import syno
-from syno.errors import SynoError
-from syno.evaluate.checkpoint import Checkpoint
-from syno.evaluate.measurement import Measurements
-from syno.evaluate.record import Record
-from syno.evaluate.training_record import TrainingRecord
-from syno.evaluate.tuning_record import TuningRecord
+from syno.base.errors import SynoError
+from syno.base.record import Record
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.lower.pytorch.source import to_source
 from syno.lower.tvm import to_te_source
-from syno.search.storage import TrialStore, open_storage, read_trials
+from syno.measure.tuning_record import TuningRecord
+from syno.results.measurement import Measurements
+from syno.results.parquet import read_parquet
+from syno.search.storage.storage import TrialStore, open_storage, read_trials
 from syno.stages.artifact import ImportRecord
 from syno.stages.data import DataRecord
-from syno.stages.parquet import read_parquet
 from syno.stages.search import WorkerRecord
 from syno.stages.select import read_selected
 from syno.stages.store import OperatorStore
+from syno.train.checkpoint import Checkpoint
+from syno.train.training_record import TrainingRecord
 
 ROOT = Path(syno.__file__).parent
 # Modules that run code which they read, and what of them each file may have.

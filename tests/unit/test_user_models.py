@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import syno
-from syno.errors import SpecError, UnknownNameError
+from syno.base.errors import SpecError, UnknownNameError
 from syno.model import user_models
 from syno.model.layers import Convolutions, Layer
 

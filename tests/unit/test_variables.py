@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syno.algebra import ONE, Kind, Valuation, Valuations, Variable, VariableTable
-from syno.errors import ParseError, SizeError, ValuationError
+from syno.base.errors import ParseError, SizeError, ValuationError
 
 TABLE = VariableTable.parse("N, C_in, H; k=3, g")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from syno.report import metric, welch
-from syno.report.welch import difference, spread
+from syno.results import metric, welch
+from syno.results.welch import difference, spread
 
 # Hours of sleep gained with two drugs (Student, 1908); R's documentation prints the Welch interval of this table.
 FIRST = (0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0)

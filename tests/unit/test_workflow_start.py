@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from syno.base.errors import SpecError
 from syno.config import Experiment, load_experiments
-from syno.errors import SpecError
 from syno.stages.select import write_selected
 from syno.stages.workflow import asked_for, before_planning, check_source
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from syno.base.errors import SpecError, SynoError
 from syno.config import Experiment, load_experiments
-from syno.errors import SpecError, SynoError
-from syno.evaluate.settings import WorkloadSettings
-from syno.evaluate.workload import ProxyTraining, Workload
 from syno.ir.library import OPERATORS
 from syno.ir.renaming import with_variables
 from syno.space import Space
 from syno.space.emptiness import check_not_empty
 from syno.stages.search import search
+from syno.train.settings import WorkloadSettings
+from syno.train.workload import ProxyTraining, Workload
 
 SMALL: dict[str, Any] = {
     "width": 0.25,
@@ -43,7 +43,7 @@ def test_the_same_seed_trains_the_same_and_another_does_not(workload: Workload) 
 
 
 def test_a_network_and_data_of_ones_own_are_imported(workload: Workload) -> None:
-    own = {"model": "syno.model.backbones:resnet8", "data": "syno.evaluate.datasets:glyphs"}
+    own = {"model": "syno.model.backbones:resnet8", "data": "syno.data:glyphs"}
     imported = Workload.of(WorkloadSettings(**SMALL, **own))
     assert imported.spec().id == workload.spec({"name": own["model"]}).id
     assert imported.data.hash == workload.data.hash

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
+from syno.base.yaml_files import DEEPEST, MOST_BYTES, parse_yaml, read_yaml
 from syno.cli import app
-from syno.errors import SpecError
-from syno.yaml_files import DEEPEST, MOST_BYTES, parse_yaml, read_yaml
 
 LETTERS = "abcdefghij"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -8,16 +8,16 @@ from contextlib import closing
 from pathlib import Path
 
 from syno.config import Experiment
-from syno.evaluate.training_record import TrainingRecord
-from syno.evaluate.tuning_record import TuningRecord
-from syno.search.records import table
-from syno.search.storage import read_trials
+from syno.measure.tuning_record import TuningRecord
+from syno.search.storage.records import table
+from syno.search.storage.storage import read_trials
 from syno.stages.data import DataRecord
 from syno.stages.figures import FORMATS, names
 from syno.stages.freeze import read_frozen
 from syno.stages.places import entries, training_file, tuning_file
 from syno.stages.search import WorkerRecord, worker_file
 from syno.stages.tables import read_tables
+from syno.train.training_record import TrainingRecord
 
 
 def done(results: Path) -> str:

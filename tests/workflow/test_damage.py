@@ -13,8 +13,8 @@ import pytest
 from finished_run import Done
 from small_run import planned, snakemake
 
-from syno.evaluate.training_record import TrainingRecord
 from syno.stages.select import read_selected
+from syno.train.training_record import TrainingRecord
 
 CASES, MOST_DAMAGED = 6, 6
 OF_THE_RUN = ("log", "benchmark")  # what happened, and no results

@@ -13,10 +13,10 @@ from small_artifact import write_artifact
 from small_run import FIELDS, ROOT, merged, planned, snakemake
 
 from syno.config import Experiment
-from syno.evaluate.training_record import TrainingRecord
 from syno.ir.library import OPERATORS
 from syno.report.paper.catalogue import PAPER_FIGURES
 from syno.stages.select import read_selected
+from syno.train.training_record import TrainingRecord
 
 QUICK = merged(FIELDS, {"tune": {"compilers": []}})
 GROUP: Mapping[str, Any] = {

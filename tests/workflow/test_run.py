@@ -15,8 +15,8 @@ from finished_run import CONFIG, Done
 from small_run import RESULTS, planned, snakemake
 
 from syno.config import Experiment
-from syno.evaluate.training_record import TrainingRecord
 from syno.stages.select import read_selected
+from syno.train.training_record import TrainingRecord
 
 FIGURES = ("reward", "score-flops", "score-latency", "speedup")
 DRAWN = {"tables": 1, "figure": len(FIGURES), "report": 1}

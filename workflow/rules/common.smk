@@ -9,16 +9,16 @@ from types import SimpleNamespace
 from snakemake.exceptions import WorkflowError
 
 from syno.config import load_experiments
-from syno.errors import SynoError
-from syno.evaluate.compilers import TVM
-from syno.evaluate.tvm.devices import is_here
+from syno.base.errors import SynoError
+from syno.measure.compilers import TVM
+from syno.measure.tvm.devices import is_here
 from syno.stages import figures as drawing
 from syno.stages import jobs as planning
 from syno.stages import select as selection
 from syno.stages.data import files_to_convert
 from syno.stages.kept import keep_config
 from syno.stages.places import device_named
-from syno.stages.published import is_published
+from syno.artifact.published_experiment import is_published
 from syno.stages.slurm import understand_slurm
 from syno.stages.source import SCORES
 from syno.stages.workflow import check_place, use_this_environment

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from syno.base.registry import Registry
 from syno.ir.graph import PGraph
-from syno.registry import Registry
 
 KnownOperator = Callable[[], PGraph]
 

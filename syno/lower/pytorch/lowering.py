@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from string import ascii_letters
 
 from syno.algebra import Size
-from syno.errors import LoweringError
+from syno.base.errors import LoweringError
 from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import EXPAND, MERGE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno.lower.cut import Cut, Structure

@@ -10,6 +10,7 @@ from typing import Any
 
 from syno.algebra import Kind, Size, Valuation, Valuations
 from syno.algebra.code_names import code_name, renaming_note
+from syno.base.registry import Registry
 from syno.ir.graph import PGraph
 from syno.ir.loops import expression
 from syno.lower.fan_in import fan_in
@@ -19,7 +20,6 @@ from syno.lower.pytorch.fused import FusedLowering
 from syno.lower.pytorch.lowering import Lowering
 from syno.lower.pytorch.names import argument_name, class_name
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
-from syno.registry import Registry
 
 MODES: Registry[type[Lowering]] = Registry("mode of the PyTorch generator")
 MODES.register("fused")(FusedLowering)

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
-from syno.errors import MissingPackageError
+from syno.base.errors import MissingPackageError
 
 # The two are released apart. With other versions of apache-tvm-ffi, among them the one that pip would choose, TVM 0.27
 # builds and runs code, but tuning crashes the process.

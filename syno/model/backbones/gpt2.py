@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from syno.errors import ShapeError
+from syno.base.errors import ShapeError
 from syno.model.backbones.table import SEQUENCE_BACKBONES, widened
 from syno.model.layers import LayerRule, Projections
 

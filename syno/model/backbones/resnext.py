@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.model.backbones.resnet import ResNet, way_around
 from syno.model.backbones.table import BACKBONES, widened
 from syno.model.layers import Convolutions, LayerRule

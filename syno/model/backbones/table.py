@@ -7,8 +7,8 @@ from typing import Protocol
 
 from torch import nn
 
-from syno.errors import SpecError
-from syno.registry import Registry
+from syno.base.errors import SpecError
+from syno.base.registry import Registry
 
 
 class Backbone(Protocol):

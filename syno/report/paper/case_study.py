@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas
 
-from syno.evaluate.artifact.paper import CASE_STUDY
-from syno.evaluate.artifact.places import CASE, DEVICES, INT8, STACKED
-from syno.evaluate.settings import ORIGINAL
+from syno.artifact.paper import CASE_STUDY
+from syno.artifact.places import CASE, DEVICES, INT8, STACKED
 from syno.report.paper.speedups import ordered, timed
+from syno.train.settings import ORIGINAL
 
 CANDIDATES = {  # and what the paper calls them
     ORIGINAL: "original",

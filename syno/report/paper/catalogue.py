@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeAlias
 import pandas
 from matplotlib.figure import Figure
 
-from syno.evaluate.artifact.reading import WRONG_GUARD
-from syno.registry import Registry
+from syno.artifact.reading import WRONG_GUARD
+from syno.base.registry import Registry
 from syno.report.paper import case_study, end_to_end, imagenet, language, layerwise, savings
 from syno.report.paper.drawing import case_study_figure, end_to_end_figure, layerwise_figure
 from syno.report.paper.drawing_points import imagenet_figure, language_figure

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from syno.evaluate.artifact.places import COMPILERS, DEVICES, LAYERS, MODELS
+from syno.artifact.places import COMPILERS, DEVICES, LAYERS, MODELS
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
 from syno.report.paper.layerwise import OURS, THEIRS
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pandas
 
-from syno.evaluate.artifact.paper import IN_CASE_STUDY, LOSS
-from syno.evaluate.artifact.places import A100, CASE, COMPILERS, DEVICES, LAYERS, MOBILE_CPU, MOBILE_GPU, MODELS
+from syno.artifact.paper import IN_CASE_STUDY, LOSS
+from syno.artifact.places import A100, CASE, COMPILERS, DEVICES, LAYERS, MOBILE_CPU, MOBILE_GPU, MODELS
 from syno.report.paper.end_to_end import fastest, means
 from syno.report.paper.imagenet import largest, trade_offs
 from syno.report.paper.language import scores

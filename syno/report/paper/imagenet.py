@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas
 
-from syno.evaluate.artifact.places import BASELINES, COMPILERS, DEVICES, MODELS
-from syno.evaluate.settings import ORIGINAL
+from syno.artifact.places import BASELINES, COMPILERS, DEVICES, MODELS
 from syno.report.paper.speedups import accuracies, ordered, timed, with_original
-from syno.report.pareto import front
+from syno.results.pareto import front
+from syno.train.settings import ORIGINAL
 
 DATA = "imagenet"
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pandas
 
-from syno.evaluate.artifact.paper import LANGUAGE_MODEL
-from syno.evaluate.settings import ORIGINAL
+from syno.artifact.paper import LANGUAGE_MODEL
+from syno.train.settings import ORIGINAL
 
 MINUTES = 30.0  # of a training in the search
 

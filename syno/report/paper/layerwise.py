@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas
 
-from syno.evaluate.artifact.places import COMPILERS, DEVICES, LAYERED, LAYERS, NAS_PTE
-from syno.evaluate.settings import ORIGINAL
+from syno.artifact.places import COMPILERS, DEVICES, LAYERED, LAYERS, NAS_PTE
 from syno.report.paper.speedups import geometric_mean, ordered, timed
+from syno.train.settings import ORIGINAL
 
 THEIRS, OURS = "NAS-PTE", "Syno"
 KEYS = ["device", "compiler", "layer"]

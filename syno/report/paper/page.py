@@ -10,18 +10,18 @@ from typing import Any
 import pandas
 from markupsafe import Markup
 
-from syno.evaluate.artifact.reading import WRONG_GUARD
-from syno.evaluate.settings import ORIGINAL
+from syno.artifact.reading import WRONG_GUARD
 from syno.ir.graph import PGraph
 from syno.report.document import document
 from syno.report.figures import drawn
-from syno.report.gallery import cards
 from syno.report.inline_svg import inline_svg
+from syno.report.operators.gallery import cards
 from syno.report.page import orders
 from syno.report.page_tables import Cell, Table
 from syno.report.paper.catalogue import GUARD, PAPER_FIGURES, Numbers, PaperFigure
 from syno.report.paper.speedups import accuracies, timed
 from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, TRIAL_COLUMNS, Results
+from syno.train.settings import ORIGINAL
 
 SEARCHED_ON = "cifar100"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas
 
-from syno.evaluate.artifact.paper import ALPHA_NAS, COSTS
-from syno.evaluate.artifact.places import MODELS
+from syno.artifact.paper import ALPHA_NAS, COSTS
+from syno.artifact.places import MODELS
 from syno.report.paper.end_to_end import MOST_LOST, accurate_enough
 from syno.report.paper.speedups import accuracies, ordered, timed, with_original
 

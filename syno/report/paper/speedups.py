@@ -1,6 +1,6 @@
 """How much faster networks and layers are than as they are: what Figures 5, 6, 8 and 9 have in common.
 
-Everything here takes the table of measurements (`syno.report.measurement_table`).
+Everything here takes the table of measurements (`syno.results.measurement_table`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from math import exp, log
 
 import pandas
 
-from syno.evaluate.artifact.paper import CASE_STUDY
-from syno.evaluate.settings import ORIGINAL
+from syno.artifact.paper import CASE_STUDY
+from syno.train.settings import ORIGINAL
 
 
 def geometric_mean(values: Sequence[float]) -> float:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from syno.errors import WrongOutputError
-from syno.evaluate.latency import relative_error
-from syno.evaluate.subjects import Material, OperatorSubject
+from syno.base.errors import WrongOutputError
 from syno.ir.graph import PGraph
+from syno.measure.latency import relative_error
+from syno.measure.subjects import Material, OperatorSubject
 
 TOLERANCE = 1e-4  # in single precision, as a share of the largest value
 LENGTHS = (1, 3)  # of axes that may have any: one alone is what exporters are fond of taking for a constant

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from syno.errors import SpecError
-from syno.files import is_file
+from syno.base.errors import SpecError
+from syno.base.files import is_file
+from syno.base.registry import Registry
 from syno.ir.graph import PGraph
-from syno.registry import Registry
 from syno.report.take_home.library import write_library
 from syno.report.take_home.module import take_home
 from syno.report.take_home.program import write_onnx, write_program

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from syno.errors import LoweringError
-from syno.evaluate.subjects import OperatorSubject
-from syno.evaluate.tvm.compilation import built, fused, scheduled
-from syno.evaluate.tvm.network import import_network
-from syno.evaluate.tvm.running import TvmModule
-from syno.evaluate.tvm.targets import target
-from syno.files import write_whole
+from syno.base.errors import LoweringError
+from syno.base.files import write_whole
 from syno.ir.graph import PGraph
 from syno.lower.tvm.installed import tvm
+from syno.measure.subjects import OperatorSubject
+from syno.measure.tvm.compilation import built, fused, scheduled
+from syno.measure.tvm.network import import_network
+from syno.measure.tvm.running import TvmModule
+from syno.measure.tvm.targets import target
 from syno.report.take_home.check import checked
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from syno.algebra import Valuation
-from syno.files import write_whole
+from syno.base.files import write_whole
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.names import constructor_sizes
 from syno.lower.pytorch.source import load_class, to_source

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from syno.errors import LoweringError, MissingPackageError
-from syno.evaluate.subjects import Material
-from syno.files import write_whole
+from syno.base.errors import LoweringError, MissingPackageError
+from syno.base.files import write_whole
 from syno.ir.graph import PGraph
+from syno.measure.subjects import Material
 from syno.report.take_home.check import at_lengths, checked
 
 NEEDS_FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")

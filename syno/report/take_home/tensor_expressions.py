@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from syno.algebra import Valuation
-from syno.evaluate.tvm.targets import target
-from syno.files import write_whole
+from syno.base.files import write_whole
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import shapes
 from syno.lower.tvm import to_te_source
 from syno.lower.tvm.installed import tvm
 from syno.lower.tvm.stages import named_sizes
+from syno.measure.tvm.targets import target
 from syno.report.take_home.meaning import Array, check_comparable, equal_to_meaning, with_nominal_lengths
 
 

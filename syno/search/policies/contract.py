@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from syno.errors import SpecError
+from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
 from syno.search.draws import Draws
 from syno.search.reward import Outcome

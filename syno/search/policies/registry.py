@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syno.registry import Registry
+from syno.base.registry import Registry
 from syno.search.policies.contract import Policy
 
 POLICIES: Registry[type[Policy]] = Registry("search policy")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
-from syno.space.agreement import agreement
-from syno.space.fingerprint import same_operator
+from syno.space.identity.agreement import agreement
+from syno.space.identity.fingerprint import same_operator
 
 VARIABLES = "N, C, D, H; b, c, k, s, t"
 VALUES = {"N": 4, "C": 6, "D": 5, "H": 16, "b": 8, "c": 4, "k": 3, "s": 2, "t": 2}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from syno.algebra import Size
-from syno.errors import SpecError, suggestion
+from syno.base.errors import SpecError, suggestion
 from syno.ir.dim import Dim
 from syno.space.facts import DimFacts, FactTable
 from syno.space.sizes import SizeTable

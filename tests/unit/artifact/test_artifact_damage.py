@@ -10,11 +10,11 @@ import pytest
 from small_artifact import LOSSES, MEASURED, PATHS, TOLD, meta
 from typer.testing import CliRunner
 
+from syno.artifact.files import read_latency, read_losses
+from syno.artifact.places import A100, LANGUAGE_LOG, MOBILE_CPU
+from syno.artifact.reading import read
+from syno.base.errors import DataError, ParseError
 from syno.cli import app
-from syno.errors import DataError, ParseError
-from syno.evaluate.artifact.files import read_latency, read_losses
-from syno.evaluate.artifact.places import A100, LANGUAGE_LOG, MOBILE_CPU
-from syno.evaluate.artifact.reading import read
 
 GOOD = "vision/a100/good-kernels-imagenet/resnet18/07000_97000"
 

@@ -8,11 +8,11 @@ import pandas
 import pytest
 from small_artifact import LOSSES, MEASURED, PATHS, TOLD
 
-from syno.evaluate.artifact.operators import Folder, _names  # what it does with odd names
-from syno.evaluate.artifact.places import A100, TARGETS
-from syno.evaluate.artifact.reading import WRONG_GUARD, Contents, read
-from syno.evaluate.measurement import Measurement, Measurements
+from syno.artifact.operators import Folder, _names  # what it does with odd names
+from syno.artifact.places import A100, TARGETS
+from syno.artifact.reading import WRONG_GUARD, Contents, read
 from syno.ir.library import OPERATORS
+from syno.results.measurement import Measurement, Measurements
 from syno.stages.artifact import ImportRecord, import_artifact
 from syno.stages.store import OperatorStore
 
@@ -115,7 +115,7 @@ def test_the_same_data_gives_the_same_files(whole: Path, tmp_path: Path) -> None
 def test_names_are_as_long_as_they_must_be() -> None:
     from pathlib import PurePosixPath
 
-    from syno.evaluate.artifact.files import Meta
+    from syno.artifact.files import Meta
 
     places = ("a/07_12345", "b/08_11119", "c/08_22229", "d/09_11118", "e/09_11119", "f/10_1", "g/10_1")
     homes = {

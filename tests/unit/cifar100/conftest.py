@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from small_cifar100 import SIZES, Load, Part, write_parquet, write_pickles
 
-from syno.evaluate.datasets import DATASETS, DataSet
+from syno.data import DATASETS, DataSet
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 import torch
 from small_cifar100 import SIZES, Load, Part, encoded, table, write_pickles
 
+from syno.base.errors import DataError, SpecError
 from syno.config import Experiment
-from syno.errors import DataError, SpecError
 from syno.stages.data import DataRecord, prepare
 
 

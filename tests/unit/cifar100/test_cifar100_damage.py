@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 from small_cifar100 import Load, Part, encoded, table, write_parquet
 
-from syno.errors import DataError
+from syno.base.errors import DataError
 
 
 class Attack:

@@ -9,8 +9,8 @@ from pathlib import Path
 from command_lines import Run, one_line, one_line_at_end
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
 from syno.cli import app
-from syno.errors import SpecError
 from syno.space.rules import RULES
 
 

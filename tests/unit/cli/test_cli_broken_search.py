@@ -14,9 +14,9 @@ from command_lines import Run, one_line
 from small_experiment import FIELDS
 from torch import nn
 
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.evaluate.datasets import DATASETS
+from syno.data import DATASETS
 from syno.model.backbones import BACKBONES
 from syno.stages.freeze import study_table
 
@@ -28,7 +28,7 @@ COUNTING = {"spec": "small.yaml", "policy": {"name": "random"}, "reward": {"name
 def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A module of the user's with evaluations."""
     (folder / "own.py").write_text(
-        "import errno\nfrom syno.errors import DataError\n"
+        "import errno\nfrom syno.base.errors import DataError\n"
         "def full(operator, report): raise OSError(errno.ENOSPC, 'No space left on device')\n"
         "def gone(operator, report): raise DataError('data/x.npy is not there; copy it again')\n"
         "def buggy(operator, report): return {}['acuracy']\n"

@@ -12,12 +12,12 @@ from PIL import Image
 from small_imagenet import colours, equal, load
 from typer.testing import CliRunner
 
+from syno.base.errors import DataError, MissingPackageError, ShapeError
 from syno.cli import app
 from syno.config import Experiment
-from syno.errors import DataError, MissingPackageError, ShapeError
-from syno.evaluate.datasets import beton
-from syno.evaluate.datasets.folder_batches import DEVIATION, MEAN
-from syno.evaluate.datasets.image_folder import central_box, cut_out, find_pictures, random_box, read_picture
+from syno.data import beton
+from syno.data.folder_batches import DEVIATION, MEAN
+from syno.data.image_folder import central_box, cut_out, find_pictures, random_box, read_picture
 from syno.stages.data import prepare
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from small_imagenet import COUNTS, write_folder
 
-from syno.errors import DataError
-from syno.evaluate.datasets import beton
-from syno.evaluate.datasets.folder_batches import DEVIATION, MEAN
+from syno.base.errors import DataError
+from syno.data import beton
+from syno.data.folder_batches import DEVIATION, MEAN
 
 needs_ffcv = pytest.mark.skipif(importlib.util.find_spec("ffcv") is None, reason="ffcv is not installed (docs/data.md)")
 
@@ -24,9 +24,9 @@ needs_ffcv = pytest.mark.skipif(importlib.util.find_spec("ffcv") is None, reason
 IN_A_PROCESS = """
 import json, sys, torch
 from pathlib import Path
-from syno.errors import SynoError
-from syno.evaluate.datasets import DATASETS
-from syno.evaluate.datasets.beton import convert
+from syno.base.errors import SynoError
+from syno.data import DATASETS
+from syno.data.beton import convert
 {code}
 """
 

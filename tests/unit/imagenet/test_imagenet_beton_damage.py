@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from small_beton import SIZES, write_beton, write_record
 
-from syno.errors import DataError
-from syno.evaluate.datasets import beton_check
-from syno.evaluate.datasets.beton import read_record
-from syno.evaluate.datasets.beton_check import ENTRY, PLACE
+from syno.base.errors import DataError
+from syno.data import beton_check
+from syno.data.beton import read_record
+from syno.data.beton_check import ENTRY, PLACE
 
 FIRST = 24 + 2 * 1041  # where the entries of a beton file begin
 

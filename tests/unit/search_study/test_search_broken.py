@@ -11,10 +11,10 @@ import pytest
 from search_trees import hard_tree
 from small_studies import evaluate, proposed, study
 
-from syno.errors import DeviceError, SpecError, SynoError, TrainingError
+from syno.base.errors import DeviceError, SpecError, SynoError, TrainingError
+from syno.base.progress import LogDisplay, Progress
 from syno.ir.graph import PGraph
 from syno.search.policies import POLICIES
-from syno.search.progress import LogDisplay, Progress
 from syno.search.study import Report, Study
 
 Metrics = Mapping[str, float]

@@ -14,14 +14,14 @@ from optuna.storages.journal import JournalFileBackend
 from search_trees import MockTree, chosen_of, hard_tree, operator_of, small_tree, wide_tree
 from small_studies import FAMILY, evaluate, proposed, reward, study
 
-from syno.errors import SpecError, UnknownNameError
+from syno.base.errors import SpecError, UnknownNameError
+from syno.base.progress import LogDisplay, Progress
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.search.policies.mcts import MctsSettings
-from syno.search.progress import LogDisplay, Progress
-from syno.search.records import attributes
 from syno.search.reward import AccuracyReward, LossReward
-from syno.search.storage import read_trials
+from syno.search.storage.records import attributes
+from syno.search.storage.storage import read_trials
 from syno.search.study import Report
 
 

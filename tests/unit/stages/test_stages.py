@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from syno.base.errors import UnknownNameError
 from syno.config import Experiment
-from syno.errors import UnknownNameError
-from syno.evaluate.tuning_record import TuningRecord
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
+from syno.measure.tuning_record import TuningRecord
 from syno.report.results import SCORE_COLUMNS
 from syno.stages.data import DataRecord
 from syno.stages.freeze import freeze, read_frozen
@@ -89,7 +89,7 @@ def test_networks_for_tvm_are_dense_and_share_their_trials(done: Experiment, mon
         asked.append({"format": subject.memory_format, **rest})
         return record
 
-    monkeypatch.setattr("syno.evaluate.tuning.tune", tuned)
+    monkeypatch.setattr("syno.measure.tuning.tune", tuned)
     for compiler in ("eager", "tvm"):
         tune(done, "original", compiler, "cpu", done.folder / "elsewhere.json")
     assert [given["format"] for given in asked] == ["channels_last", "contiguous"]

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.errors import SpecError
-from syno.evaluate.training_record import TrainingRecord
-from syno.evaluate.tuning_record import TuningRecord
+from syno.measure.tuning_record import TuningRecord
 from syno.report import page_tables
 from syno.stages import figures
 from syno.stages.freeze import freeze
@@ -19,6 +18,7 @@ from syno.stages.search import work
 from syno.stages.select import select
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.top import summary, top
+from syno.train.training_record import TrainingRecord
 
 
 def test_a_measurement_without_the_original_has_no_speedup(done: Experiment) -> None:

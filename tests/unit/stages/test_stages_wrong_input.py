@@ -12,9 +12,9 @@ from click.testing import Result
 from small_experiment import FIELDS
 from typer.testing import CliRunner
 
+from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
-from syno.errors import SpecError
 from syno.model.backbones import BACKBONES
 from syno.stages.freeze import read_frozen
 from syno.stages.select import read_selected

@@ -15,15 +15,15 @@ import torch
 from tvm_servers import KEY, LONG, SIDE, Here, free_port, measuring, outcomes, sessions, wait_for
 from typer.testing import CliRunner
 
+from syno.base.errors import DeviceError, WrongOutputError
 from syno.cli import app
-from syno.errors import DeviceError, WrongOutputError
-from syno.evaluate.latency import LatencySettings
-from syno.evaluate.output_check import OutputCheck
-from syno.evaluate.tvm.answers import Reached, Servers, reach, servers_of
-from syno.evaluate.tvm.devices import Address
-from syno.evaluate.tvm.remote import measure_remote
-from syno.evaluate.tvm.runner import rpc_runner
-from syno.evaluate.tvm.tracker import await_servers, reached
+from syno.measure.latency import LatencySettings
+from syno.measure.output_check import OutputCheck
+from syno.measure.tvm.answers import Reached, Servers, reach, servers_of
+from syno.measure.tvm.devices import Address
+from syno.measure.tvm.remote import measure_remote
+from syno.measure.tvm.runner import rpc_runner
+from syno.measure.tvm.tracker import await_servers, reached
 
 tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed: pip install 'syno[tvm]'")
@@ -120,7 +120,7 @@ def test_a_network_is_checked_and_timed(here: Here, network: Path) -> None:
 
 def test_servers_end_when_the_process_that_started_them_is_killed() -> None:
     code = (
-        "from syno.evaluate.tvm.tracker import _served\n"
+        "from syno.measure.tvm.tracker import _served\n"
         "with _served(['tracker']) as one: print(one.process.pid, flush=True); input()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:

@@ -10,17 +10,17 @@ import pytest
 import torch
 from tvm_servers import KEY, LONG, SIDE, TARGET, Here, free_port, measuring, outcomes, sessions, wait_for
 
-from syno.errors import DeviceError
-from syno.evaluate.latency import LatencySettings
-from syno.evaluate.output_check import OutputCheck
-from syno.evaluate.subjects import OperatorSubject
-from syno.evaluate.tuning import tune
-from syno.evaluate.tvm.answers import reach
-from syno.evaluate.tvm.remote import measure_remote
-from syno.evaluate.tvm.runner import NOT_MEASURED, callbacks, rpc_runner
-from syno.evaluate.tvm.settings import TvmSettings
-from syno.evaluate.tvm.tracker import reached
+from syno.base.errors import DeviceError
 from syno.ir.library import OPERATORS
+from syno.measure.latency import LatencySettings
+from syno.measure.output_check import OutputCheck
+from syno.measure.subjects import OperatorSubject
+from syno.measure.tuning import tune
+from syno.measure.tvm.answers import reach
+from syno.measure.tvm.remote import measure_remote
+from syno.measure.tvm.runner import NOT_MEASURED, callbacks, rpc_runner
+from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.tracker import reached
 
 tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed: pip install 'syno[tvm]'")

@@ -1,0 +1,153 @@
+"""The operators of the published data. One operator lies in several folders: its path in the search tells that it is one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from syno.algebra import Kind
+from syno.artifact.files import META, META_AGAIN, Meta, read_meta
+from syno.artifact.paper import LANGUAGE_DATA, LANGUAGE_MODEL
+from syno.artifact.places import LANGUAGE_OPERATORS, MACHINES, NETWORK_FOLDERS, VISION
+from syno.artifact.problems import Problem
+from syno.artifact.published_operator import GRAPH_FILE, read_folder
+from syno.base.errors import ParseError
+from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
+from syno.ir.normal_form import normal_form
+
+NAMED = ("operator_1", "operator_2", "gpt2_projection")  # of those that were published, what the library knows by name
+HASH_DIGITS = 4  # of a folder's hash, where its score is that of another operator, too
+IMAGENET = "imagenet"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """An operator in a network on a data set.
+
+    Attributes:
+        place: in the data.
+        file: that of the figures: of the second training, if there is one.
+        machine: whose latencies lie in it; empty if there are none.
+        model, data: the network, the data set.
+        meta: the figures.
+    """
+
+    place: PurePosixPath
+    file: PurePosixPath
+    machine: str
+    model: str
+    data: str
+    meta: Meta
+
+
+@dataclass(frozen=True)
+class PublishedEntry:
+    """One of the operators.
+
+    Attributes:
+        name: the library's, or "published_" and the score of its search's folder, as "published_07835", with digits of the
+            folder's hash where another operator has the same score.
+        path: in the search that found it.
+        places: all its folders.
+        graph: the library's, or in normal form; None where no folder has a drawing that can be read.
+    """
+
+    name: str
+    path: str
+    places: tuple[PurePosixPath, ...]
+    graph: PGraph | None
+
+    @property
+    def id(self) -> str | None:
+        """Of the graph."""
+        return None if self.graph is None else self.graph.id
+
+
+def expected_folders(data: Path) -> list[tuple[PurePosixPath, str, str, str]]:
+    """Every folder of an operator that should be there, with its machine, network and data set.
+
+    Those of one machine should be there of the other, too; where there are none at all, the folder around them is expected.
+    """
+    found: list[tuple[PurePosixPath, str, str, str]] = []
+    for data_set, (kind, networks) in NETWORK_FOLDERS.items():
+        for model_folder, model in networks.items():
+            around = {machine: VISION / machine / kind / model_folder for machine in MACHINES}
+            names = sorted({name for place in around.values() for name in _folders(data / place)})
+            for machine, place in around.items():
+                found += [(place / name, machine, model, data_set) for name in names] or [(place, machine, model, data_set)]
+    names = _folders(data / LANGUAGE_OPERATORS)
+    places = [LANGUAGE_OPERATORS / name for name in names] or [LANGUAGE_OPERATORS]
+    return found + [(place, "", LANGUAGE_MODEL, LANGUAGE_DATA) for place in places]
+
+
+def read_folders(data: Path, problems: list[Problem]) -> Iterator[Folder]:
+    """The folders that have figures. What is wrong with the others is added to `problems`, but not what is missing."""
+    for place, machine, model, data_set in expected_folders(data):
+        files = [place / name for name in (META_AGAIN, META) if (data / place / name).exists()]
+        for file in files:
+            try:
+                yield Folder(place, file, machine, model, data_set, read_meta(data / file))
+                break
+            except ParseError as error:
+                problems.append(Problem(place=str(file), what=str(error)))
+
+
+def entries(data: Path, folders: Sequence[Folder], problems: list[Problem]) -> dict[str, PublishedEntry]:
+    """The operators by their path, in the order of the folders."""
+    known = {normal_form(OPERATORS[name]()).id: name for name in NAMED}
+    graphs = _graphs(data, folders, problems)
+    homes: dict[str, Folder] = {}  # of each operator, where its search put it
+    for folder in sorted(folders, key=lambda folder: folder.data == IMAGENET):  # stable
+        homes.setdefault(folder.meta.path, folder)
+    names = _names(homes)
+    found = {}
+    for path in homes:
+        graph = graphs.get(path)
+        name = names[path] if graph is None else known.get(graph.id, names[path])
+        if graph is not None:
+            graph = OPERATORS[name]() if name in NAMED else graph.renamed(name)
+        places = tuple(folder.place for folder in folders if folder.meta.path == path)
+        found[path] = PublishedEntry(name, path, places, graph)
+    return found
+
+
+def _graphs(data: Path, folders: Iterable[Folder], problems: list[Problem]) -> dict[str, PGraph]:
+    """By path. The coefficients' values, which all layers share, are defaults."""
+    graphs: dict[str, PGraph] = {}
+    for folder in folders:
+        place = folder.place / GRAPH_FILE
+        if not (data / place).exists():
+            continue
+        try:
+            published = read_folder(data / folder.place)
+        except ParseError as error:
+            problems.append(Problem(place=str(place), what=str(error).replace(f"{data}/", "")))
+            continue
+        graph, values = published.graph, published.valuations[0]
+        constants = {name: values[name] for name, variable in graph.variables.items() if variable.kind is Kind.COEFFICIENT}
+        first = graphs.setdefault(folder.meta.path, graph.renamed(graph.name, **constants))
+        if first.id != graph.id:
+            problems.append(Problem(place=str(place), what="draws another operator than other folders with its path"))
+    return graphs
+
+
+def _folders(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir() if entry.is_dir()) if path.is_dir() else []
+
+
+def _names(homes: Mapping[str, Folder]) -> dict[str, str]:
+    """By path, the shortest name that no other operator has: the score, then some of the hash, all of it, and the network."""
+    forms = {path: _forms(folder) for path, folder in homes.items()}
+    counts = Counter(form for some in forms.values() for form in some)
+    return {path: next((form for form in some if counts[form] == 1), some[-1]) for path, some in forms.items()}
+
+
+def _forms(folder: Folder) -> list[str]:
+    score, _, digits = folder.place.name.partition("_")
+    long = f"published_{score}_{digits}"
+    return list(
+        dict.fromkeys([f"published_{score}", f"published_{score}_{digits[:HASH_DIGITS]}", long, f"{long}_{folder.model}"])
+    )

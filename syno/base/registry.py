@@ -1,0 +1,100 @@
+"""Name -> callable tables whose errors list what they hold."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from syno.base.errors import SpecError, SynoError, UnknownNameError, UserCodeError, suggestion
+from syno.base.user_code import reason_of
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A table of named things of one kind, filled by decoration.
+
+    >>> shapes: Registry[Callable[[], int]] = Registry("shape")
+    >>> @shapes.register("square")
+    ... def square() -> int: return 4
+    >>> shapes["square"]()
+    4
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Enter the decorated thing under `name`. A name is given once."""
+
+        def enter(entry: T) -> T:
+            if name in self._entries:
+                raise ValueError(f'{self.kind} "{name}" is registered already')
+            self._entries[name] = entry
+            return entry
+
+        return enter
+
+    def __getitem__(self, name: str) -> T:
+        try:
+            return self._entries[name]
+        except KeyError:
+            allowed = ", ".join(self._entries)
+            hint = suggestion(name, self._entries)
+            raise UnknownNameError(f'unknown {self.kind} "{name}"; there are: {allowed}.{hint}') from None
+
+    def find(self, given: str) -> T:
+        """An entry by its name, or the user's own as `package.module:name`.
+
+        UnknownNameError if it is neither, SpecError if it cannot be imported.
+        """
+        if given in self._entries:
+            return self[given]
+        if ":" not in given:
+            try:
+                return self[given]
+            except UnknownNameError as error:
+                raise UnknownNameError(f'{error} Your own is "package.module:function"') from None
+        found: T = imported(given, self.kind)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def imported(given: str, what: str) -> Any:
+    """What `package.module:name` means, with the folder where the command runs on the path.
+
+    Args:
+        given: the path.
+        what: it is to be, for messages.
+
+    Raises SpecError if it is no such path, or cannot be imported.
+    """
+    module, _, name = given.partition(":")
+    if not module or not name:
+        raise SpecError(f'the {what} is "{given}"; it must be something that can be imported, "package.module:name"')
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = importlib.import_module(module)
+    except ImportError as error:
+        raise SpecError(f'the {what} is "{given}", which cannot be imported: {error}') from error
+    except SynoError:
+        raise
+    except Exception as error:  # the module's own: it runs as it is imported
+        raise UserCodeError(f'the {what} is "{given}", and {module} fails as it is imported: {reason_of(error)}') from error
+    try:
+        return getattr(found, name)
+    except AttributeError:
+        there = [other for other in vars(found) if not other.startswith("_")]
+        raise SpecError(
+            f'the {what} is "{given}", but {module} ({found.__file__}) has no "{name}".{suggestion(name, there)}'
+        ) from None

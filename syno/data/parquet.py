@@ -1,0 +1,91 @@
+"""Parquet files of a data set, as the Hub has them: in a local folder, or fetched with `datasets`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from syno.base.errors import DataError
+
+PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/{split}/*.parquet")
+ROWS = 1000  # that are read at once
+MOST_RATIO, MOST_BYTES = 200, 2**26  # of what a file holds to its own bytes; whatever it is, a part may have so many bytes
+
+
+def parquet_files(folder: Path, split: str) -> list[Path]:
+    """The files of a split, such as `train-00000-of-00002.parquet`; none if there are none. DataError if one is missing."""
+    for pattern in PATTERNS:
+        found = sorted(folder.glob(pattern.format(split=split)))
+        if found:
+            break
+    counted = [re.search(r"-(\d+)-of-(\d+)\.parquet$", file.name) for file in found]
+    if found and all(counted):
+        total = max(int(match[2]) for match in counted if match)
+        there = {int(match[1]) for match in counted if match}
+        absent = [number for number in range(total) if number not in there]
+        if absent:
+            raise DataError(
+                f"{found[0].parent} has {len(found)} of the {total} files of {split}; missing is, for one, "
+                f"{split}-{absent[0]:05d}-of-{total:05d}.parquet; copy the folder again"
+            )
+    return found
+
+
+def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Tables of some rows and these columns, each with the name of its file. DataError, with that name, if it is damaged."""
+    import pyarrow
+    import pyarrow.parquet
+
+    for file in files:
+        try:
+            opened = pyarrow.parquet.ParquetFile(file)
+            _check_columns(str(file), opened.schema_arrow.names, columns)
+            _check_sizes(opened.metadata, columns)
+            for batch in opened.iter_batches(batch_size=ROWS, columns=list(columns)):
+                yield str(file), pyarrow.Table.from_batches([batch])
+        except DataError:
+            raise
+        except Exception as error:  # a damaged file raises anything
+            raise DataError(f"{file} cannot be read as Parquet: {one_line(error)}; copy it again") from error
+
+
+def _check_sizes(metadata: Any, columns: Sequence[str]) -> None:
+    """ValueError if a part of these columns is so much larger than in the file that it could fill the memory."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for part in map(group.column, range(group.num_columns)):
+            size, stored = part.total_uncompressed_size, part.total_compressed_size
+            if part.path_in_schema.split(".")[0] in columns and size > max(MOST_BYTES, MOST_RATIO * stored):
+                raise ValueError(f"{part.path_in_schema} has {size:,} bytes, compressed to {stored:,}: it may be an attack")
+
+
+def rows_of_hub(repository: str, split: str, columns: Sequence[str], folder: Path) -> Iterator[tuple[str, Any]]:
+    """The same of a repository on the Hub, through `datasets`, which keeps a copy in HF_HOME. DataError if it can't be had."""
+    import datasets
+
+    place = f'"{repository}", {split}'
+    try:
+        found = datasets.load_dataset(repository, split=split)
+    except Exception as error:  # whatever the network and a repository do
+        raise DataError(
+            f"{place} cannot be had from the Hub: {one_line(error)}; or copy it to {folder}: "
+            f"hf download {repository} --repo-type dataset --local-dir {folder}"
+        ) from error
+    _check_columns(place, found.column_names, columns)
+    as_stored = {name: kind for name, kind in found.features.items() if type(kind).__name__ == "Image"}
+    for name in as_stored:
+        found = found.cast_column(name, datasets.Image(decode=False))
+    for table in found.select_columns(list(columns)).with_format("arrow").iter(ROWS):
+        yield place, table
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, or its name if it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _check_columns(place: str, given: Sequence[str], wanted: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in given:
+            raise DataError(f'{place} has no column "{name}"; it has: {", ".join(given)}')

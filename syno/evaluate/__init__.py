@@ -1,1 +1,0 @@
-"""Evaluating operators: data sets, training on them, and how fast they run."""

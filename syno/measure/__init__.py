@@ -1,0 +1,1 @@
+"""Measuring networks and operators: compilers, latency, tuning, devices, and the check of outputs."""

@@ -1,0 +1,143 @@
+"""The latency of a function of tensors: measured, checked against a reference, and held against what the machine can do.
+
+>>> settings = LatencySettings(batch=8)
+>>> check = OutputCheck(lambda x: x.clamp(min=0), [(torch.randn(8, 64),)])
+>>> measure(torch.relu, lambda: (torch.randn(8, 64),), settings, check=check).checked
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from syno.lower.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
+from syno.measure.expected import Inputs, relative_error, tensors_in
+from syno.measure.machine import Peak, cache_bytes
+from syno.measure.output_check import OutputCheck
+
+__all__ = ["Latency", "LatencySettings", "measure", "pinned", "relative_error"]
+
+MOST_POOL_BYTES = 2**30
+MOST_INPUTS = 4096  # in a pool: tiny inputs need not fill the whole cache, where a call's overhead is all there is
+
+
+class Latency(Timing):
+    """How long a call took, and what makes the figure credible.
+
+    Attributes:
+        threads: CPU threads, pinned while measuring.
+        inputs: how many inputs were taken in turn.
+        exceeds_cache: whether together they are larger than the largest cache, so that each call reads its own from memory.
+        checked: whether outputs were compared with a reference, that of the last timed call among them.
+        largest_relative_error: the largest difference from the reference, as a share of its largest value; None where nothing
+            is compared.
+        share_of_allowed: the largest difference of an element, as a share of what is allowed for that element.
+        rounding_error: how much rounding alone changes an output; see `syno.measure.expected.Deviation`.
+        flops_per_second, bytes_per_second: what the median amounts to; multiply-adds count as one FLOP, every input,
+            weight and output as moved once. None where not known.
+        suspicious: whether either is above the machine's own peak: then a call did not do the work, or its data never left
+            the cache.
+    """
+
+    threads: int
+    inputs: int
+    exceeds_cache: bool
+    checked: bool
+    largest_relative_error: float | None = None
+    share_of_allowed: float | None = None
+    rounding_error: float | None = None
+    flops_per_second: float | None = None
+    bytes_per_second: float | None = None
+    suspicious: bool = False
+
+
+def measure(
+    function: Callable[..., Any],
+    make_inputs: Callable[[], Inputs],
+    settings: LatencySettings,
+    *,
+    check: OutputCheck | None = None,
+    flops: int | None = None,
+    weight_bytes: int = 0,
+    peak: Peak | None = None,
+    stopwatch: Stopwatch | None = None,
+) -> Latency:
+    """Measure `function` without gradients, on the device where its inputs are.
+
+    Args:
+        function: takes the tensors of one input; what it returns is tensors, in tuples, lists or mappings if need be.
+        make_inputs: makes one input. It is called until the inputs exceed the cache, and they are taken in turn.
+        settings: how to measure.
+        check: compares the output of the last timed call, and those for inputs of its own; None: nothing is compared.
+        flops, weight_bytes: of one call, for the comparison with `peak`.
+        peak: what the machine can do (`syno.measure.machine.peak`).
+        stopwatch: instead of the device's own.
+
+    Raises:
+        WrongOutputError: an output differs from the reference by more than is allowed.
+    """
+    with torch.no_grad(), pinned(settings):
+        pool, exceeds_cache = _pool(make_inputs)
+        device = next((tensor.device.type for tensor in tensors_in(pool)), "cpu")
+        turn, output = -1, None
+
+        def call() -> None:
+            nonlocal turn, output
+            turn = (turn + 1) % len(pool)
+            output = function(*pool[turn])
+
+        timing = time_calls(call, settings, stopwatch or stopwatch_of(device))
+        found = None
+        if check is not None:  # the last output first: another call may write into it
+            found = check.require(check.of_output(output, pool[turn]), "the output of a timed call")
+            found = found.worse(check.require(check.of(function)))
+        moved = weight_bytes + sum(map(_bytes, tensors_in(pool[turn]))) + sum(map(_bytes, tensors_in(output)))
+    seconds = max(timing.median_ms / 1e3, 1e-12)
+    computed_per_second, moved_per_second = flops / seconds if flops else None, moved / seconds
+    return Latency(
+        **timing.model_dump(),
+        threads=settings.threads,
+        inputs=len(pool),
+        exceeds_cache=exceeds_cache,
+        checked=found is not None,
+        largest_relative_error=None if found is None else found.relative,
+        share_of_allowed=None if found is None else found.of_allowed,
+        rounding_error=None if found is None else found.rounding,
+        flops_per_second=computed_per_second,
+        bytes_per_second=moved_per_second,
+        suspicious=peak is not None and peak.is_below(computed_per_second or 0.0, moved_per_second),
+    )
+
+
+def _pool(make_inputs: Callable[[], Inputs]) -> tuple[list[Inputs], bool]:
+    """Inputs that together exceed the cache, two at least; and whether they do."""
+    pool = [make_inputs(), make_inputs()]
+    each = sum(map(_bytes, tensors_in(pool[0])))
+    cache = cache_bytes(next((tensor.device for tensor in tensors_in(pool[0])), torch.device("cpu")))
+    while len(pool) < MOST_INPUTS and 0 < each * len(pool) <= min(cache, MOST_POOL_BYTES):
+        pool.append(make_inputs())
+    return pool, each * len(pool) > cache
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+@contextmanager
+def pinned(settings: LatencySettings) -> Iterator[None]:
+    """Within, torch has the threads and the rounding of the settings; what was set before is restored."""
+    threads, convolutions = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
+    products = torch.get_float32_matmul_precision()
+    torch.set_num_threads(settings.threads)
+    torch.set_float32_matmul_precision("high" if settings.tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = settings.tf32
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions

@@ -1,0 +1,203 @@
+"""A backbone with an operator in its layers, or one of these layers, as something to be measured."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from syno.base.errors import SpecError
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
+from syno.measure.subjects import SEED, Material, Subject
+from syno.train.settings import ORIGINAL
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+class BackboneSubject(Subject):
+    """A backbone, as it is or with an operator.
+
+    Attributes:
+        model: the backbone, by name or as `package.module:function`.
+        width: multiplies its features.
+        operator: the text of the operator that stands in its layers; None for the network as it is.
+        layers: which layers: a name in `LAYER_RULES`, or `package.module:rule`.
+        layer: the name of one of them, such as "layer2.0.conv1": it is measured by itself, on as large an input as it has in
+            the network (with the pooling, where it has a stride). None for the whole network.
+        symbols: how many there are, where the input is numbers of symbols; None where it is real numbers.
+        sample_shape: of an input without the batch.
+    """
+
+    model: str
+    width: float = 1.0
+    operator: str | None = None
+    layers: str
+    layer: str | None = None
+
+    @property
+    def graph(self) -> PGraph | None:
+        """The operator."""
+        return None if self.operator is None else parse(self.operator)
+
+    @property
+    def title(self) -> str:
+        """The operator's name."""
+        graph = self.graph
+        return ORIGINAL if graph is None else graph.name
+
+    @property
+    def symbols(self) -> int | None:
+        """See the class."""
+        return None
+
+    @property
+    @abstractmethod
+    def sample_shape(self) -> tuple[int, ...]:
+        """See the class."""
+
+    @abstractmethod
+    def backbone(self) -> nn.Module:
+        """The network as it is."""
+
+    def layout(self) -> torch.memory_format:
+        """Of pictures, and of the network's own convolutions."""
+        import torch
+
+        return torch.contiguous_format
+
+    def make(self, device: str, batch: int) -> Material:
+        """See the base. The output is compared with that of the network whose operators are in their literal form, in double
+        precision."""
+        import torch
+        from torch import nn
+
+        from syno.measure.in_double import in_double
+        from syno.measure.telling_inputs import random_input, telling_inputs, vary_constants
+        from syno.model.counting import model_cost
+        from syno.model.layers import rule_for
+        from syno.model.substitution import substitute
+
+        graph, layout, original = self.graph, self.layout(), self.backbone()
+        shape, symbols = (batch, *self.sample_shape), self.symbols
+        # Of the network, also where one of its layers is all that is left of it.
+        rule, causal = rule_for(original, self.layers), getattr(original, "causal", False)
+        if self.layer is not None:
+            original, shape = self._one_layer(original, _zeros(shape, symbols))
+            symbols = None
+        example = _zeros(shape, symbols)
+
+        def placed(network: nn.Module) -> nn.Module:
+            for module in network.modules():
+                if isinstance(module, nn.Conv2d):
+                    module.to(memory_format=layout)
+            return network.to(device).eval()
+
+        if graph is None:
+            network, literal, reference_name = original, original, "eager module"
+        else:
+            options: dict[str, Any] = {"seed": SEED, "rule": rule, "causal": causal, "keep_stem": self.layer is None}
+            network, literal = (substitute(original, graph, example, mode=mode, **options) for mode in ("fused", "literal"))
+            reference_name = "network of literal modules"
+        price = model_cost(network, example)
+        vary_constants(network.eval(), random_input(shape, torch.Generator().manual_seed(SEED), symbols), SEED)
+        literal.load_state_dict(network.state_dict())
+        reference, module = in_double(literal), placed(network)
+        generator = torch.Generator(device).manual_seed(SEED)
+
+        def inputs(x: torch.Tensor) -> tuple[torch.Tensor]:
+            return (x.contiguous(memory_format=layout),)
+
+        return Material(
+            module=module,
+            make_inputs=lambda: inputs(random_input(shape, generator, symbols)),
+            make_check_inputs=lambda: [inputs(x) for x in telling_inputs(shape, generator, symbols, int(price.flops))],
+            reference=reference,
+            reference_name=reference_name,
+            flops=int(price.flops),
+            parameters=int(price.parameters),
+        )
+
+    def _one_layer(self, network: nn.Module, example: torch.Tensor) -> tuple[nn.Module, tuple[int, ...]]:
+        """The layer, and the shape of its input."""
+        from syno.model.extraction import replaceable
+
+        layers = {layer.name: layer for layer in replaceable(network, example, self.layers)}
+        if self.layer not in layers:
+            raise SpecError(f'{self.model} has no layer "{self.layer}" to replace; there are: {", ".join(layers)}')
+        found = layers[self.layer]
+        return found.module, found.own_input
+
+
+class NetworkSubject(BackboneSubject):
+    """A backbone that takes pictures.
+
+    Attributes:
+        classes: of its output.
+        image_shape: [channels, height, width] of a picture.
+        memory_format: "channels_last" or "contiguous": of pictures and of the network's own convolutions.
+    """
+
+    kind: Literal["network"] = "network"
+    classes: int
+    image_shape: tuple[int, int, int]
+    layers: str = "spatial"
+    memory_format: Literal["channels_last", "contiguous"] = "contiguous"
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """A picture's."""
+        return self.image_shape
+
+    def backbone(self) -> nn.Module:
+        """See the base."""
+        from syno.model.backbones import BACKBONES
+
+        make = BACKBONES.find(self.model)
+        return make(classes=self.classes, channels=self.image_shape[0], width=self.width, seed=SEED)
+
+    def layout(self) -> torch.memory_format:
+        """See the base."""
+        import torch
+
+        return torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
+
+
+class LanguageModelSubject(BackboneSubject):
+    """A backbone that takes tokens.
+
+    Attributes:
+        vocabulary: how many different tokens there are.
+        length: tokens of a sequence; the model is made for no longer ones.
+    """
+
+    kind: Literal["language_model"] = "language_model"
+    vocabulary: int = Field(ge=1)
+    length: int = Field(ge=1)
+    layers: str = "paper"
+
+    @property
+    def symbols(self) -> int:
+        """The vocabulary."""
+        return self.vocabulary
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """A sequence's."""
+        return (self.length,)
+
+    def backbone(self) -> nn.Module:
+        """See the base."""
+        from syno.model.backbones import SEQUENCE_BACKBONES
+
+        make = SEQUENCE_BACKBONES.find(self.model)
+        return make(vocabulary=self.vocabulary, context=self.length, width=self.width, seed=SEED)
+
+
+def _zeros(shape: tuple[int, ...], symbols: int | None) -> torch.Tensor:
+    import torch
+
+    return torch.zeros(shape, dtype=torch.float32 if symbols is None else torch.int64)

@@ -1,0 +1,213 @@
+"""What can be tuned: an operator at given sizes, or a whole model. Both are data, so that another process can make them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+
+from syno.base.errors import SpecError
+from syno.base.registry import imported
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+INTERPRETED_STEPS = 2_000_000  # up to so many, the interpreter is the reference; it takes about a second
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is measured.
+
+    Attributes:
+        module: in evaluation mode, on the device.
+        make_inputs: makes one input, with the batch.
+        make_check_inputs: makes the inputs for which outputs are compared with the reference.
+        reference: computes what the output has to be, on the host and in double precision; takes inputs of any type and device.
+        reference_name: "interpreter", "literal module", "fused module", "network of literal modules" or "eager module".
+        flops: multiply-adds of one call.
+        parameters: numbers that the module learns.
+        simulated: computes the same as the reference with operations of PyTorch, where the reference does not.
+    """
+
+    module: nn.Module
+    make_inputs: Callable[[], tuple[torch.Tensor, ...]]
+    make_check_inputs: Callable[[], list[tuple[torch.Tensor, ...]]]
+    reference: Callable[..., Any]
+    reference_name: str
+    flops: int
+    parameters: int
+    simulated: Callable[..., Any] | None = None
+
+
+class Subject(BaseModel, ABC):
+    """Something that can be made and run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is called in records and messages."""
+
+    @property
+    def graph(self) -> PGraph | None:
+        """The operator that it is, or has in it; None if there is none."""
+        return None
+
+    @abstractmethod
+    def make(self, device: str, batch: int) -> Material:
+        """Make it, with reproducible weights in float32."""
+
+
+class OperatorSubject(Subject):
+    """An operator.
+
+    Attributes:
+        operator: its text.
+        sizes: values of its variables. Those that only size axes which go straight from the input to the output, as a batch
+            size does, may be left out: they get the batch.
+        mode: "fused" or "literal": which form is measured.
+    """
+
+    kind: Literal["operator"] = "operator"
+    operator: str
+    sizes: dict[str, int] = Field(default_factory=dict)
+    mode: Literal["fused", "literal"] = "fused"
+
+    @classmethod
+    def of(cls, graph: PGraph, sizes: dict[str, int] | None = None, **rest: Any) -> OperatorSubject:
+        """The operator as data.
+
+        Raises ValuationError, SizeError: a value is missing, or a size does not divide.
+        """
+        subject = cls(operator=str(graph), sizes=sizes or {}, **rest)
+        subject.values(1)
+        return subject
+
+    @property
+    def graph(self) -> PGraph:
+        """The operator."""
+        return parse(self.operator)
+
+    @property
+    def title(self) -> str:
+        """The operator's name."""
+        return self.graph.name
+
+    def values(self, batch: int) -> dict[str, int]:
+        """A value for each variable."""
+        graph = self.graph
+        missing = graph.runtime_variables - self.sizes.keys() - graph.variables.defaults.keys()
+        return dict(graph.valuation({**self.sizes, **dict.fromkeys(missing, batch)}))
+
+    def make(self, device: str, batch: int) -> Material:
+        """See the base."""
+        import torch
+
+        from syno.lower.choose import plan
+        from syno.lower.interpreter import interpret, shapes
+        from syno.measure.in_double import by_sample, in_double
+        from syno.measure.telling_inputs import random_input, telling_inputs
+        from syno.model import build
+
+        graph, values = self.graph, self.values(batch)
+        valuation = graph.valuation(values)
+        shape = shapes(graph, valuation)[0]
+        chosen = plan(graph, values)
+        module = build(graph, values, mode=self.mode, seed=SEED, device=device).eval()
+
+        def interpreted(x: torch.Tensor) -> torch.Tensor:
+            tensors = [tensor.detach().double().cpu().numpy() for tensor in (x, *module.parameters())]
+            return torch.from_numpy(interpret(graph, values, *tensors))
+
+        other = "fused" if self.mode == "literal" else "literal"  # the form that is not measured
+        other_form = build(graph, values, mode=other, seed=SEED)
+        other_form.load_state_dict(module.state_dict())
+        forms = by_sample(in_double(other_form), graph)
+        steps = valuation.numel(dim.size for dim in (*graph.output, *graph.reduces))
+        interprets = steps <= INTERPRETED_STEPS
+        generator = torch.Generator(device).manual_seed(SEED)
+        flops = chosen.flops(valuation)
+        return Material(
+            module=module,
+            make_inputs=lambda: (random_input(shape, generator),),
+            make_check_inputs=lambda: [(x,) for x in telling_inputs(shape, generator, flops=flops)],
+            reference=interpreted if interprets else forms,
+            reference_name="interpreter" if interprets else f"{other} module",
+            flops=flops,
+            parameters=chosen.parameters(valuation),
+            simulated=forms,
+        )
+
+
+class ModelSubject(Subject):
+    """A whole model.
+
+    Attributes:
+        factory: `package.module:function`, a function that returns an `nn.Module`.
+        arguments: what it is called with, by name.
+        input_shape: of one sample, without the batch.
+        symbols: for models that take numbers of symbols: how many there are. None for models that take real numbers.
+    """
+
+    kind: Literal["model"] = "model"
+    factory: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    input_shape: tuple[int, ...]
+    symbols: int | None = Field(default=None, ge=1)
+
+    @field_validator("factory")
+    @classmethod
+    def _is_path(cls, given: str) -> str:
+        module, _, function = given.partition(":")
+        if not module or not function:
+            raise ValueError(f'the factory is "{given}"; it must be a function that can be imported, "package.module:function"')
+        return given
+
+    @property
+    def title(self) -> str:
+        """The factory."""
+        return self.factory
+
+    def make(self, device: str, batch: int) -> Material:
+        """See the base. FLOPs are those of products and convolutions, as PyTorch counts them."""
+        import torch
+        from torch.utils.flop_counter import FlopCounterMode
+
+        from syno.measure.in_double import in_double
+        from syno.measure.telling_inputs import random_input, telling_inputs, vary_constants
+
+        torch.manual_seed(SEED)
+        module = imported(self.factory, "factory")(**self.arguments)
+        if not isinstance(module, torch.nn.Module):
+            raise SpecError(f'the factory "{self.factory}" returned {type(module).__name__}; it must return an nn.Module')
+        module = module.to(device).eval()
+        shape, symbols = (batch, *self.input_shape), self.symbols
+        vary_constants(module, random_input(shape, torch.Generator(device).manual_seed(SEED), symbols), SEED)
+        reference = in_double(module)
+        generator = torch.Generator(device).manual_seed(SEED)
+
+        def make_inputs() -> tuple[torch.Tensor, ...]:
+            return (random_input(shape, generator, symbols),)
+
+        counter = FlopCounterMode(display=False)
+        with torch.no_grad(), counter:
+            module(*make_inputs())
+        flops = counter.get_total_flops() // 2  # it counts a multiply-add as two
+        return Material(
+            module=module,
+            make_inputs=make_inputs,
+            make_check_inputs=lambda: [(x,) for x in telling_inputs(shape, generator, symbols, flops)],
+            reference=reference,
+            reference_name="eager module",
+            flops=flops,
+            parameters=sum(parameter.numel() for parameter in module.parameters()),
+        )

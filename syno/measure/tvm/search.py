@@ -1,0 +1,217 @@
+"""Looking for schedules with MetaSchedule, one task after another, and only for what is not known yet.
+
+Paper: section 7.1 (tuning with MetaSchedule).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from syno.measure.tvm.building import local_builder, local_runner
+from syno.measure.tvm.database import TrialDatabase
+from syno.measure.tvm.intrinsics import load_intrinsics
+from syno.measure.tvm.runner import callbacks
+from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.summary import TaskResult, TrialCount
+
+# How many schedules a round of the search begins with. Few are enough where only few are measured; on GPUs most of them
+# exceed some limit, and with few a search may end without any.
+FEW, MANY = 64, 512
+FEW_TRIALS = 128
+
+MOST_SEED = 2**31 - 2  # of TVM's random numbers, which begin with 1 at least
+
+
+class _OutOfTimeError(Exception):
+    """Ends a search at its deadline; trials so far are in the database."""
+
+
+@dataclass
+class _Search:
+    """What searches of all tasks have in common."""
+
+    database: TrialDatabase
+    target: Any
+    settings: TvmSettings
+    runner: Any
+    builder: Any
+    cost_model: Any
+    deadline: float
+    progress: Callable[[str], None]
+    count: Callable[[int, int], None]  # the task, and its trials so far
+
+    def task(self, number: int, of: int, name: str, task: Any, trials: int) -> None:
+        """Measure so many schedules more, or fewer if there are none. _OutOfTimeError at the deadline."""
+        if time.monotonic() > self.deadline:
+            raise _OutOfTimeError
+        from tvm.s_tir import meta_schedule
+
+        many, have = trials > FEW_TRIALS, self.database.counts([task])[0]
+        context = meta_schedule.TuneContext(
+            task,
+            target=self.target,
+            space_generator="post-order-apply",
+            search_strategy=meta_schedule.search_strategy.EvolutionarySearch(
+                population_size=MANY if many or self.target.kind.name != "llvm" else FEW, genetic_num_iters=4 if many else 1
+            ),
+            task_name=name,
+            rand_state=(self.settings.seed * 1_000_003 + have) % MOST_SEED + 1,  # what went before is not drawn again
+            num_threads=self.settings.builders,
+            logger=_silent(),
+        ).clone()
+
+        def told(measured: int) -> None:
+            best = self.database.best_ms(task, self.target)
+            self.count(number, have + measured)
+            said = "no valid schedule yet" if best is None else f"best {best:.4g} ms"
+            self.progress(f"task {number} of {of}, {name}: {have + measured} of {have + trials} trials, {said}")
+
+        self.count(number, have)
+        stopped: list[BaseException] = []
+        try:
+            meta_schedule.tune_tasks(
+                tasks=[context],
+                task_weights=[1.0],
+                work_dir=str(self.database.folder),
+                max_trials_global=trials,
+                num_trials_per_iter=min(self.settings.trials_per_iteration, trials),
+                builder=self.builder,
+                runner=self.runner,
+                database=self.database.trials,
+                cost_model=self.cost_model,
+                measure_callbacks=[
+                    *self._callbacks(),
+                    _callback(told, self.deadline, stopped),
+                ],
+                task_scheduler="round-robin",
+            )
+        except RuntimeError:  # whatever a callback raises comes out of TVM as one
+            if stopped:
+                raise stopped[0] from None
+            raise
+
+    def _callbacks(self) -> list[Any]:
+        """What MetaSchedule does with results; what a remote device could not measure is no result."""
+        from tvm.s_tir import meta_schedule
+
+        if hasattr(self.runner, "measuring"):
+            return callbacks(self.runner)
+        return list(meta_schedule.measure_callback.MeasureCallback.create("default"))
+
+
+def tune_network(
+    module: Any,
+    target: Any,
+    folder: Path,
+    settings: TvmSettings,
+    *,
+    runner: Any = None,
+    builder: Any = None,
+    deadline: float = float("inf"),
+    progress: Callable[[str], None] = lambda line: None,
+    count: Callable[[TrialCount], None] = lambda trials: None,
+) -> list[TaskResult]:
+    """Bring every task of a network to its number of trials, and say what is known of each.
+
+    Trials of earlier runs count, so a run that was interrupted goes on, and one that is repeated measures nothing.
+
+    Args:
+        module: a network that is ready (`syno.measure.tvm.compilation.fused`).
+        target: a `tvm.target.Target`.
+        folder: of the target and device (`database.folder_for`); the caller is its only writer.
+        settings: how many trials, and how they are made.
+        runner, builder: MetaSchedule's; by default those of this machine. `runner` measures on the device.
+        deadline: a time of `time.monotonic`. Trials that have begun are finished.
+        progress: gets a line when a number of trials has been measured.
+        count: gets the trials of all tasks before and after that.
+    """
+    from tvm.s_tir import meta_schedule
+
+    logging.getLogger("tvm.s_tir.meta_schedule").setLevel(logging.CRITICAL)
+    database = TrialDatabase(folder)
+    extracted = list(meta_schedule.relax_integration.extract_tasks(module, target, {}))
+    tasks = [task.dispatched[0] for task in extracted]
+    before, wanted = database.counts(tasks), settings.trials_per_task
+    so_far = list(before)
+
+    def counted(number: int, trials: int) -> None:
+        so_far[number - 1] = trials
+        count(TrialCount(task=number, tasks=len(tasks), trials=sum(so_far), trials_wanted=wanted * len(tasks)))
+
+    count(TrialCount(task=0, tasks=len(tasks), trials=sum(so_far), trials_wanted=wanted * len(tasks)))
+    open_tasks = [index for index, task in enumerate(tasks) if before[index] < wanted and database.exhausted(task) < wanted]
+    if open_tasks:
+        load_intrinsics(target.kind.name)
+        search = _Search(
+            database=database,
+            target=target,
+            settings=settings,
+            runner=runner or local_runner(settings),
+            builder=builder or local_builder(settings),
+            cost_model=meta_schedule.cost_model.CostModel.create(settings.cost_model, num_tuning_cores=settings.builders),
+            deadline=deadline,
+            progress=progress,
+            count=counted,
+        )
+        try:
+            for index in open_tasks:
+                search.task(index + 1, len(tasks), extracted[index].task_name, tasks[index], wanted - before[index])
+                if database.counts([tasks[index]])[0] < wanted:  # it ended by itself
+                    database.exhaust(tasks[index], wanted)
+        except _OutOfTimeError:
+            progress("tuning stopped at its deadline")
+        finally:
+            database.keep_checksums()
+    after = database.counts(tasks)
+    return [
+        TaskResult(
+            name=str(found.task_name),
+            calls=int(found.weight),
+            trials=after[index],
+            measured=after[index] - before[index],
+            best_ms=database.best_ms(tasks[index], target),
+            exhausted=after[index] < wanted <= database.exhausted(tasks[index]),
+        )
+        for index, found in enumerate(extracted)
+    ]
+
+
+def _callback(told: Callable[[int], None], deadline: float, stopped: list[BaseException]) -> Any:
+    """Tells after each iteration how many trials there were, and ends the search where the next would end too late.
+
+    What it raises is put into `stopped`.
+    """
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule
+
+    class Watch(meta_schedule.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.measured, self.began = 0, time.monotonic()
+
+        def apply(self, scheduler: Any, task: int, candidates: Any, built: Any, ran: Any) -> None:
+            try:
+                self.measured += len(ran)
+                told(self.measured)
+                now = time.monotonic()
+                took, self.began = now - self.began, now
+                if now + took > deadline:
+                    raise _OutOfTimeError
+            except BaseException as error:
+                stopped.append(error)
+                raise
+
+    return derived_object(Watch)()
+
+
+def _silent() -> logging.Logger:
+    logger = logging.getLogger("syno.tvm.silent")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger

@@ -1,0 +1,204 @@
+"""Ablation of the canonicalization rules: what share of partial operators passes them, by size, and what they leave out.
+
+Two measurements, of a space without its rules:
+
+*By sampling.* A random graph of n primitives is built from the output up: each step is drawn with equal chances among the
+kinds of steps that the options allow (sizes, occurrences, windows, contractions; no distance, no budget, no rules), then
+among those of the kind. Graphs are drawn independently; one walk gives a graph of each size, and walks that come to a state
+without steps give none of the larger sizes. A graph is *canonical in its order* if every rule accepts every step as it was
+drawn, and *canonical* if that is so for some order of the same steps: sums may come late in a walk, and rules want them
+first. `exact` counts with the exact rules alone, whose rejections are other forms of operators found elsewhere; the others
+also give up operators that are nearly the same, or are taken to be no good. The redundancy is graphs per canonical graph.
+
+*By exhaustion.* All complete operators of up to n primitives within the budget, with the rules and without: how many graphs
+there are, and how many meanings they have (by fingerprint). Rules off, C1 stays on: it says that sums come first, which
+every graph has an order for, so it costs none.
+
+In both, each weight has two axes at least and ends one of them, which is no bare sum: the published system has no others.
+
+Paper: the canonicalization ablation (rate of canonical samples by size; more than 70 graphs for each canonical one).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from syno.ir.dim import Dim
+from syno.ir.graph import PGraph
+from syno.report.ablations.parts import Show, silent
+from syno.report.ablations.reordering import first_rejection, is_canonical
+from syno.space.rules import RULES, RuleSet
+from syno.space.rules.table import CONTRACTION, Candidate
+from syno.space.space import Space
+from syno.space.spec import OperatorSpec
+
+CONFIDENCE = 1.96  # standard deviations: 95 %
+ORDER_ONLY = "C1"
+BARE_SUMS = "C12"
+
+
+@dataclass
+class Rate:
+    """Random graphs of one size.
+
+    Attributes:
+        size: primitives, a contraction being one.
+        graphs: how many were drawn.
+        canonical: of these, accepted by the rules in some order of their steps.
+        in_order: accepted in the order in which they were drawn.
+        exact: accepted by the exact rules in some order.
+        rejected_by: the first rule that rejects the others, in the order in which they were drawn.
+    """
+
+    size: int
+    graphs: int = 0
+    canonical: int = 0
+    in_order: int = 0
+    exact: int = 0
+    rejected_by: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def share(self) -> float:
+        """Of canonical graphs."""
+        return self.canonical / self.graphs if self.graphs else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the share is with 95 % confidence (Wilson, 1927)."""
+        return wilson(self.canonical, self.graphs)
+
+    def row(self) -> dict[str, object]:
+        """A row of the table."""
+        low, high = self.interval
+        return {
+            "primitives": self.size,
+            "graphs": self.graphs,
+            "canonical": self.canonical,
+            "share": round(self.share, 6),
+            "low_95": round(low, 6),
+            "high_95": round(high, 6),
+            "redundancy": round(1 / self.share, 2) if self.canonical else None,
+            "canonical_in_order": self.in_order,
+            "canonical_by_exact_rules": self.exact,
+            "rejected_by": " ".join(f"{rule}:{count}" for rule, count in self.rejected_by.most_common()),
+        }
+
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """The 95 % interval of a share."""
+    if not trials:
+        return 0.0, 1.0
+    share, z2 = hits / trials, CONFIDENCE**2
+    middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = CONFIDENCE * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def canonical_rates(spec: OperatorSpec, samples: int, *, seed: int = 0, show: Show = silent) -> list[Rate]:
+    """Draw so many random graphs of each size up to the spec's depth, and count those that are canonical."""
+    space = Space(spec.with_(rules_off=("all",), rules_on=(BARE_SUMS,)), use_distance=False)
+    rules = RuleSet(spec.rules_off, spec.rules_on)
+    inexact = tuple(row.id for row in rules.rules if not row.exact)
+    exact = RuleSet((*spec.rules_off, *inexact), tuple(id_ for id_ in spec.rules_on if id_ not in inexact))
+    rates = [Rate(size) for size in range(1, spec.depth + 1)]
+    random = Random(seed)
+    for number in range(samples):
+        show("random graphs", number, samples)
+        steps = random_steps(space, random, spec.depth)
+        for rate in rates[: len(steps)]:
+            _count(rate, space, steps[: rate.size], rules, exact)
+    show("random graphs", samples, samples)
+    return rates
+
+
+def _count(rate: Rate, space: Space, steps: Sequence[Candidate], rules: RuleSet, exact: RuleSet) -> None:
+    rejected = first_rejection(steps, rules)
+    rate.graphs += 1
+    rate.in_order += rejected is None
+    if rejected is not None:
+        rate.rejected_by[rejected] += 1
+    canonical = rejected is None or is_canonical(space, steps, rules)
+    rate.canonical += canonical
+    rate.exact += canonical or is_canonical(space, steps, exact)
+
+
+def random_steps(space: Space, random: Random, most: int) -> list[Candidate]:
+    """A random graph: its steps in the order drawn, `most` of them, or fewer if no step is left."""
+    state = space.root
+    steps: list[Candidate] = []
+    while len(steps) < most:
+        by_kind: dict[str, list[Candidate]] = {}
+        for candidate in space.candidates(state):
+            if candidate.kind == CONTRACTION and (len(candidate.dims) < 2 or not candidate.outer):
+                continue
+            by_kind.setdefault(candidate.kind, []).append(candidate)
+        if not by_kind:
+            break
+        steps.append(random.choice(by_kind[random.choice(list(by_kind))]))
+        state = space.candidates.take(steps[-1])
+    return steps
+
+
+@dataclass(frozen=True)
+class Complete:
+    """All complete operators of up to `size` primitives, with the rules and without."""
+
+    size: int
+    graphs: int
+    meanings: int
+    canonical_graphs: int
+    canonical_meanings: int
+
+    def row(self) -> dict[str, object]:
+        """A row of the table."""
+        return {
+            "up_to_primitives": self.size,
+            "graphs": self.graphs,
+            "meanings": self.meanings,
+            "redundancy": round(self.graphs / self.meanings, 2) if self.meanings else None,
+            "canonical_graphs": self.canonical_graphs,
+            "canonical_meanings": self.canonical_meanings,
+            "canonical_redundancy": (
+                round(self.canonical_graphs / self.canonical_meanings, 2) if self.canonical_meanings else None
+            ),
+            "graphs_per_canonical": round(self.graphs / self.canonical_graphs, 2) if self.canonical_graphs else None,
+        }
+
+
+def complete_operators(spec: OperatorSpec, depth: int, *, show: Show = silent) -> list[Complete]:
+    """Find all complete operators of up to `depth` primitives with the rules and without them. Exponential in depth."""
+    off = tuple(id_ for id_, row in RULES.items() if row.on and id_ not in (ORDER_ONLY, BARE_SUMS))
+    sizes = range(1, min(depth, spec.depth) + 1)
+    bounded = spec.with_(depth=sizes[-1])
+    without = _counted(bounded.with_(rules_off=off, rules_on=()), show, "complete operators without rules")
+    ruled = _counted(bounded, show, "complete operators with rules")
+    return [
+        Complete(size, *(number for found in (without, ruled) for number in (found[0][size], found[1][size]))) for size in sizes
+    ]
+
+
+def _ends_an_axis(operator: PGraph, weight: Sequence[Dim]) -> bool:
+    """Whether the weight has two axes at least, and one of them indexes nothing else."""
+    shares = [dim.operation for dim in weight if dim.operation is not None]
+    return len(weight) > 1 and any(share.tops[0] in operator.expansions for share in shares)
+
+
+def _counted(spec: OperatorSpec, show: Show, title: str) -> tuple[dict[int, int], dict[int, int]]:
+    """How many operators, and how many meanings, there are of up to each number of primitives."""
+    space, graphs = Space(spec), Counter[int]()
+    meanings: dict[str, int] = {}
+    for size, operator in space.enumerate():
+        if not all(_ends_an_axis(operator, weight) for weight in operator.weights):
+            continue
+        graphs[size] += 1
+        meanings.setdefault(space.fingerprint(operator), size)
+        show(title, size, spec.depth)
+    by_size, sizes = Counter(meanings.values()), range(1, spec.depth + 1)
+    return (
+        {size: sum(graphs[smaller] for smaller in range(size + 1)) for size in sizes},
+        {size: sum(by_size[smaller] for smaller in range(size + 1)) for size in sizes},
+    )

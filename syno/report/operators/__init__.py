@@ -1,0 +1,1 @@
+"""Pages, cards and folders of single operators."""

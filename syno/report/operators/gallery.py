@@ -1,0 +1,152 @@
+"""The operators of the page, each on a card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from syno.base.errors import SynoError
+from syno.ir.drawing import to_svg
+from syno.ir.graph import PGraph
+from syno.ir.loops import expression, loop_nest
+from syno.lower.pytorch.source import to_source
+from syno.report.inline_svg import inline_svg
+from syno.report.page_tables import (
+    Cell,
+    Row,
+    Target,
+    difference,
+    latencies,
+    latency,
+    number,
+    quantity,
+    score,
+    score_rows,
+    setting,
+    word,
+)
+from syno.report.results import SCORE_COLUMNS, TRIAL_COLUMNS, Results, complete
+
+
+@dataclass(frozen=True)
+class Code:
+    """A text about an operator, with its words in colours; or why there is none."""
+
+    title: str
+    html: Markup
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A line of a card's table of latencies."""
+
+    target: str
+    device_name: str
+    setting: str
+    cell: Cell
+    reason: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the page shows of an operator.
+
+    Attributes:
+        number: of the card, from 1; its ids on the page begin with it.
+        facts: score and cost, with their headings.
+        order: the numbers to sort by, as JSON.
+        provenance: the trial that found it; empty where none did.
+    """
+
+    number: int
+    name: str
+    id: str
+    role: str
+    drawing: Markup
+    expression: Markup
+    facts: tuple[tuple[str, Cell], ...]
+    timings: tuple[Timing, ...]
+    codes: tuple[Code, ...]
+    order: str
+    provenance: str
+
+
+def cards(results: Results) -> list[Card]:
+    """A card for each operator, the best score first."""
+    known = {str(row["operator"]): row for row in score_rows(results)}
+    measured, origins = latencies(results), _origins(results)
+
+    def rank(name: str) -> float:
+        value = number(known.get(name, {}).get("score"))
+        return inf if value is None else -results.metric.quality(value)
+
+    return [
+        _card(place, name, results, known.get(name, {}), measured.get(name, {}), origins.get(name, ""))
+        for place, name in enumerate(sorted(results.operators, key=rank), 1)
+    ]
+
+
+def order_name(target: Target) -> str:
+    """What sorting by the latency on this device with this compiler is called."""
+    return f"latency, {target[1]} on {target[0]}"
+
+
+def _origins(results: Results) -> dict[str, str]:
+    """By name: the trial that found an operator, its reward, and when that was, as far as the table knows."""
+    found = {}
+    trials = complete(results.trials, TRIAL_COLUMNS, "trials")
+    for row in trials[trials["outcome"] == "complete"].to_dict("records"):
+        reward, ended = number(row["reward"]), row.get("ended")
+        parts = [f"found in trial {row['number']}", "" if reward is None else f"reward {reward:.4g}"]
+        parts.append("" if ended is None or ended != ended else f"on {ended:%Y-%m-%d}")
+        found[str(row.get("name", ""))] = ", ".join(filter(None, parts))
+    return found
+
+
+def _card(place: int, name: str, results: Results, row: Row, times: dict[Target, Row], provenance: str) -> Card:
+    graph, metric = results.operators[name], results.metric
+    row = {**dict.fromkeys(SCORE_COLUMNS), **row}
+    trained = score(row, metric)
+    order = {metric.name: trained.value, "FLOPs": number(row["flops"])}
+    order |= {order_name(target): latency(time).value for target, time in times.items()}
+    facts = (
+        (metric.heading, trained),
+        ("difference", difference(row, metric)),
+        ("FLOPs", quantity(row["flops"], row["flops_share"])),
+        ("parameters", quantity(row["parameters"], row["parameters_share"])),
+        ("id", Cell(graph.id[:8], note=graph.id)),
+    )
+    return Card(
+        place, name, graph.id, word(row.get("role")).text, Markup(inline_svg(to_svg(graph), f"drawing-{place}")),
+        _coloured(expression(graph)), facts, tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order), provenance,
+    )  # fmt: skip
+
+
+def _timings(times: dict[Target, Row]) -> Iterator[Timing]:
+    for (device, compiler), row in sorted(times.items()):
+        cell, names = latency(row), word(row["device_name"]).text
+        reason = word(row["reason"]).text if row["status"] != "ok" else cell.note
+        yield Timing(f"{compiler} on {device}", names, setting([row]), cell, reason)
+
+
+def _codes(graph: PGraph) -> Iterator[Code]:
+    for title, generate in (("Loop nest", loop_nest), ("PyTorch", to_source)):
+        try:
+            yield Code(title, _coloured(generate(graph)))
+        except SynoError as error:
+            yield Code(title, Markup(""), f"There is no code for this operator: {error}")
+    yield Code("Text", Markup.escape(str(graph)))
+
+
+def _coloured(code: str) -> Markup:
+    formatter: Any = HtmlFormatter(nowrap=True, noclasses=True, style="default")
+    return Markup(highlight(code, PythonLexer(), formatter).rstrip("\n"))  # it escapes the code

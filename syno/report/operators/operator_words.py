@@ -1,0 +1,137 @@
+"""What an operator reads of its input, in words that follow from its index map: windows, shifts, exchanged axes.
+
+>>> import syno
+>>> print(in_words(syno.OPERATORS["operator_2"]()), end="")
+What it reads of its input, axis by axis (k_1=3):
+  N            at the output's N
+  C_in         every position, summed
+  H (rows)     at the output's H (rows), from 1 before to 1 after, zero beyond the border; then 1 after, around the border
+  H (columns)  at the output's H (columns), from 1 before to 1 after, zero beyond the border
+In words: shifts rows by 1 (row i reads row i + 1, around the border), then reads 3 x 3 positions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from syno.algebra import ONE, Expression, Size
+from syno.ir.coordinates import index_map
+from syno.ir.graph import PGraph
+from syno.ir.reading import AxisReading, Border, Step, readings
+from syno.report.operators.operator_moves import moves
+
+PICTURE = ("rows", "columns")  # the last two axes, where they have the same length
+
+
+def in_words(operator: PGraph, values: Mapping[str, int] | None = None) -> str:
+    """A line for each axis of the input, which says where it is read, and one that says what this does to the axes together.
+
+    Args:
+        operator: the operator.
+        values: of variables; those with a default need none. Displacements that depend on others are shown as expressions.
+    """
+    known = {**operator.variables.defaults, **(values or {})}
+    found = readings(operator)
+    inputs, outputs = (axis_names([dim.size for dim in dims]) for dims in (operator.input, operator.output))
+    used = _variables(operator, found)
+    where = ", ".join(f"{name}={known[name]}" for name in used if name in known)
+    width = max((len(name) for name in inputs), default=0)
+    lines = [f"What it reads of its input, axis by axis{where and f' ({where})'}:"]
+    lines += [f"  {name:<{width}}  {_place(one, outputs, known)}" for name, one in zip(inputs, found, strict=True)]
+    lines += _together(found, inputs)
+    lines += _conditions(operator, found)
+    if done := moves(found, inputs, len(outputs), known):
+        lines.append(f"In words: {', then '.join(done)}{_rest(found, inputs)}.")
+    elif all(_stays(one) for one in found):
+        lines.append("In words: reads one position, the output's own; nothing is shifted, exchanged or repeated.")
+    return "\n".join(lines) + "\n"
+
+
+def axis_names(sizes: Sequence[Size]) -> list[str]:
+    """A name for each axis: its size, with "rows" and "columns" for a picture's axes, or a number where others are equal."""
+    texts = [size.fraction_text for size in sizes]
+    count, last = Counter(texts), len(texts) - 1
+    is_picture = last >= 1 and texts[last] == texts[last - 1] and count[texts[last]] == len(PICTURE)
+    return [
+        f"{text} ({PICTURE[axis - last + 1]})"
+        if is_picture and axis >= last - 1
+        else f"{text} (axis {axis})"
+        if count[text] > 1
+        else text
+        for axis, text in enumerate(texts)
+    ]
+
+
+def text_of(index: Expression) -> str:
+    """An index as `syno show` writes it in the loops."""
+    return index.text(lambda size: size.integer_text().replace(" ", ""))
+
+
+def _variables(operator: PGraph, found: Sequence[AxisReading]) -> list[str]:
+    """The variables that displacements depend on, in the operator's order."""
+    steps = [step for one in found if one.repeat is ONE for step in one.steps]
+    texts, sums = [text_of(step.offset) for step in steps], {name for step in steps for name in step.offset.iterators}
+    texts += [size.integer_text() for name, size in (found[0].extents if found else {}).items() if name in sums]
+    words = set(re.findall(r"[A-Za-z]\w*", " ".join(texts)))
+    return [name for name in operator.variables if name in words]
+
+
+def _stays(reading: AxisReading) -> bool:
+    return reading.is_every or (reading.output == reading.axis and reading.scale is ONE and reading.repeat is ONE)
+
+
+def _rest(found: Sequence[AxisReading], names: Sequence[str]) -> str:
+    """The axes whose index was not taken apart: words about the others are not all."""
+    others = [names[one.axis] for one in found if one.output is None and one.outputs]
+    return f"; {' and '.join(others)}: as the index above says" if others else ""
+
+
+def _place(reading: AxisReading, outputs: Sequence[str], values: Mapping[str, int]) -> str:
+    if reading.is_every:
+        return "every position, summed"
+    if reading.output is None:
+        over = f", summed over {', '.join(reading.reductions)}" if reading.reductions else ""
+        return f"at {text_of(reading.index)}{over}"
+    name = outputs[reading.output]
+    if reading.is_block:
+        block = "" if reading.repeat is ONE else f" divided by {reading.repeat.fraction_text}, rounded down"
+        count, length = (reading.size / reading.scale).fraction_text, reading.scale.fraction_text
+        return f"every position of one of {count} blocks of {length}, summed: the block at the output's {name}{block}"
+    scale = "" if reading.scale is ONE else f"{reading.scale.fraction_text} times "
+    repeat = "" if reading.repeat is ONE else f" divided by {reading.repeat.fraction_text}, rounded down"
+    displaced = reading.displacements(values) or (None,) * len(reading.steps)
+    steps = [_step(step, found) for step, found in zip(reading.steps, displaced, strict=True)]
+    return f"at {scale}the output's {name}{repeat}{', ' if steps else ''}{'; then '.join(steps)}"
+
+
+def _step(step: Step, found: tuple[int, ...] | None) -> str:
+    border = {Border.NONE: "", Border.ZERO: ", zero beyond the border", Border.AROUND: ", around the border"}[step.border]
+    if found is None:
+        return f"plus {text_of(step.offset)}{border}"
+    if len(found) == 1:
+        return f"{_side(found[0])}{border}"
+    if found == tuple(range(found[0], found[-1] + 1)):
+        return f"from {_side(found[0])} to {_side(found[-1])}{border}"
+    return f"{', '.join(map(str, found[:-1]))} and {found[-1]} from there{border}"
+
+
+def _side(offset: int) -> str:
+    return "there" if offset == 0 else f"{abs(offset)} {'after' if offset > 0 else 'before'}"
+
+
+def _together(found: Sequence[AxisReading], names: Sequence[str]) -> Iterator[str]:
+    """Axes that one sum moves along at once."""
+    for reduction in dict.fromkeys(name for one in found for name in one.reductions):
+        axes = [names[one.axis] for one in found if reduction in one.reductions]
+        if len(axes) > 1:
+            yield f"  {', '.join(axes[:-1])} and {axes[-1]} vary together: they depend on {reduction}"
+
+
+def _conditions(operator: PGraph, found: Sequence[AxisReading]) -> Iterator[str]:
+    """What else must hold for a summand to count, where no step of an axis says so."""
+    said = {step.condition for one in found for step in one.steps}
+    for index, extent in index_map(operator).conditions:
+        if (index, extent) not in said:
+            yield f"  counted only where 0 <= {text_of(index)} < {extent.integer_text()}"

@@ -1,0 +1,1 @@
+"""The table of measurements: its columns, its file, and statistics over its rows."""

@@ -1,0 +1,1 @@
+"""The shape distance: a lower bound on the primitives that a partial operator still needs."""

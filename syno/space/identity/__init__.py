@@ -1,0 +1,1 @@
+"""When two operators are equal: canonical values at several sizes, and fingerprints."""

@@ -1,0 +1,189 @@
+"""Operators at small sizes: which sizes, what each summand reads, and how often two operators read the same.
+
+Approximate canonicalization rules replace an operator by one that reads nearly the same elements. "Nearly" is a number
+here: the share of summands at which both read the same. Fingerprints are made of the same summands.
+
+Paper: section 5.3 (approximate equivalences).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syno.algebra import Size, Valuation
+from syno.base.errors import GraphError
+from syno.ir.coordinates import coordinates
+from syno.ir.dim import Dim
+from syno.ir.graph import PGraph
+
+Array = NDArray[Any]
+Window = tuple[Size, Size]  # the axis and the window of an Unfold
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
+FACTORS = range(2, 24)  # of what divides a primary
+LEAST = 5  # value of a primary: rotations by few positions, either way, differ
+
+
+def agreement(first: PGraph, second: PGraph, values: Mapping[str, int] | None = None) -> float:
+    """The share of summands, in [0, 1], at which two operators read the same elements.
+
+    A summand is a position of all output axes and reductions, which are the same dims in both. The operators agree on it
+    where both count it and read the same element of the input and of every weight (the same index along every axis), and
+    where neither counts it, because both read beyond a border. Where only one of them counts it they differ.
+
+    Args:
+        first: an operator.
+        second: an operator with the same output axes, reductions, and shapes of input and weights.
+        values: a value for each variable that has no default.
+
+    Raises:
+        GraphError: their loops or shapes differ. SizeError, ValuationError: as for any valuation.
+
+    Paper: section 5.3 (an Unfold below a Merge is nearly one above it); the count is exact.
+    """
+    _check_comparable(first, second)
+    valuation = Valuation({**second.defaults, **first.defaults, **(values or {})})
+    for size in (*first.sizes, *second.sizes):
+        valuation.integer(size)
+    one, other = Summands.of(first, valuation), Summands.of(second, valuation)
+    inside = [*one.inside, *other.inside]
+    same = [one.at[a] == other.at[b] for a, b in zip(_read(first), _read(second), strict=True)]
+    both = one.count(inside)
+    agreed = one.count([*inside, *same])
+    neither = prod(one.extents) - one.count(one.inside) - other.count(other.inside) + both
+    return (agreed + neither) / prod(one.extents)
+
+
+def _read(graph: PGraph) -> list[Dim]:
+    return [dim for dims in (graph.input, *graph.weights) for dim in dims]
+
+
+def _check_comparable(first: PGraph, second: PGraph) -> None:
+    for what, dims, others in (
+        ("output axes", first.output, second.output),
+        ("reductions", first.reduces, second.reduces),
+    ):
+        if dims != others:
+            raise GraphError(f"the {what} of {first!r} are {dims}, those of {second!r} are {others}; they must be the same")
+    shapes = [[[dim.size for dim in dims] for dims in (graph.input, *graph.weights)] for graph in (first, second)]
+    if shapes[0] != shapes[1]:
+        raise GraphError(f"{first!r} and {second!r} read tensors of different shapes; input and weights must be alike")
+
+
+# ---- what summands read ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summands:
+    """The index map at one valuation: a summand for each position of all loops (output axes, then reductions).
+
+    Every array has one axis for each loop, of length 1 where it does not depend on that loop.
+
+    Attributes:
+        valuation: the values of the variables.
+        extents: of the loops.
+        at: the coordinate of each dim.
+        inside: whether an Unfold's guard holds, for each that can fail. A summand counts where all of them hold.
+    """
+
+    valuation: Valuation
+    extents: tuple[int, ...]
+    at: Mapping[Dim, Array]
+    inside: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, graph: PGraph, valuation: Valuation) -> Summands:
+        """Those of `graph`. SizeError for a size that is no whole number, ValuationError for a variable without value."""
+        loops = (*graph.output, *graph.reduces)
+        extents = tuple(valuation.integer(dim.size) for dim in loops)
+        given = {
+            dim: np.arange(extents[axis]).reshape([-1 if other == axis else 1 for other in range(len(loops))])
+            for axis, dim in enumerate(loops)
+        }
+        indices = _Indices(valuation)
+        at = coordinates(graph.tops, given, indices)
+        return cls(valuation, extents, at, tuple(indices.inside))
+
+    def count(self, conditions: Iterable[Array]) -> int:
+        """The number of summands at which all of `conditions` hold."""
+        factors = [np.ones([1] * len(self.extents), np.int64), *(condition.astype(np.int64) for condition in conditions)]
+        return int(summed(factors, dict(enumerate(self.extents))).item())
+
+
+class _Indices:
+    """Arithmetic on arrays of integers. What each guard says is kept by itself, over the loops that it depends on."""
+
+    def __init__(self, valuation: Valuation) -> None:
+        self.valuation = valuation
+        self.inside: list[Array] = []
+
+    def size(self, size: Size) -> int:
+        return self.valuation.integer(size)
+
+    def half(self, size: Size) -> int:
+        return self.valuation.integer(size) // 2
+
+    def guard(self, index: Array, extent: Size) -> Array:
+        last = self.valuation.integer(extent) - 1
+        inside = (index >= 0) & (index <= last)
+        if not inside.all():
+            self.inside.append(inside)
+        return np.minimum(np.maximum(index, 0), last)  # a legal address; the summand does not count
+
+
+def summed(factors: Iterable[Array], over: Mapping[int, int]) -> Array:
+    """The product of `factors`, at least one, summed over some axes, which keep a length of 1.
+
+    All have the same number of axes, each of length 1 or of that axis's one extent. `over` gives the extents of the axes
+    to sum over; one that no factor depends on multiplies by its extent.
+
+    Source: variable elimination, as in Dechter 1999, Bucket elimination: a unifying framework for reasoning.
+    """
+    return reduce(np.multiply, eliminated(factors, over))
+
+
+def eliminated(factors: Iterable[Array], over: Mapping[int, int]) -> list[Array]:
+    """As `summed`, but what is left is not multiplied. The product over all axes is never made."""
+    left = list(factors)
+    for axis in _order(tuple(factor.shape for factor in left), tuple(sorted(over))):
+        bucket = [factor for factor in left if factor.shape[axis] > 1]
+        if bucket:
+            left = [factor for factor in left if factor.shape[axis] == 1]
+            left.append(_joined(bucket, axis))
+        elif over[axis] > 1:
+            left[0] = left[0] * left[0].dtype.type(over[axis])
+    return left
+
+
+def _joined(bucket: list[Array], axis: int) -> Array:
+    """The product, summed over an axis. The largest factor comes in as the sum is taken: nothing of that size is stored."""
+    *others, largest = sorted(bucket, key=np.size)
+    axes = list(range(largest.ndim))
+    left = [other for other in axes if other != axis]
+    read = (reduce(np.multiply, others), axes, largest, axes) if others else (largest, axes)
+    found: Array = np.einsum(*read, left)
+    return np.expand_dims(found, axis)
+
+
+@lru_cache(maxsize=4096)
+def _order(shapes: tuple[tuple[int, ...], ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes; at each step the one whose factors have the smallest product."""
+    left, waiting, order = list(shapes), list(axes), list[int]()
+
+    def joined(axis: int) -> tuple[int, ...]:
+        return tuple(map(max, zip(*(shape for shape in left if shape[axis] > 1), strict=True)))
+
+    while waiting:
+        axis = min(waiting, key=lambda axis: prod(joined(axis)))
+        waiting.remove(axis)
+        order.append(axis)
+        if joint := joined(axis):
+            left = [shape for shape in left if shape[axis] == 1]
+            left.append((*joint[:axis], 1, *joint[axis + 1 :]))
+    return tuple(order)

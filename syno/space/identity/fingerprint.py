@@ -1,0 +1,245 @@
+"""A name for what an operator computes, whatever way it is written.
+
+At tiny sizes an operator is a set of summands, each of which ties together an element of the output, of the input, and of
+every weight. Elements of output and input have names, their coordinates. Those of a weight have none, as its layout is free,
+nor have positions of an unordered axis. Color refinement tells them apart: round after round, each takes up what it occurs
+with. Where some still look alike, each of these in turn is marked, and all are refined once more.
+
+No list of summands is made. Names and colors are random numbers modulo 2**64, a summand is their product, and a sum over
+summands is an operator like any other, evaluated one loop after the other. Different sets of summands have equal sums with
+a probability below 2**-40, at each valuation.
+
+Source: color refinement, Weisfeiler and Leman 1968; testing polynomials at random points, Schwartz 1980.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from syno.algebra import Valuation, product
+from syno.base.errors import GraphError
+from syno.ir.dim import content_id
+from syno.ir.graph import PGraph
+from syno.space.identity.agreement import Array, Summands, eliminated, summed
+from syno.space.identity.tiny import own_valuations, tiny_valuations, windows_of
+
+LARGEST_BATCH = 50_000  # colors that are refined at once when elements are marked in turn
+TENSORS = ("output", "input")
+Free = Sequence[tuple[set[int], set[int]]]  # unordered and rolled axes, of output and of input
+Mirror = tuple[tuple[int, int], tuple[int, int]]  # axes of the output, axes of the input
+
+
+def fingerprint(
+    graph: PGraph,
+    *,
+    unordered_output: Collection[int] = (),
+    unordered_input: Collection[int] = (),
+    rolled_output: Collection[int] = (),
+    rolled_input: Collection[int] = (),
+    mirrors: Sequence[Mirror] = (),
+    valuations: Iterable[Mapping[str, int]] | None = None,
+) -> str:
+    """32 hexadecimal digits that are equal for two operators if they are the same but for what is free.
+
+    Free is how an operator is written: layout and order of its weights (any renaming of the elements of one), numbers of
+    reductions, views that cancel each other, loops that are split or merged. The arguments free more.
+
+    Args:
+        graph: the operator.
+        unordered_output: output axes whose positions may be permuted, because neighbouring weights absorb it.
+        unordered_input: such axes of the input.
+        rolled_output: output axes that may be rotated by any number of positions, alike for all other coordinates.
+        rolled_input: such axes of the input.
+        mirrors: two output axes that may change places together with two input axes, as in `((2, 3), (2, 3))`.
+        valuations: where to evaluate. Those at which some size of the operator is no whole number are passed over; if none
+            is left, `own_valuations` of the operator stand in. Equal operators have equal fingerprints only at equal
+            valuations: give the same to all that are to be compared.
+
+    Different operators have different fingerprints, but for two kinds: those that agree at all of these valuations while
+    the symbolic sizes of input, output and weights are the same; and those whose unnamed elements are connected so
+    regularly that marking one of them does not tell the others apart (hard cases of graph isomorphism).
+
+    Raises:
+        GraphError: an axis that is not there, or mirrored axes of different sizes. ValuationError: a variable lacks a value.
+
+    Source: module docstring.
+    """
+    pairs = ((unordered_output, rolled_output), (unordered_input, rolled_input))
+    free = [({*unordered}, {*rolled} - {*unordered}) for unordered, rolled in pairs]
+    _check_axes(graph, free, mirrors)
+    given = map(Valuation, valuations or ())
+    rows = [row for row in given if all(row.fraction(size).denominator == 1 for size in graph.sizes)]
+    summands = [Summands.of(graph, row) for row in rows or own_valuations(graph)]
+    content = [", ".join(str(dim.size) for dim in dims) for dims in (graph.output, graph.input)]
+    content += sorted(str(product(dim.size for dim in weight)) for weight in graph.weights)
+    content += [str(sorted(each.valuation.items())) for each in summands]
+    found = []
+    for names in _namings(graph, mirrors):
+        totals = (str(_Connections(graph, each, names, free).total()) for each in summands)
+        found.append(content_id("fingerprint", *content, *totals))
+    return min(found)
+
+
+def same_operator(first: PGraph, second: PGraph, **free: Any) -> bool:
+    """Whether two operators have equal fingerprints at sizes that suit both; `free` is what `fingerprint` takes besides.
+
+    Source: module docstring.
+    """
+    rows = tiny_valuations([*first.sizes, *second.sizes], [*windows_of(first), *windows_of(second)])
+    return fingerprint(first, valuations=rows, **free) == fingerprint(second, valuations=rows, **free)
+
+
+def _namings(graph: PGraph, mirrors: Sequence[Mirror]) -> Iterator[list[list[int]]]:
+    """The names of the axes of output and input, for every choice of mirrors."""
+    for chosen in itertools.product((False, True), repeat=len(mirrors)):
+        names = [list(range(len(dims))) for dims in (graph.output, graph.input)]
+        for mirror in itertools.compress(mirrors, chosen):
+            for own, (a, b) in zip(names, mirror, strict=True):
+                own[a], own[b] = own[b], own[a]
+        yield names
+
+
+def _check_axes(graph: PGraph, free: Free, mirrors: Sequence[Mirror]) -> None:
+    for number, (tensor, dims) in enumerate(zip(TENSORS, (graph.output, graph.input), strict=True)):
+        mirrored = [mirror[number] for mirror in mirrors]
+        for axis in (*free[number][0], *free[number][1], *(axis for pair in mirrored for axis in pair)):
+            if not 0 <= axis < len(dims):
+                raise GraphError(f"{graph!r} has no {tensor} axis {axis}; its axes are 0 to {len(dims) - 1}")
+        for a, b in mirrored:
+            if dims[a].size is not dims[b].size:
+                raise GraphError(f"{tensor} axes {a} and {b} are mirrored, but have sizes {dims[a].size} and {dims[b].size}")
+
+
+@dataclass(frozen=True)
+class _Unnamed:
+    """Elements without names: those of a weight, or the positions of an axis."""
+
+    seed: Array  # their first color
+    at: Array  # the number of the element that each summand reads
+    loops: set[int]  # those that `at` depends on
+    colors: slice  # where theirs are among all
+    rolled: bool  # they follow each other in a ring
+    marked: bool  # one of them is marked, in turn, if they look alike
+
+
+class _Connections:
+    """The summands at one valuation, and the elements without names that they connect.
+
+    Colors are rows: one, or one for each way to mark elements. Other arrays have an axis for the row first, then one for
+    each loop.
+    """
+
+    def __init__(self, graph: PGraph, summands: Summands, names: Sequence[Sequence[int]], free: Free) -> None:
+        self.unnamed: list[_Unnamed] = []
+        self.size = 0
+        sizes = summands.valuation
+        named = [np.ones([1] * (len(summands.extents) + 1), np.uint64)]
+        named += [inside[None].astype(np.uint64) for inside in summands.inside]
+        for tensor, dims, own, (unordered, rolled) in zip(TENSORS, (graph.output, graph.input), names, free, strict=True):
+            for axis, (dim, name) in enumerate(zip(dims, own, strict=True)):
+                at, count, seed = summands.at[dim][None], sizes.integer(dim.size), _seed(f"{tensor} {name}")
+                if axis in unordered or axis in rolled:
+                    self._add(seed, at, count, axis in rolled, tensor == "output" and axis in rolled)
+                else:
+                    named.append(_mixed(np.arange(count, dtype=np.uint64) + seed)[at])
+        for weight in graph.weights:
+            element = np.zeros_like(named[0], np.int64)
+            for dim in weight:
+                element = element * sizes.integer(dim.size) + summands.at[dim][None]
+            self._add(_seed("weight"), element, sizes.numel(dim.size for dim in weight))
+        touched = {loop for part in self.unnamed for loop in part.loops}
+        extents = list(enumerate(summands.extents, 1))
+        self.named = eliminated(named, {loop: extent for loop, extent in extents if loop not in touched})
+        self.extents = {loop: extent for loop, extent in extents if loop in touched}
+
+    def _add(self, seed: Array, at: Array, count: int, rolled: bool = False, marked: bool = False) -> None:
+        loops = {axis for axis, extent in enumerate(at.shape) if extent > 1}
+        self.unnamed.append(_Unnamed(seed, at, loops, slice(self.size, self.size + count), rolled, marked))
+        self.size += count
+
+    def total(self) -> int:
+        """One number for everything, the same however the elements without names are numbered."""
+        if not self.unnamed:
+            return int(summed(self.named, {}).item())
+        first = [np.broadcast_to(part.seed, part.colors.stop - part.colors.start) for part in self.unnamed]
+        colors = self._refined(np.concatenate(first)[None])
+        total = self._hashed(colors)
+        if len(marks := self._marks(colors[0])):
+            marked = np.repeat(colors, len(marks), axis=0)
+            rows = np.arange(len(marks))[:, None]
+            marked[rows, marks] = _mixed(marked[rows, marks])
+            total = _mixed(total + self._hashed(self._refined(marked)))
+        return int(total[0])
+
+    def _refined(self, colors: Array) -> Array:
+        """Colors after as many rounds as tell more elements apart."""
+        known = 0
+        while (now := len(np.unique(colors))) > known:
+            known, colors = now, self._round(colors)
+        return colors
+
+    def _round(self, colors: Array) -> Array:
+        """New colors: of the old one, of the sum over the summands that the element is part of, of the next in its ring."""
+        factors = [colors[:, part.colors][:, part.at[0]] for part in self.unnamed]
+        sums, following = np.zeros_like(colors), np.zeros_like(colors)
+        for part in self.unnamed:
+            others = [factor for other, factor in zip(self.unnamed, factors, strict=True) if other is not part]
+            over = {loop: extent for loop, extent in self.extents.items() if loop not in part.loops}
+            terms = np.broadcast_to(summed([*self.named, *others], over), (len(colors), *part.at.shape[1:]))
+            first = np.arange(part.colors.start, colors.size, self.size).reshape(-1, *[1] * (part.at.ndim - 1))
+            np.add.at(sums.reshape(-1), (first + part.at).reshape(-1), terms.reshape(-1))
+            if part.rolled:
+                following[:, part.colors] = np.roll(colors[:, part.colors], -1, axis=1)
+        return _mixed(_mixed(_mixed(colors) + sums) + following)
+
+    def _marks(self, colors: Array) -> Array:
+        """Elements to mark, a row for each way: one of every rolled output axis, and one of any unordered axis or weight.
+
+        Of an axis, and of all weights together, it is one of the smallest set that look alike. Ways that are too many are
+        left out, those with the largest sets first.
+        """
+        rings: list[Array] = []
+        others: list[Array] = []
+        for seed in sorted({int(part.seed[0]) for part in self.unnamed}):
+            parts = [part for part in self.unnamed if int(part.seed[0]) == seed and part.rolled == part.marked]
+            places = np.concatenate([np.arange(0), *(np.arange(self.size)[part.colors] for part in parts)])
+            found, where, counts = np.unique(colors[places], return_inverse=True, return_counts=True)
+            if (counts > 1).any():
+                smallest = np.lexsort((found, np.where(counts > 1, counts, self.size + 1)))[0]
+                (rings if parts[0].marked else others).append(places[where == smallest])
+        others.sort(key=len)
+        while (rings or others) and prod(map(len, rings)) * (sum(map(len, others)) or 1) * self.size > LARGEST_BATCH:
+            (others or rings).pop()
+        lasts = [[place] for group in others for place in group] or [[]]
+        return np.array([[*ring, *last] for ring in itertools.product(*rings) for last in lasts if ring or last])
+
+    def _hashed(self, colors: Array) -> Array:
+        """One number for rows of colors, whatever the order of the rows, of the weights, and of the elements of each."""
+        parts = np.add.reduceat(_mixed(colors), [part.colors.start for part in self.unnamed], axis=1)
+        rows = _mixed(parts + np.concatenate([part.seed for part in self.unnamed])).sum(axis=1)
+        total: Array = _mixed(rows).sum(keepdims=True)
+        return total
+
+
+@lru_cache(maxsize=1024)
+def _seed(name: str) -> Array:
+    return _mixed(np.array([int(content_id("label", name)[:16], 16)], np.uint64))
+
+
+def _mixed(numbers: Array) -> Array:
+    """Random numbers of 64 bits for `numbers`; odd ones, as products of those lose no bits.
+
+    Source: the finalizer of SplitMix64, Steele 2014.
+    """
+    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Array = (numbers ^ (numbers >> np.uint64(31))) | np.uint64(1)
+    return mixed

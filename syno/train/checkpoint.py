@@ -1,0 +1,90 @@
+"""A training's state in a file, from which it goes on to the same result, bit for bit on a CPU.
+
+What is read is tensors and plain values only: a file from elsewhere cannot run code. The file is what `torch.save` writes, and
+then a line with a checksum of all that, which is compared before anything else is read: PyTorch looks at none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from syno.base.checksums import DIGITS, checksum
+from syno.base.errors import DataError
+from syno.base.files import write_whole
+
+EVERY_SECONDS = 60.0
+MARK = b"\nsyno checkpoint, 128 bits of blake2b: "
+LINE = len(MARK) + DIGITS + 1  # bytes at the end of the file
+ZIP_END = b"PK\5\6"  # 22 bytes before the end of a file without that line, as earlier versions wrote it
+
+
+class Checkpoint:
+    """The file of one training.
+
+    Args:
+        file: where it is, or will be; it takes the place of the one before when it is whole.
+        identity: what tells this training from others; a file of another one is not gone on with.
+        every_seconds: how often `due` says so.
+    """
+
+    def __init__(self, file: Path, identity: str, every_seconds: float = EVERY_SECONDS) -> None:
+        self.file, self.identity, self.every_seconds = file, identity, every_seconds
+        self._last = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to write."""
+        return time.monotonic() - self._last >= self.every_seconds
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Keep a state. SpecError if it cannot be written."""
+        stream = BytesIO()
+        torch.save({"identity": self.identity, "state": dict(state)}, stream)
+        content = stream.getvalue()
+        write_whole(self.file, b"".join((content, MARK, checksum(content).encode(), b"\n")))
+        self._last = time.monotonic()
+
+    def read(self, device: torch.device) -> dict[str, Any] | None:
+        """Return the state; None if there is none, or it is of another training.
+
+        Raises DataError if the file is damaged. One of an earlier version has no checksum, and is read as it is.
+        """
+        if not self.file.exists():
+            return None
+        try:
+            found = torch.load(BytesIO(_checked(self.file.read_bytes())), map_location=device, weights_only=True)
+            identity, state = found["identity"], dict(found["state"])
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # a damaged file raises anything
+            raise self.damaged(error) from error
+        return state if identity == self.identity else None
+
+    def damaged(self, error: Exception) -> DataError:
+        """Return the error that says why the file is not gone on with, and what to do."""
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return DataError(f"{self.file} holds no checkpoint: {what}; delete it, and training begins anew")
+
+    def remove(self) -> None:
+        """Training has ended, and nothing needs to be gone on with."""
+        with suppress(OSError):
+            self.file.unlink(missing_ok=True)
+
+
+def _checked(content: bytes) -> bytes:
+    """Return the part of a file that `torch.save` wrote. ValueError if it does not agree with the checksum."""
+    body, line = content[:-LINE], content[-LINE:]
+    if not line.startswith(MARK):
+        if content[-22:-18] == ZIP_END:
+            return content
+        raise ValueError("its end is missing or damaged")
+    if line != MARK + checksum(body).encode() + b"\n":
+        raise ValueError("it does not agree with its checksum, so it was damaged after it was written")
+    return body
