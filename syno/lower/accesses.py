@@ -1,4 +1,4 @@
-"""How one stage of a plan reads its tensors: what generators write inside a stage's loops."""
+"""The accesses of a stage of a plan to its tensors, which generators write inside the loops of the stage."""
 
 from __future__ import annotations
 
