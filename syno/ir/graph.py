@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from syno.algebra import Size, Valuation, Variable, VariableTable, product
@@ -143,8 +143,32 @@ class PGraph:
     # ---- how it reads -------------------------------------------------------------------------------------------
 
     def renamed(self, name: str, **defaults: int) -> PGraph:
-        """The same operator under another name, with more defaults."""
-        return PGraph(self.output, self.input, self.weights, self.expansions, name=name, defaults={**self.defaults, **defaults})
+        """Return the same operator under another name, with more defaults."""
+        return replace(self, name=name, defaults={**self.defaults, **defaults})
+
+    def mapped(
+        self,
+        dims: Mapping[Dim, Dim],
+        *,
+        input: Iterable[Dim] | None = None,  # noqa: A002  # the language's own word
+        weights: Iterable[Iterable[Dim]] | None = None,
+        expansions: Iterable[Dim] | None = None,
+    ) -> PGraph:
+        """Return an operator with the dims `dims[axis]` in place of this operator's.
+
+        Args:
+            dims: a new dim for each output axis and for each dim of the tensors, usually `Rebuilt(replaced)`.
+            input, weights, expansions: this operator's dims in another order, or some of them; by default all of its own.
+
+        Raises GraphError if the new dims break a rule of the language.
+        """
+        return replace(
+            self,
+            output=tuple(sorted((dims[axis] for axis in self.output), key=lambda axis: axis.position)),
+            input=tuple([dims[axis] for axis in (self.input if input is None else input)]),
+            weights=tuple([tuple([dims[axis] for axis in axes]) for axes in (self.weights if weights is None else weights)]),
+            expansions=tuple([dims[axis] for axis in (self.expansions if expansions is None else expansions)]),
+        )
 
     def __str__(self) -> str:
         from syno.ir.text import to_text  # text builds on graph

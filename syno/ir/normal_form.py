@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from syno.algebra import Size
-from syno.ir.dim import Dim, Operation, content_id, reduce
+from syno.ir.dim import Dim, Rebuilt, content_id, numbered
 from syno.ir.graph import PGraph, bare_below
 
 
@@ -20,7 +19,7 @@ def renumbered(graph: PGraph) -> PGraph:
     for dims in (graph.input, *graph.weights):
         order.meet(dims)
     order.meet_sorted(graph.expansions)
-    return _rebuilt(graph, order, graph.weights)
+    return graph.mapped(Rebuilt(numbered(order.position)))
 
 
 def normal_form(graph: PGraph) -> PGraph:
@@ -34,7 +33,7 @@ def normal_form(graph: PGraph) -> PGraph:
     order.meet(graph.input)
     weights = [order.meet_sorted(weight) for weight in graph.weights]
     order.meet_sorted(graph.expansions)
-    return _rebuilt(graph, order, weights)
+    return graph.mapped(Rebuilt(numbered(order.position)), weights=weights)
 
 
 class _Order:
@@ -113,27 +112,3 @@ class _Order:
             return below
         neighbours = [color[other] for other in (*operation.bottoms, *operation.tops)]
         return [*below, f"{operation.bottoms.index(dim)} into {operation.primitive}", *neighbours]
-
-
-def _rebuilt(graph: PGraph, order: _Order, weights: Iterable[tuple[Dim, ...]]) -> PGraph:
-    """The operator on reductions numbered in that order, with the axes of its weights as given."""
-    numbers: Counter[Size] = Counter()
-    new: dict[Dim, Dim] = {}
-    for dim in order.position:
-        new[dim] = reduce(dim.size, numbers[dim.size])
-        numbers[dim.size] += 1
-
-    def rebuild(dim: Dim) -> Dim:
-        if dim not in new:
-            operation = dim.operation
-            if operation is None:
-                return dim
-            bottoms = tuple(rebuild(bottom) for bottom in operation.bottoms)
-            new[dim] = Operation(operation.primitive, operation.parameter, bottoms).tops[dim.position]
-        return new[dim]
-
-    def rebuild_all(dims: Iterable[Dim]) -> tuple[Dim, ...]:
-        return tuple(rebuild(dim) for dim in dims)
-
-    layouts = tuple(rebuild_all(weight) for weight in weights)
-    return PGraph(graph.output, rebuild_all(graph.input), layouts, rebuild_all(graph.expansions), graph.name, graph.defaults)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from syno.algebra import Size, Variable
 from syno.base.errors import GraphError, suggestion
-from syno.ir.dim import Dim, Operation, output_axis
+from syno.ir.dim import Dim, Operation, Rebuilt, output_axis
 from syno.ir.graph import PGraph
 
 
@@ -23,31 +24,19 @@ def with_variables(operator: PGraph, names: Mapping[str, str]) -> PGraph:
     if twice := sorted({name for name in taken if taken.count(name) > 1}):
         raise GraphError(f'{operator.name}: two variables would be named "{twice[0]}"; rename the other one, too')
     renamed = {variable: Variable(names.get(name, name), variable.kind) for name, variable in table.items()}
-    known: dict[Dim, Dim] = {}
 
     def size_of(size: Size) -> Size:
         return Size({renamed[variable]: exponent for variable, exponent in size.exponents})
 
-    def rebuild(dim: Dim) -> Dim:
-        if dim not in known:
-            operation = dim.operation
-            if operation is None:
-                known[dim] = output_axis(dim.position, size_of(dim.size))
-            else:
-                parameter = operation.parameter
-                if isinstance(parameter, Size):
-                    parameter = size_of(parameter)
-                elif isinstance(parameter, tuple):
-                    parameter = (size_of(parameter[0]), parameter[1])
-                bottoms = tuple(map(rebuild, operation.bottoms))
-                known[dim] = Operation(operation.primitive, parameter, bottoms).tops[dim.position]
-        return known[dim]
+    new = {axis: output_axis(axis.position, size_of(axis.size)) for axis in operator.output}
 
-    return PGraph(
-        tuple(map(rebuild, operator.output)),
-        tuple(map(rebuild, operator.input)),
-        tuple(tuple(map(rebuild, weight)) for weight in operator.weights),
-        tuple(map(rebuild, operator.expansions)),
-        operator.name,
-        {names.get(name, name): value for name, value in table.defaults.items()},
-    )
+    def rebuild(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        parameter = operation.parameter
+        if isinstance(parameter, Size):
+            parameter = size_of(parameter)
+        elif isinstance(parameter, tuple):
+            parameter = (size_of(parameter[0]), parameter[1])
+        return Operation(operation.primitive, parameter, bottoms).tops
+
+    defaults = {names.get(name, name): value for name, value in table.defaults.items()}
+    return replace(operator.mapped(Rebuilt(new, rebuild)), defaults=defaults)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import permutations
 
-from syno.ir.dim import Dim, Operation
+from syno.ir.dim import Dim, Operation, Rebuilt
 from syno.ir.graph import PGraph
 from syno.ir.primitives import SHARE
 
@@ -21,26 +21,11 @@ def weight_orders(operator: PGraph) -> Iterator[PGraph]:
 
 
 def _renumbered(operator: PGraph, number: dict[int, int]) -> PGraph:
-    known: dict[Dim, Dim] = {}
-
-    def rebuild(dim: Dim) -> Dim:
-        if dim not in known:
-            operation = dim.operation
-            if operation is None:
-                return dim
-            parameter = operation.parameter
-            if operation.primitive is SHARE:
-                assert isinstance(parameter, int)
-                parameter = number[parameter]
-            known[dim] = Operation(operation.primitive, parameter, tuple(map(rebuild, operation.bottoms))).tops[dim.position]
-        return known[dim]
+    def rebuild(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        parameter = operation.parameter
+        if operation.primitive is SHARE and isinstance(parameter, int):
+            parameter = number[parameter]
+        return Operation(operation.primitive, parameter, bottoms).tops
 
     weights = [operator.weights[old - 1] for old in sorted(number, key=number.__getitem__)]
-    return PGraph(
-        operator.output,
-        tuple(map(rebuild, operator.input)),
-        tuple(tuple(map(rebuild, weight)) for weight in weights),
-        tuple(map(rebuild, operator.expansions)),
-        operator.name,
-        operator.defaults,
-    )
+    return operator.mapped(Rebuilt({}, rebuild), weights=weights)
