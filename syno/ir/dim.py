@@ -7,8 +7,6 @@ object, and its content id is the same in every process and on every machine.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -226,46 +224,3 @@ def share(dim: Dim, weight: int) -> tuple[Dim, Dim]:
 def expand(dim: Dim) -> Operation:
     """The operation that ends `dim`: no tensor above is indexed by it."""
     return Operation(EXPAND, None, (dim,))
-
-
-def numbered(loops: Iterable[Dim]) -> dict[Dim, Dim]:
-    """Return a new reduction for each of `loops`; those of one size are numbered from 0, in the order given."""
-    counts: Counter[Size] = Counter()
-    new: dict[Dim, Dim] = {}
-    for loop in loops:
-        new[loop] = reduce(loop.size, counts[loop.size])
-        counts[loop.size] += 1
-    return new
-
-
-class Rebuilt(dict[Dim, Dim]):
-    """A table from dims to new dims: some are replaced, and everything above them is built again on first look-up.
-
-    Args:
-        replaced: the new dims that are given. An output axis that is not among them stays as it is.
-        rebuild: returns the new tops of an operation from the operation and its new bottoms; by default those of the same
-            primitive with the same parameter.
-    """
-
-    def __init__(
-        self, replaced: Mapping[Dim, Dim], rebuild: Callable[[Operation, tuple[Dim, ...]], tuple[Dim, ...]] | None = None
-    ) -> None:
-        self._replaced, self._rebuild = replaced, rebuild
-
-    def __missing__(self, dim: Dim) -> Dim:
-        new = self._replaced.get(dim)
-        if new is None:
-            operation = dim.operation
-            new = dim if operation is None else self._tops(operation)[dim.position]
-        self[dim] = new
-        return new
-
-    def _tops(self, operation: Operation) -> tuple[Dim, ...]:
-        bottoms = tuple([self[dim] for dim in operation.bottoms])
-        if self._rebuild is not None:
-            return self._rebuild(operation, bottoms)
-        return (
-            operation.tops
-            if bottoms == operation.bottoms
-            else Operation(operation.primitive, operation.parameter, bottoms).tops
-        )

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from syno.base.errors import GraphError
 from syno.base.names import LONGEST_NAME
-from syno.ir.dim import Dim, Operation, Rebuilt, numbered, output_axis, share
+from syno.ir.dim import Dim, Operation, output_axis, share
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE, SHIFT, SPLIT
+from syno.ir.structure import Rebuilt, numbered
 from syno.lower.cut import Structure
 
 

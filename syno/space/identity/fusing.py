@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
-from syno.ir.dim import Dim, Operation, Rebuilt, numbered, reduce
+from syno.ir.dim import Dim, Operation, reduce
 from syno.ir.graph import PGraph
 from syno.ir.primitives import MERGE, SHARE, SPLIT
+from syno.ir.structure import Rebuilt, numbered
 
 
 def fused(graph: PGraph) -> PGraph:

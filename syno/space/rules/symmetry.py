@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syno.ir.dim import Dim, Rebuilt, output_axis
+from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
-from syno.ir.normal_form import normal_form
 from syno.ir.primitives import SHIFT, UNFOLD
+from syno.ir.rewriting import normal_form
+from syno.ir.structure import Rebuilt
 from syno.space.assemble import assemble
 from syno.space.rules.table import FINALIZE, Candidate, rule
 from syno.space.spec import OperatorSpec
