@@ -15,7 +15,7 @@ from functools import cached_property
 from syno.algebra import Size, Valuation, Variable, VariableTable, product
 from syno.algebra.limits import LARGEST_NUMBER
 from syno.base.errors import GraphError, SizeError, SpecError
-from syno.base.names import LONGEST_NAME, check_name
+from syno.base.files import LONGEST_NAME, check_name
 from syno.ir.dim import Dim, Operation, content_id, expand
 from syno.ir.primitives import REDUCE, SHARE
 from syno.ir.structure import Weight, check, operations_below, ordered

@@ -19,9 +19,8 @@ import re
 from pathlib import Path
 
 from syno.algebra.limits import MOST_CHARACTERS, shortened
-from syno.base.checksums import checksum
 from syno.base.errors import ParseError
-from syno.base.names import name_from
+from syno.base.files import checksum, name_from
 from syno.ir.graph import PGraph
 from syno.ir.text_parser import Parser
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from syno.base.errors import GraphError
-from syno.base.names import LONGEST_NAME
+from syno.base.files import LONGEST_NAME
 from syno.ir.dim import Dim, Operation, output_axis, share
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE, SHIFT, SPLIT
