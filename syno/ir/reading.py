@@ -39,7 +39,7 @@ class Border(Enum):
 
 
 @dataclass(frozen=True)
-class Step:
+class Displacement:
     """One displacement along an axis.
 
     Attributes:
@@ -79,7 +79,7 @@ class AxisReading:
     output: int | None
     scale: Size
     repeat: Size
-    steps: tuple[Step, ...]
+    steps: tuple[Displacement, ...]
     is_every: bool
     outputs: tuple[int, ...]
     reductions: tuple[str, ...]
@@ -134,7 +134,7 @@ def _reading(axis: int, size: Size, index: Expression, outputs: Mapping[str, int
     )
 
 
-def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, Size, tuple[Step, ...]] | None:
+def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, Size, tuple[Displacement, ...]] | None:
     """Return the output axis that an index follows, scale, repeat and steps; None if it has another form."""
     border, inner, axis = Border.NONE, index, None
     match index.only_atom:
@@ -161,7 +161,7 @@ def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, 
         return None  # the borders of the inner steps are not the ends of this axis
     output, inner_scale, repeat, steps = before
     condition = (inner, axis) if border is Border.ZERO and axis is not None else None
-    own = (Step(Expression(fixed), border, condition),) if fixed or condition else ()
+    own = (Displacement(Expression(fixed), border, condition),) if fixed or condition else ()
     return output, scale * inner_scale, repeat, (*steps, *own)
 
 

@@ -24,7 +24,7 @@ def renumbered(graph: PGraph) -> PGraph:
 
     The axes of the input come first, then those of the weights, then expansions.
     """
-    order = _Order(graph)
+    order = _Numbering(graph)
     for dims in (graph.input, *graph.weights):
         order.meet(dims)
     order.meet_sorted(graph.expansions)
@@ -39,14 +39,14 @@ def normal_form(graph: PGraph) -> PGraph:
     [C_out, C_in, k, k]. The order of the weights stays. If two pGraphs differ only in the numbers of reductions and the
     layouts of weights, their normal forms have equal ids.
     """
-    order = _Order(graph)
+    order = _Numbering(graph)
     order.meet(graph.input)
     weights = [order.meet_sorted(weight) for weight in graph.weights]
     order.meet_sorted(graph.expansions)
     return graph.mapped(Rebuilt(numbered(order.position)), weights=weights)
 
 
-class _Order:
+class _Numbering:
     """The reductions of a graph in the order in which they are met."""
 
     def __init__(self, graph: PGraph) -> None:
