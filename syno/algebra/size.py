@@ -50,7 +50,9 @@ class Variable:
             )
         if (length := len(self.name)) > MOST_NAME_CHARACTERS:
             name = shortened(self.name, 20)
-            raise SizeError(f'"{name}" cannot name a variable: it has {length} characters, of {MOST_NAME_CHARACTERS} at most')
+            raise SizeError(
+                f'"{name}" cannot name a variable: it has {length} characters; at most {MOST_NAME_CHARACTERS} are allowed'
+            )
 
     @property
     def sort_key(self) -> tuple[bool, str]:
@@ -155,7 +157,7 @@ class Size:
 
     @property
     def is_legal(self) -> bool:
-        """Whether a coordinate may have this size: no primary, and no lone coefficient, in the denominator."""
+        """True if a coordinate may have this size: no primary, and no lone coefficient, in the denominator."""
         return self.trait in (Trait.ONE, Trait.GENERAL, Trait.COEFFICIENT)
 
     def check_legal(self, where: str) -> Size:
@@ -168,7 +170,7 @@ class Size:
 
     @cached_property
     def is_polynomial(self) -> bool:
-        """Whether no exponent is negative, so that the value is a positive integer in every valuation."""
+        """True if no exponent is negative: the value is a positive integer in every valuation."""
         return all(e > 0 for _, e in self.exponents)
 
     @cached_property

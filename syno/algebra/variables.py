@@ -25,7 +25,7 @@ class VariableTable(Mapping[str, Variable]):
         if len(self._by_name) < len(ordered):
             names = [variable.name for variable in ordered]
             twice = sorted({name for name in names if names.count(name) > 1})
-            raise ParseError(f"declared as primary and as coefficient: {', '.join(twice)}; a variable is one of both")
+            raise ParseError(f"declared as primary and as coefficient: {', '.join(twice)}; a variable is one or the other")
         self.defaults: dict[str, int] = {}
         for name, value in (defaults or {}).items():
             if name not in self._by_name:
@@ -48,7 +48,7 @@ class VariableTable(Mapping[str, Variable]):
         for part, kind in zip(parts, (Kind.PRIMARY, Kind.COEFFICIENT), strict=False):
             for entry in filter(None, (piece.strip() for piece in part.split(","))):
                 if len(variables) == MOST_VARIABLES:
-                    raise ParseError(f"more than {MOST_VARIABLES} variables are declared; an operator has at most so many")
+                    raise ParseError(f"more than {MOST_VARIABLES} variables are declared; at most {MOST_VARIABLES} are allowed")
                 match = re.fullmatch(r"(\w+)(?:\s*=\s*(-?\d{1,20}))?", entry, re.ASCII)
                 if not match:
                     raise ParseError(f'"{shortened(entry)}" does not declare a variable: write "name" or "name=value"')

@@ -136,22 +136,22 @@ class Dim:
 
     @property
     def is_output(self) -> bool:
-        """Whether this is an axis of the output."""
+        """True for an axis of the output."""
         return self.operation is None
 
     @property
     def is_reduce(self) -> bool:
-        """Whether this is a bare reduction loop."""
+        """True for a reduction loop."""
         return self.primitive is REDUCE
 
     @property
     def is_weight_side(self) -> bool:
-        """Whether this is an axis of a weight: the right side of a Share."""
+        """True for an axis of a weight: the right side of a Share."""
         return self.primitive is SHARE and self.position == 1
 
     @cached_property
     def discards(self) -> bool:
-        """Whether a Stride below skips elements and is not the window of an Unfold (the pairing rule of Stride)."""
+        """True if a Stride below skips elements and is not the window of an Unfold (the pairing rule of Stride)."""
         if self.operation is None or not self.operation.bottoms:
             return False
         if self.primitive is STRIDE:

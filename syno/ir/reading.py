@@ -87,7 +87,7 @@ class AxisReading:
 
     @property
     def is_block(self) -> bool:
-        """Whether a sum reads every position of a block as long as `scale` once."""
+        """True if a sum reads every position of a block as long as `scale` once."""
         (offset, border) = (self.steps[0].offset, self.steps[0].border) if len(self.steps) == 1 else (Expression(), None)
         is_sum = bool(offset.terms) and all(_is_iterator(term) for term in offset.terms)
         return border is Border.NONE and is_sum and offset.extent is self.scale

@@ -31,12 +31,12 @@ class Family(Enum):
 
     @property
     def is_axis(self) -> bool:
-        """Whether such nodes are axes of a tensor."""
+        """True if such nodes are axes of a tensor."""
         return self in (Family.INPUT, Family.WEIGHT, Family.OUTPUT)
 
     @property
     def is_end(self) -> bool:
-        """Whether such nodes have only one edge, and name its size: axes and Reduces."""
+        """True if such nodes have only one edge, and name its size: axes and Reduces."""
         return self.is_axis or self is Family.REDUCE
 
 
@@ -81,7 +81,7 @@ class Edge:
 
     @property
     def is_weight(self) -> bool:
-        """Whether the dim is an axis of a weight."""
+        """True if the dim is an axis of a weight."""
         return self.upper.family is Family.WEIGHT
 
 
