@@ -143,7 +143,6 @@ class SumSets:
     most: int
     within: Callable[[Size], bool]
     distance: Callable[[Sums, Size, Usage], int]
-    _alone: dict[Sums, int] = field(default_factory=dict)  # the distance without later reductions
     _least: dict[Sums, int] = field(default_factory=dict)
     _leads: dict[Sums, bool] = field(default_factory=dict)
     _next: dict[Sums, list[Size]] = field(default_factory=dict)
@@ -173,10 +172,7 @@ class SumSets:
         return tuple(sorted(sums, key=self._place.__getitem__))
 
     def _distance(self, sums: Sums) -> int:
-        found = self._alone.get(sums)
-        if found is None:
-            found = self._alone[sums] = self.distance(sums, product(sums), self._used(sums))
-        return found
+        return self.distance(sums, product(sums), self._used(sums))
 
     def _used(self, sums: Sums) -> Usage:
         return total(self.sizes.none, *(self._usage[size] for size in sums))

@@ -18,8 +18,6 @@ from syno.space.spec import OperatorSpec
 UNREACHABLE = 1_000  # more primitives than any operator has: the distance of a state that no operator is made of
 MOST_CUTS = 2  # Merges on one axis that are considered when it ends in pieces
 
-# ---- what is given ---------------------------------------------------------------------------------------------------
-
 
 class PieceCosts(NamedTuple):
     """Merges, Unfolds and Expands that end an axis in pieces, by the number of contractions to come, or UNREACHABLE."""
@@ -175,9 +173,6 @@ class Goal:
         """Return whether the piece may be a window or a repeat."""
         facts = self.sizes[piece]
         return facts.can_be_window or 1 < self.spec.repeats.largest >= facts.highest
-
-
-# ---- what is looked for ----------------------------------------------------------------------------------------------
 
 
 Block = tuple[tuple[Size, ...], Size, Size]  # sizes of axes of the input that are made together, their product, 1 over that
