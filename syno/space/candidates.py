@@ -98,15 +98,11 @@ class Candidates:
                     yield self._step(state, SPLIT, (major, minor))
 
     def _unfolds(self, state: State, live: list[Dim]) -> Iterator[Candidate]:
-        windows = [dim for dim in live if self.is_window(self.facts[dim])]
+        windows = [dim for dim in live if self.facts[dim].size.can_be_window]
         for position in live:
             for window in windows:
                 if position is not window and self.sizes[position.size / window.size].lowest >= self.spec.windows.least_ratio:
                     yield self._step(state, UNFOLD, (position, window))
-
-    def is_window(self, facts: DimFacts) -> bool:
-        """Whether the size can be a window's."""
-        return facts.size.highest <= self.spec.windows.largest and (facts.size.is_odd or not self.spec.windows.odd)
 
     def _repeats(self, state: State, live: list[Dim]) -> Iterator[Candidate]:
         for dim in live:

@@ -13,7 +13,8 @@ from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHARE, STRIDE
 from syno.ir.rewriting import normal_form, weight_orders
-from syno.space.distance.axes import UNREACHABLE, Grouping
+from syno.space.distance.problem import UNREACHABLE
+from syno.space.distance.search import CheapestAssignment
 from syno.space.refusal import why_not_offered
 from syno.space.rules.table import CONTRACTION, Candidate
 from syno.space.space import Space
@@ -41,7 +42,7 @@ class Stage:
     state: State
     distance: int
     left: int
-    grouping: Grouping | None
+    grouping: CheapestAssignment | None
 
 
 def reach(space: Space, operator: PGraph) -> list[Stage]:
@@ -232,8 +233,7 @@ class _Way:
     def _stage(self, candidate: Candidate, state: State) -> Stage:
         space = self.space
         left = space.spec.depth - state.steps
-        axes, limits = space.is_feasible.abstract(state, left)
-        grouping = space.is_feasible.distance.grouping(axes, limits, left)
+        grouping = space.is_feasible.cheapest(state)
         distance = space.distance_of(state)
         return Stage(Step(candidate.kind, step_id(candidate), state), candidate, state, distance, left, grouping)
 

@@ -17,8 +17,8 @@ from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance.feasibility import Feasibility
 from syno.space.facts import FactTable
-from syno.space.identity.comparison import Comparison
 from syno.space.identity.fingerprint import fingerprint
+from syno.space.identity.valuations import Comparison
 from syno.space.rules import RuleSet
 from syno.space.rules.symmetry import mirrors, rolled_axes
 from syno.space.rules.table import FINALIZE, Candidate

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from syno.algebra import ONE, Size
 from syno.ir.graph import PGraph
-from syno.space.distance.axes import Group, Grouping
+from syno.space.distance.search import CheapestAssignment, InputAxes
 from syno.space.reach import Stage, described, reach
 from syno.space.rules import RULES
 from syno.space.rules.listing import COLUMNS, rows
@@ -53,7 +53,7 @@ def _accepting(space: Space, stage: Stage) -> str:
     return ", ".join(row.id for row in space.rules.of(stage.candidate.kind)) or "every rule: none looks at such steps"
 
 
-def _fates(grouping: Grouping) -> Iterator[str]:
+def _fates(grouping: CheapestAssignment) -> Iterator[str]:
     """Yield a line for each group of axes that are not axes of the input yet."""
     yield from (_group(group) for group in grouping.groups if group.wanted != group.axes)
     for title, sizes in (
@@ -65,7 +65,7 @@ def _fates(grouping: Grouping) -> Iterator[str]:
             yield f"{_listed(sizes)}: {title}"
 
 
-def _group(group: Group) -> str:
+def _group(group: InputAxes) -> str:
     rest = "" if group.rest is ONE else f", with {group.rest} to be cut off"
     return f"{_listed(group.axes)} make {_listed(group.wanted)} of the input{rest}"
 
