@@ -11,10 +11,10 @@
 from syno.data.cifar100 import cifar100
 from syno.data.contract import DATASETS, Batches, PictureData, content_hash
 from syno.data.digits import digits
+from syno.data.glyphs import glyphs
 from syno.data.imagenet import imagenet
 from syno.data.language import lm1b, pydoc
 from syno.data.pictures import DataSet
-from syno.data.procedural import glyphs
 from syno.data.tokens import TokenSet
 
 __all__ = [

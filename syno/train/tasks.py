@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from syno.base.errors import DataError, ShapeError
 from syno.data.contract import Batches, Pair, PictureData
-from syno.data.picture_checks import check_images, check_labels
+from syno.data.pictures import check_images, check_labels
 from syno.data.tokens import TokenSet
 from syno.train.optimization import autocast
 from syno.train.settings import Metric, TrainingSettings
