@@ -1,10 +1,10 @@
-"""Data sets by name. A loader is a function whose keyword arguments are its settings; docs/data.md shows each.
+"""Data sets by name. Each is a function whose keyword arguments are its settings; docs/data.md describes them.
 
 >>> data = DATASETS["glyphs"](preset="micro")
 >>> data.train_images.shape, data.classes
 (torch.Size([1024, 3, 16, 16]), 6)
 >>> batches = data.train_batches(256, seed=0)
->>> [len(labels) for _, labels in batches.epoch(1, first=1)]  # going on after the first batch
+>>> [len(labels) for _, labels in batches.epoch(1, first=1)]  # from the second batch on
 [256, 256, 256]
 """
 
