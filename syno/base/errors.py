@@ -54,7 +54,7 @@ class DataError(SynoError, ValueError):
 
 
 class TrainingError(SynoError, RuntimeError):
-    """A training that broke: it made numbers that are none."""
+    """A training that failed, as one that produced NaN or infinity."""
 
 
 class SpecError(SynoError, ValueError):
@@ -90,6 +90,11 @@ class UnknownNameError(SynoError, KeyError):
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0])
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an error in one line, or the name of its type if it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def suggestion(given: str, allowed: Iterable[str]) -> str:

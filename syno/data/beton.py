@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AwareDatetime
 
-from syno.base.errors import DataError, MissingPackageError, SpecError
+from syno.base.errors import DataError, MissingPackageError, SpecError, one_line
 from syno.base.files import write_whole
 from syno.base.record import Count, Record
 from syno.data.image_folder import MOST_PIXELS
-from syno.data.parquet import one_line
 
 SYSTEM = "g++ python3-dev pkg-config libopencv-dev libturbojpeg0-dev"
 HEADER = struct.Struct("<HHIQQ")  # version, fields, size of a page, pictures, where the table of places begins

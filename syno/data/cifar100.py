@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from syno.base.errors import DataError
+from syno.base.errors import DataError, one_line
 from syno.base.files import replaced
 from syno.data.augmentation import Augmentation, check_fits, colours
 from syno.data.contract import DATASETS, content_hash, described
 from syno.data.image_folder import FORMATS
-from syno.data.parquet import one_line, parquet_files, rows_of_files, rows_of_hub
+from syno.data.parquet import parquet_files, rows_of_files, rows_of_hub
 from syno.data.pictures import DataSet
 from syno.data.safe_pickle import read_pickle
 from syno.data.settings import Cifar100Settings

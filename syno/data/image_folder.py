@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from syno.base.checksums import checksum
-from syno.base.errors import DataError
+from syno.base.errors import DataError, one_line
 from syno.data.contract import Orders, Pair
-from syno.data.parquet import one_line
 from syno.data.settings import ImagenetSettings
 
 ENDINGS = frozenset({".jpeg", ".jpg", ".png"})

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from syno.base.checksums import checksum
-from syno.base.errors import DataError, MissingPackageError
+from syno.base.errors import DataError, MissingPackageError, one_line
 from syno.data.contract import DATASETS, described
-from syno.data.parquet import one_line, parquet_files, rows_of_files, rows_of_hub
+from syno.data.parquet import parquet_files, rows_of_files, rows_of_hub
 from syno.data.settings import Lm1bSettings, PydocSettings
 from syno.data.tokens import TokenHeader, Tokens, TokenSet, map_tokens, read_header, write_tokens
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from syno.base.errors import DataError
+from syno.base.errors import DataError, one_line
 
 PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/{split}/*.parquet")
 ROWS = 1000  # read at once
@@ -35,7 +35,7 @@ def parquet_files(folder: Path, split: str) -> list[Path]:
 
 
 def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the name of a file and a table of some of its rows with these columns. DataError, with the name, if it is damaged."""
+    """Yield the name of a file and a table of some of its rows with these columns. DataError, with the name, if damaged."""
     import pyarrow
     import pyarrow.parquet
 
@@ -82,11 +82,6 @@ def rows_of_hub(repository: str, split: str, columns: Sequence[str], folder: Pat
         found = found.cast_column(name, datasets.Image(decode=False))
     for table in found.select_columns(list(columns)).with_format("arrow").iter(ROWS):
         yield place, table
-
-
-def one_line(error: BaseException) -> str:
-    """Return the message of an error in one line, or the name of its type if it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _check_columns(place: str, given: Sequence[str], wanted: Sequence[str]) -> None:
