@@ -28,9 +28,9 @@ from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 from syno.train.making import load_data, make_network
 from syno.train.optimization import initialize, on_device
-from syno.train.pruning import EpochReport, Milestones
+from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import Metric, WorkloadSettings
-from syno.train.training import TrainingResult, train
+from syno.train.training import train
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from syno.model.substitution import substitute
 from syno.train.optimization import initialize, make_optimizer, make_schedule, on_device, own_state
 from syno.train.recipes import MILESTONES, RECIPES
 from syno.train.settings import TrainingSettings, WorkloadSettings
-from syno.train.training import measure_accuracy, train
+from syno.train.tasks import measure_accuracy
+from syno.train.training import train
 from syno.train.workload import ProxyTraining, Workload
 
 EXAMPLE = torch.zeros(1, 3, 16, 16)
