@@ -1,4 +1,4 @@
-"""One step of a training, tried before anything that takes long: forward and backward on one batch, and a test on another."""
+"""A trial step of a training, made before anything that takes long: forward and backward on one batch, a test on another."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from syno.train.workload import Workload
 
 
 def try_step(workload: Workload) -> float:
-    """Take the network as it is forward and backward over the first batch, test it on one batch, and return the loss in nats.
+    """Run the original network forward and backward over one batch, test it on another, and return the loss in nats.
 
-    Nothing of it is kept. It finds what every training would fail on: a device that isn't there or is too small, data and
-    labels in another format or range than trainings take, a network whose output isn't one for the data, numbers that aren't
-    finite.
+    The result is not kept. This finds what every training would fail on: a device that is missing or too small, data and labels
+    in a wrong format or range, a network whose output doesn't fit the data, NaN or infinity.
 
     Raises:
-        SpecError: there is no such device.
-        DataError: the data is not what a training takes.
-        ShapeError: the network's output is not one for the data, or the batch is larger than the data set.
+        SpecError: this machine has no such device.
+        DataError: the data has a wrong shape, number format or range.
+        ShapeError: the network's output does not fit the data, or the batch is larger than the data set.
         TrainingError: the device's memory does not suffice.
         UserCodeError: the network or the data raised an exception.
     """
@@ -71,14 +70,14 @@ def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test
 
 @contextmanager
 def _data_of(workload: Workload) -> Iterator[None]:
-    """Batches of a data set of the user's own are made by the user's code."""
+    """Run a block in which the user's own data set may make batches; see `user_code`."""
     with user_code(f'the data set "{workload.settings.data}"'):
         yield
 
 
 @contextmanager
 def _noting_outputs(network: nn.Module) -> Iterator[list[int]]:
-    """The lengths of the last axes of the network's outputs."""
+    """Yield a list to which the length of the last axis of each of the network's outputs is appended."""
     found: list[int] = []
 
     def note(module: nn.Module, inputs: object, output: object) -> None:

@@ -1,4 +1,4 @@
-"""What networks are trained for: telling pictures apart, and predicting the next token of a text."""
+"""The tasks that networks are trained for: classifying pictures, and predicting the next token of a text."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ T = TypeVar("T")
 
 
 class Task(Protocol):
-    """What is trained for, on one device."""
+    """A task on one device: batches, a loss and a score."""
 
     metric: Metric
 
     @property
     def batches(self) -> Batches:
-        """To train on."""
+        """The batches to train on."""
         ...
 
     @property
     def tests(self) -> Iterable[Any]:
-        """The batches to test on, all of them."""
+        """All batches to test on."""
         ...
 
     def check(self, batch: Any) -> None:
-        """Raise DataError if a batch is not what a training takes: shapes, number formats, labels or tokens out of range."""
+        """Raise DataError if a batch has a wrong shape or number format, or labels or tokens that are out of range."""
         ...
 
     def loss(self, network: nn.Module, batch: Any) -> torch.Tensor:
-        """The loss of a batch: a scalar, in nats. ShapeError if the network's output is not one for such data."""
+        """Return the loss of a batch: a scalar, in nats. ShapeError if the network's output doesn't fit the data."""
         ...
 
     def score(self, network: nn.Module) -> float:
-        """Of the network, put in evaluation mode; NaN if an output is not finite."""
+        """Return the score of the network, in evaluation mode; NaN if an output is not finite."""
         ...
 
 
 class PictureTask:
-    """Telling pictures apart: the cross-entropy, and the accuracy on the test pictures."""
+    """Classifying pictures: the loss is the cross-entropy, the score the accuracy on the test pictures."""
 
     metric: Metric = "accuracy"
 
     def __init__(self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device) -> None:
-        """ShapeError if the batch is larger than the data set."""
+        """Create the task. ShapeError if the batch is larger than the data set."""
         if settings.batch > data.train_count:
             raise ShapeError(
                 f"batch is {settings.batch}, but {data.name} has {data.train_count} pictures to train on; give a smaller one"
@@ -67,7 +67,7 @@ class PictureTask:
         self.tests = data.test_batches(count, device=device, layout=layout)
 
     def loss(self, network: nn.Module, batch: Pair) -> torch.Tensor:
-        """See `Task`."""
+        """Return the cross-entropy of a batch, in nats; see `Task`."""
         images, labels = batch
         with autocast(self.settings, self.device):
             logits = network(images)
@@ -75,7 +75,7 @@ class PictureTask:
             return _cross_entropy(self.data.name, logits, labels, self.settings.label_smoothing)
 
     def check(self, batch: Pair) -> None:
-        """See `Task`."""
+        """Raise DataError if a batch is no pair of pictures and labels of this data set; see `Task`."""
         if not (isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(one, torch.Tensor) for one in batch)):
             raise DataError(
                 f"{self.data.name}: a batch is a {type(batch).__name__}; it must be a pair of tensors: images, labels"
@@ -85,29 +85,29 @@ class PictureTask:
         check_labels(f"{self.data.name}: a batch of labels", labels, len(images), self.data.classes)
 
     def score(self, network: nn.Module) -> float:
-        """See `Task`."""
+        """Return the accuracy on the test pictures; see `Task`."""
         tests = _first(self.tests, self.settings.most_tests, lambda batch: len(batch[1]))
         with autocast(self.settings, self.device):
             return measure_accuracy(network, tests, flip=self.settings.flip_tests)
 
 
 class TextTask:
-    """Predicting each token from those before it: the mean loss of a token."""
+    """Predicting each token from those before it: the loss and the score are the mean cross-entropy of a token."""
 
     metric: Metric = "loss"
 
     def __init__(self, data: TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> None:
-        """ShapeError if there are fewer sequences than the batch has."""
+        """Create the task. ShapeError if the batch is larger than the data set."""
         self.data, self.settings, self.device = data, settings, device
         self.batches = data.train_batches(settings.batch, seed=seed, device=device)
 
     @property
     def tests(self) -> Iterable[torch.Tensor]:
-        """See `Task`."""
+        """The batches to test on, from the first one."""
         return self.data.test_batches(self.settings.batch, device=self.device)
 
     def check(self, batch: torch.Tensor) -> None:
-        """See `Task`."""
+        """Raise DataError if a token is out of range; see `Task`."""
         if int(batch.max()) >= self.data.vocabulary or int(batch.min()) < 0:
             raise DataError(
                 f"{self.data.name}: tokens are from {int(batch.min())} to {int(batch.max())}; with a vocabulary of "
@@ -115,18 +115,18 @@ class TextTask:
             )
 
     def loss(self, network: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-        """See `Task`."""
+        """Return the cross-entropy of a batch, in nats; see `Task`."""
         with autocast(self.settings, self.device):
             return self._loss(network, batch, self.settings.label_smoothing)
 
     def _loss(self, network: nn.Module, batch: torch.Tensor, label_smoothing: float = 0.0) -> torch.Tensor:
-        """The mean loss of the tokens in a batch [n, length + 1]."""
+        """Return the mean loss of the tokens in a batch [n, length + 1]."""
         logits = network(batch[:, :-1])
         check_logits(logits, (len(batch), self.data.length), self.data.vocabulary)
         return _cross_entropy(self.data.name, logits.flatten(0, 1), batch[:, 1:].flatten(), label_smoothing)
 
     def score(self, network: nn.Module) -> float:
-        """See `Task`."""
+        """Return the mean loss of a token of the test text; see `Task`."""
         network.eval()
         tests = _first(self.tests, self.settings.most_tests, len)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -140,14 +140,14 @@ class TextTask:
 
 
 def task_of(data: PictureData | TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> Task:
-    """What the data is for. ShapeError if the batch is larger than the data."""
+    """Return the task of a data set. ShapeError if the batch is larger than the data set."""
     if isinstance(data, TokenSet):
         return TextTask(data, settings, seed, device)
     return PictureTask(data, settings, seed, device)
 
 
 def measure_accuracy(network: nn.Module, batches: Iterable[Pair], *, flip: bool = False) -> float:
-    """The fraction of pictures whose greatest logit is that of their label; NaN if any logit is not finite.
+    """Return the fraction of pictures whose greatest logit is that of their label; NaN if any logit is not finite.
 
     With `flip`, logits are the mean over a picture and its mirror image.
     """
@@ -159,7 +159,7 @@ def measure_accuracy(network: nn.Module, batches: Iterable[Pair], *, flip: bool 
             if flip:
                 logits = (logits + network(images.flip(-1))) / 2
             hits, sound = (logits.argmax(1) == labels).sum(), torch.isfinite(logits).all()
-            right = hits if right is None else right + hits  # on the device: nothing waits for it
+            right = hits if right is None else right + hits  # stays on the device, so that nothing waits for it
             finite = sound if finite is None else finite & sound
             count += len(labels)
     return int(right) / count if right is not None and finite else float("nan")
@@ -183,7 +183,7 @@ def _cross_entropy(name: str, logits: torch.Tensor, targets: torch.Tensor, label
 
 
 def _first(batches: Iterable[T], most: int | None, count: Callable[[T], int]) -> Iterator[T]:
-    """Batches until there are `most` pictures or sequences; all of them for None."""
+    """Yield batches until there are `most` pictures or sequences; all batches if `most` is None."""
     seen = 0
     for batch in batches:
         if most is not None and seen >= most:
