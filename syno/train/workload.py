@@ -22,8 +22,9 @@ from syno.data import PictureData, TokenSet
 from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import model_cost
-from syno.model.spec import rest_cost
-from syno.model.substitution import LAYER_RULES, spec_for, substitute
+from syno.model.layers import LAYER_RULES
+from syno.model.spec import rest_cost, spec_for
+from syno.model.substitution import substitute
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 from syno.train.making import load_data, make_network
@@ -98,18 +99,18 @@ class Workload:
     @cached_property
     def rest(self) -> Cost:
         """The cost of the network outside of the layers to replace, for one batch, without memory."""
-        return rest_cost(self.model(), self.example, rule=self.settings.layers)
+        return rest_cost(self.model(), self.example, where=self.settings.layers)
 
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
         """Return the spec of operators for its layers. `options` are those that differ from the defaults; see `spec_for`."""
         given = {"name": self.settings.model, **(options or {})}
-        return spec_for(self.model(), self.example, options=given, rule=self.settings.layers)
+        return spec_for(self.model(), self.example, options=given, where=self.settings.layers)
 
     def network(self, operator: PGraph | None, seed: int) -> nn.Module:
         """Return the network with `operator` in its layers, or as it is. SpecError if it doesn't fit them; see `substitute`."""
         model = self.model(seed)
         if operator is not None:
-            model = substitute(model, operator, self.example, seed=seed, rule=self.settings.layers)
+            model = substitute(model, operator, self.example, seed=seed, where=self.settings.layers)
         initialize(model, self.settings.training.initialization, seed)
         return model
 
