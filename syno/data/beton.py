@@ -172,8 +172,9 @@ def check_content(file: Path, digest: str) -> None:
     means nothing for a copy. Without the right to write there, the file is checked every time.
     """
     note, status = file.with_name(f".{file.name}.checked"), file.stat()
-    checked = {"size": status.st_size, "changed": status.st_ctime_ns, "modified": status.st_mtime_ns, "inode": status.st_ino}
-    checked |= {"device": status.st_dev, "owner": os.getuid(), "hash": digest}
+    times = {"changed": status.st_ctime_ns, "modified": status.st_mtime_ns}
+    place = {"inode": status.st_ino, "device": status.st_dev, "owner": os.getuid()}
+    checked = {"size": status.st_size, **times, **place, "hash": digest}
     with suppress(OSError, ValueError, RecursionError):
         if json.loads(note.read_text(encoding="utf-8")) == checked:
             return

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from syno.base.checksums import checksum
+from syno.base.errors import ShapeError
 from syno.base.registry import Registry
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # float32 pictures [n, channels, height, width], int64 labels [n]
@@ -65,6 +66,12 @@ class PictureData(Protocol):
 
 
 DATASETS: Registry[Callable[..., Any]] = Registry("data set")  # of functions that make PictureData or a TokenSet
+
+
+def check_batch(batch: int, name: str, count: int, things: str) -> None:
+    """Raise ShapeError if a batch is larger than the `count` things that the data set `name` has to train on."""
+    if batch > count:
+        raise ShapeError(f"batch is {batch}, but {name} has {count} {things} to train on; give a smaller one")
 
 
 class Orders:

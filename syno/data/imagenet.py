@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from syno.base.checksums import checksum
-from syno.base.errors import DataError, ShapeError
+from syno.base.errors import DataError
 from syno.data.beton import ffcv, read_record
-from syno.data.contract import DATASETS, Batches, Pair
+from syno.data.contract import DATASETS, Batches, Pair, check_batch
 from syno.data.image_folder import FolderBatches, ImageFolder, find_pictures, normalized
 from syno.data.settings import ImagenetSettings
 
@@ -97,10 +97,7 @@ class PictureFiles:
 
     def train_batches(self, batch: int, *, seed: int, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> Batches:
         """Return random batches, see `PictureData`. ShapeError if there are fewer pictures than `batch`."""
-        if batch > self.train_count:
-            raise ShapeError(
-                f"batch is {batch}, but {self.name} has {self.train_count} pictures to train on; give a smaller one"
-            )
+        check_batch(batch, self.name, self.train_count, "pictures")
         return self._batches(self.train, batch, seed, device, layout)
 
     def test_batches(self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> Iterable[Pair]:

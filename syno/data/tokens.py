@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from syno.base.checksums import json_with_checksum, parse_json
 from syno.base.errors import DataError, ShapeError
 from syno.base.files import replaced
-from syno.data.contract import Orders
+from syno.data.contract import Orders, check_batch
 
 PAGE = 4096  # bytes of the header, filled up with blanks
 TOKEN = np.dtype("<u2")
@@ -75,10 +75,7 @@ class TokenSet:
 
     def train_batches(self, batch: int, *, seed: int, device: Any = "cpu") -> TokenBatches:
         """Return batches in a random order, see `Batches`. ShapeError if there are fewer sequences than `batch`."""
-        if batch > self.train_count:
-            raise ShapeError(
-                f"batch is {batch}, but {self.name} has {self.train_count} sequences to train on; give a smaller one"
-            )
+        check_batch(batch, self.name, self.train_count, "sequences")
         return TokenBatches(self.train_tokens, self.length, batch, seed, device)
 
     def test_batches(self, batch: int, *, device: Any = "cpu") -> Iterator[torch.Tensor]:

@@ -5,9 +5,10 @@ All are found by running the network once on an example, so that they are known 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import torch
@@ -39,24 +40,16 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
     """
     calls: list[LayerCall] = []
 
-    def note(name: str) -> Callable[[nn.Module, object, object], None]:
-        def hook(module: nn.Module, inputs: object, output: object) -> None:
-            calls.append(LayerCall(name, module, _shape(inputs), _shape(output)))
+    def note(name: str, module: nn.Module, inputs: object, output: object) -> None:
+        calls.append(LayerCall(name, module, _shape(inputs), _shape(output)))
 
-        return hook
-
-    hooks = [
-        module.register_forward_hook(note(name))
-        for name, module in model.named_modules()
-        if not list(module.children()) or list(module.parameters(recurse=False))
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if not list(module.children()) or list(module.parameters(recurse=False)):
+                hooks.enter_context(module.register_forward_hook(partial(note, name)))
         what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
         with torch.no_grad(), _evaluation_mode(model), user_code(what):
             model(example)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return calls
 
 

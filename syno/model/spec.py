@@ -72,7 +72,7 @@ def spec_for(
             f"{type(model).__name__}: {kinds[False]} is a convolution and {kinds[True]} a projection, and no operator is for "
             "both; give a rule that takes one kind"
         )
-    outside = _rest(model, example, layers)
+    outside = rest_cost(model, example, layers)
     rest = {"rest_flops": outside.flops, "rest_parameters": outside.parameters}
     given = dict(options or {})
     if taken := [name for name in ("layers", *rest) if name in given or name in given.get("budget", {})]:
@@ -89,16 +89,13 @@ def spec_for(
     )
 
 
-def rest_cost(model: nn.Module, example: torch.Tensor, *, where: Where = "spatial", keep_stem: bool = True) -> Cost:
-    """Return the cost of `model` outside of its replaceable layers, for one batch, without memory.
+def rest_cost(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Cost:
+    """Return the cost of `model` outside of the layers to replace, for one batch, without memory.
 
-    A model with any operator costs more than that. Arguments as for `spec_for`. SpecError if there is no layer to replace.
+    A model with any operator costs more than that.
     """
-    return _rest(model, example, replaceable(model, example, where, keep_stem=keep_stem))
-
-
-def _rest(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Cost:
-    original, replaced = model_cost(model, example), [_layer_cost(layer) for layer in layers]
+    original = model_cost(model, example)
+    replaced = [model_cost(layer.module, _own_input(layer)) for layer in layers]
     return Cost(
         original.flops - sum(cost.flops for cost in replaced),
         original.parameters - sum(cost.parameters for cost in replaced),
@@ -106,6 +103,6 @@ def _rest(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> C
     )
 
 
-def _layer_cost(layer: Layer) -> Cost:
+def _own_input(layer: Layer) -> torch.Tensor:
     weight = layer.module.weight
-    return model_cost(layer.module, torch.empty(layer.own_input, device=weight.device, dtype=weight.dtype))
+    return torch.empty(layer.own_input, device=weight.device, dtype=weight.dtype)

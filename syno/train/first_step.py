@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -33,22 +31,26 @@ def try_step(workload: Workload) -> float:
     settings, seed = workload.settings.training, workload.settings.seed
     with on_device(settings.device) as device, own_state(seed, settings, device):
         network = workload.network(None, seed).to(device)
-        with _data_of(workload):
+        with user_code(f'the data set "{workload.settings.data}"'):  # of the user's own, perhaps
             task = task_of(workload.data, settings, seed, device)
-            batch = next(iter(task.batches.epoch(1)), None)
-            test = next(iter(task.tests), None)
-        for part, one in (("train", batch), ("test", test)):
-            if one is None:
-                raise DataError(f"{workload.data.name} has no batch to {part} on")
-            with _data_of(workload):
+            batch, test = next(iter(task.batches.epoch(1)), None), next(iter(task.tests), None)
+            for part, one in (("train", batch), ("test", test)):
+                if one is None:
+                    raise DataError(f"{workload.data.name} has no batch to {part} on")
                 task.check(one)
         return _try(workload, task, network, batch, test)
 
 
 def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test: object) -> float:
+    """Run the step on these batches, and return the loss in training."""
+    classes: list[int] = []  # lengths of the last axes of outputs
+
+    def note(module: nn.Module, inputs: object, output: object) -> None:
+        classes.append(output.shape[-1] if isinstance(output, torch.Tensor) and output.dim() else 0)
+
     with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {workload.data.name}'):
         network.train()
-        with _noting_outputs(network) as outputs:
+        with network.register_forward_hook(note):
             loss = task.loss(network, batch)
         loss.backward()
         network.eval()
@@ -59,32 +61,10 @@ def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test
             f"the loss on the first batch of {workload.data.name} is {value:g} in training and {tested:g} in testing, before "
             "anything was learnt; look for values in the data, or weights in the network, that are not finite"
         )
-    if is_own(workload.settings.model) and outputs[0] > workload.data.classes:
+    if is_own(workload.settings.model) and classes[0] > workload.data.classes:
         warnings.warn(
-            f'the model "{workload.settings.model}" makes {outputs[0]} outputs for {workload.data.classes} classes; '
+            f'the model "{workload.settings.model}" makes {classes[0]} outputs for {workload.data.classes} classes; '
             "those above are never right",
             stacklevel=2,
         )
     return value
-
-
-@contextmanager
-def _data_of(workload: Workload) -> Iterator[None]:
-    """Run a block in which the user's own data set may make batches; see `user_code`."""
-    with user_code(f'the data set "{workload.settings.data}"'):
-        yield
-
-
-@contextmanager
-def _noting_outputs(network: nn.Module) -> Iterator[list[int]]:
-    """Yield a list to which the length of the last axis of each of the network's outputs is appended."""
-    found: list[int] = []
-
-    def note(module: nn.Module, inputs: object, output: object) -> None:
-        found.append(output.shape[-1] if isinstance(output, torch.Tensor) and output.dim() else 0)
-
-    hook = network.register_forward_hook(note)
-    try:
-        yield found
-    finally:
-        hook.remove()

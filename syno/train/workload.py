@@ -22,6 +22,7 @@ from syno.data import PictureData, TokenSet
 from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import model_cost
+from syno.model.extraction import replaceable
 from syno.model.layers import LAYER_RULES
 from syno.model.spec import rest_cost, spec_for
 from syno.model.substitution import substitute
@@ -99,7 +100,8 @@ class Workload:
     @cached_property
     def rest(self) -> Cost:
         """The cost of the network outside of the layers to replace, for one batch, without memory."""
-        return rest_cost(self.model(), self.example, where=self.settings.layers)
+        model = self.model()
+        return rest_cost(model, self.example, replaceable(model, self.example, self.settings.layers))
 
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
         """Return the spec of operators for its layers. `options` are those that differ from the defaults; see `spec_for`."""
