@@ -1,4 +1,4 @@
-"""What all data sets share: their names, batches that can start anywhere in an epoch, random orders, and hashes."""
+"""The interface of data sets: their names, batches that can start anywhere in an epoch, random orders, and hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a training computes, as its settings say: initial weights, optimizer, learning rate, number formats, device."""
+"""The numerics of a training, by its settings: initial weights, optimizer, learning rate, number formats, device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a network is trained on and how: settings alone, which are read without loading torch."""
+"""The settings of workloads and trainings, which are read without loading torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_score(metric: str, value: float) -> None:
 
 
 class TrainingSettings(BaseModel):
-    """How a network is trained: a recipe, and what differs from it. Frozen; unknown names are errors."""
+    """Settings of a training: a recipe, and what differs from it. Frozen; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
