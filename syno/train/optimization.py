@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from syno.base.devices import require_device
-from syno.base.errors import TrainingError
+from syno.base.errors import SpecError, TrainingError
 from syno.model.module import OperatorModule
 from syno.train.settings import TrainingSettings
 
@@ -92,8 +92,10 @@ def _factor(settings: TrainingSettings, steps: int, per_epoch: int) -> Callable[
             return lambda step: cosine(step // per_epoch / (steps / per_epoch))
         case "triangle":
             return lambda step: triangle(step / per_epoch)
-        case _:
+        case "constant":
             return lambda step: 1.0
+        case other:
+            raise SpecError(f'the schedule "{other}" is not implemented; take one that docs/options.md lists')
 
 
 def autocast(settings: TrainingSettings, device: torch.device) -> torch.autocast:

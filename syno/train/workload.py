@@ -3,7 +3,7 @@
 >>> from syno.train.settings import WorkloadSettings
 >>> workload = Workload.of(WorkloadSettings(data_settings={"preset": "micro"}, width=0.25))
 >>> workload.spec().budget.rest_parameters
-319.0
+538.0
 """
 
 from __future__ import annotations
