@@ -20,8 +20,9 @@ from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost
 from syno.model.substitution import substitute
+from syno.train.progress import TrainingResult
 from syno.train.settings import TrainingSettings
-from syno.train.training import TrainingResult, train
+from syno.train.training import train
 
 GROUPS = {"grouped_conv2d": 4, "operator_1": 4, "operator_2": 4, "stacked_convolution": 4}  # their defaults exceed 16 features
 CONV1X3 = "conv1x3"  # no known operator: it looks along rows only

@@ -27,7 +27,7 @@ from syno.base.errors import SpecError, SynoError
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.tuning import TuningRecord
 from syno.model.backbones import BACKBONES
-from syno.model.distinct_layers import DistinctLayer, distinct_layers
+from syno.model.extraction import DistinctLayer, distinct_layers
 from syno.model.substitution import substitute
 
 MODEL, CLASSES, IMAGE, RULE = "resnet34", 1000, (3, 224, 224), "paper"
@@ -70,7 +70,7 @@ class Cell:
         side = self.layer.layer.stride * sizes["H"]
         example = torch.zeros(sizes["N"], sizes["C_in"], side, side)
         try:
-            substitute(self.layer.layer.module, syno.OPERATORS[self.kind](), example, rule=RULE, keep_stem=False)
+            substitute(self.layer.layer.module, syno.OPERATORS[self.kind](), example, where=RULE, keep_stem=False)
         except SynoError as error:
             return str(error)
         return None

@@ -31,7 +31,7 @@ from syno.ir.graph import PGraph
 from syno.measure.machine import device_name
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
-from syno.train.placing import on_device
+from syno.train.optimization import on_device
 from syno.train.settings import TrainingSettings
 from syno.train.training import train
 
@@ -87,7 +87,7 @@ def picture_row(size: int, batch: int, count: int) -> Row:
 
     def make(operator: PGraph | None) -> nn.Module:
         model = BACKBONES["resnet18"](classes=CLASSES)
-        return model if operator is None else substitute(model, operator, example, rule="paper-3x3")
+        return model if operator is None else substitute(model, operator, example, where="paper-3x3")
 
     title = f"ResNet-18, {size}x{size}, Operator 1, pictures/s"
     return Row(title, pictures(size, count), make, syno.OPERATORS["operator_1"](), batch)
@@ -99,7 +99,7 @@ def token_row(model: str, length: int, vocabulary: int, sequences: int) -> Row:
 
     def make(operator: PGraph | None) -> nn.Module:
         network = SEQUENCE_BACKBONES[model](vocabulary=vocabulary, context=length)
-        return network if operator is None else substitute(network, operator, example, rule="paper")
+        return network if operator is None else substitute(network, operator, example, where="paper")
 
     title = f"{model}, {length} tokens, published projection, tokens/s"
     return Row(title, tokens(length, vocabulary, sequences), make, syno.OPERATORS["gpt2_projection"](), length)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from syno.lower.pytorch.source import to_source
     from syno.lower.tvm import to_te_source
     from syno.model import build
-    from syno.model.user_models import substitute
+    from syno.model.substitution import substitute
 
 __version__ = "0.1.0"
 
@@ -39,7 +39,7 @@ _HOME = {
     "loop_nest": "syno.ir.coordinates",
     "parse": "syno.ir.text",
     "plan": "syno.lower.choose",
-    "substitute": "syno.model.user_models",
+    "substitute": "syno.model.substitution",
     "to_c": "syno.lower.loops",
     "to_dot": "syno.ir.drawing",
     "to_source": "syno.lower.pytorch.source",

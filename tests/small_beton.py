@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from syno.data.beton import BetonRecord, record_file
-from syno.data.beton_check import ENTRY, JPEG, PIXELS, PLACE
+from syno.data.beton import ENTRY, JPEG, PIXELS, PLACE, BetonRecord, record_file
 
 NAMES = ("n01", "n02", "n03")
 SIZES = ((6, 4), (5, 5), (16, 8), (3, 7))  # width, height; the third is a JPEG

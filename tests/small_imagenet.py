@@ -11,7 +11,7 @@ from PIL import Image
 
 from syno.data import DATASETS
 from syno.data.contract import Pair
-from syno.data.folder_batches import DEVIATION, MEAN
+from syno.data.image_folder import DEVIATION, MEAN
 
 COLOURS = {"n01": (200, 30, 30), "n02": (30, 200, 30), "n03": (30, 30, 200)}
 COUNTS = {"train": 5, "val": 3}  # of each class

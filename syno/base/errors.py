@@ -89,6 +89,11 @@ class UnknownNameError(SynoError, KeyError):
         return str(self.args[0])
 
 
+def one_line(error: BaseException) -> str:
+    """Return the message of an error in one line, or the name of its type if it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def suggestion(given: str, allowed: Iterable[str]) -> str:
     """Return `' Did you mean "x"?'` for the closest allowed name, or an empty string."""
     close = difflib.get_close_matches(given, list(allowed), n=1)

@@ -22,6 +22,7 @@ from pydantic_core import from_json
 
 from syno.base.errors import SpecError
 
+ORIGINAL = "original"  # stands for the network as it is, wherever an operator can be named
 LONGEST_NAME = 100  # characters; file systems take 255, of which endings such as "-inductor-cpu.json" need some
 PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"  # of names
 CHECKSUM_FIELD = "checksum"

@@ -23,7 +23,7 @@ def convert_imagenet(
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
 ) -> None:
     """Write a folder of pictures into a file for FFCV, as `data: imagenet` reads it."""
-    from syno.data.beton import convert
+    from syno.data.beton_conversion import convert
 
     record = convert(
         folder,

@@ -1,33 +1,53 @@
-"""Data sets by name. A loader is a function whose keyword arguments are its settings; docs/data.md shows each.
+"""Data sets by name. Each is a function whose keyword arguments are its settings; docs/data.md describes them.
 
 >>> data = DATASETS["glyphs"](preset="micro")
 >>> data.train_images.shape, data.classes
 (torch.Size([1024, 3, 16, 16]), 6)
 >>> batches = data.train_batches(256, seed=0)
->>> [len(labels) for _, labels in batches.epoch(1, first=1)]  # going on after the first batch
+>>> [len(labels) for _, labels in batches.epoch(1, first=1)]  # from the second batch on
 [256, 256, 256]
 """
 
-from syno.data.cifar100 import cifar100
-from syno.data.contract import DATASETS, Batches, PictureData, content_hash
-from syno.data.digits import digits
-from syno.data.imagenet import imagenet
-from syno.data.language import lm1b, pydoc
-from syno.data.pictures import DataSet
-from syno.data.procedural import glyphs
-from syno.data.tokens import TokenSet
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syno.data.cifar100 import cifar100
+    from syno.data.contract import DATASETS, Batches, PictureData, content_hash
+    from syno.data.digits import digits
+    from syno.data.glyphs import glyphs
+    from syno.data.imagenet import imagenet
+    from syno.data.language import lm1b, pydoc
+    from syno.data.pictures import DataSet
+    from syno.data.tokens import TokenSet
+
+_HOME = {
+    "cifar100": "cifar100",
+    "digits": "digits",
+    "glyphs": "glyphs",
+    "imagenet": "imagenet",
+    "lm1b": "language",
+    "pydoc": "language",
+    "Batches": "contract",
+    "DATASETS": "contract",
+    "PictureData": "contract",
+    "content_hash": "contract",
+    "DataSet": "pictures",
+    "TokenSet": "tokens",
+}
 
 __all__ = [
-    "DATASETS",
-    "Batches",
-    "DataSet",
-    "PictureData",
-    "TokenSet",
-    "cifar100",
-    "content_hash",
-    "digits",
-    "glyphs",
-    "imagenet",
-    "lm1b",
-    "pydoc",
-]
+    "DATASETS", "Batches", "DataSet", "PictureData", "TokenSet", "cifar100", "content_hash", "digits", "glyphs", "imagenet",
+    "lm1b", "pydoc",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name. All are imported when the first one is used: `syno.data.settings` needs no torch."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'syno.data' has no attribute {name!r}; it has: {', '.join(__all__)}")
+    found = {public: getattr(import_module(f"syno.data.{module}"), public) for public, module in _HOME.items()}
+    globals().update(found)  # after all imports, since modules and data sets have equal names
+    return found[name]

@@ -1,9 +1,9 @@
-"""Changing pictures at random, a whole batch at once on the device where it is.
+"""Random changes of pictures for training, on a whole batch at once and on the device where it is.
 
-What is drawn is apart from what is done with it: `draw` says where each picture is cut out, whether it is flipped, where
-the hole is; `train` does that. So what is done can be compared with a slow reference, and repeated.
+`Augmentation.draw` draws the random numbers, and `Augmentation.train` applies them, so that the changes can be repeated and
+compared with a slow reference.
 
-The published code draws crops from 4 of the 5 offsets only; here it is all.
+The published code draws crops from 4 of the 5 offsets only; here all 5 are drawn.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from torch.nn import functional
 from syno.base.errors import ShapeError
 from syno.data.settings import AugmentationSettings
 
-DOWN, RIGHT, FLIP, TOP, LEFT = range(5)  # columns of what is drawn
+DOWN, RIGHT, FLIP, TOP, LEFT = range(5)  # columns of the random numbers
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A recipe, and the colours of the pictures it is for.
+    """A recipe of changes, and the colours of the pictures that it is for.
 
     Attributes:
         settings: the recipe.
-        mean, deviation: of each channel over all pictures to train on, in steps of 1 of 255.
+        mean, deviation: of each channel over all pictures to train on, where pixels are 0 to 255.
     """
 
     settings: AugmentationSettings
@@ -36,15 +36,15 @@ class Augmentation:
 
     @classmethod
     def of(cls, settings: AugmentationSettings, images: torch.Tensor) -> Self:
-        """For these pictures, uint8 [n, channels, height, width]. ShapeError if the recipe does not fit them."""
+        """Return the augmentation of pictures, uint8 [n, channels, height, width]. ShapeError if the recipe doesn't fit."""
         check_fits(settings, images.shape[-2:])
         return cls(settings, *colours(images))
 
     def draw(self, count: int, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
-        """What happens to each of `count` pictures of this height and width: int64 [count, 5], on the CPU.
+        """Return random numbers for `count` pictures of this height and width: int64 [count, 5], on the CPU.
 
-        The columns: how far the part that is cut out lies down and right of the padded picture's corner (0 to 2 * pad, all
-        equally likely), whether it is flipped (0 or 1), and the corner of the hole, which lies inside of the picture.
+        The columns: how far down and right of the padded picture's corner the crop begins (0 to 2 * pad, all equally likely),
+        whether it is flipped (0 or 1), and the top left corner of the square that is cut out, which lies inside the picture.
         """
         height, width = shape
         shifts, hole = 2 * self.settings.pad + 1, self.settings.cutout
@@ -52,7 +52,7 @@ class Augmentation:
         return torch.stack([torch.randint(end, (count,), generator=generator) for end in ends], 1)
 
     def train(self, images: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Pictures as they are trained on.
+        """Return pictures to train on.
 
         Args:
             images: uint8 [n, channels, height, width].
@@ -74,11 +74,11 @@ class Augmentation:
         return self._resized(made)
 
     def test(self, images: torch.Tensor) -> torch.Tensor:
-        """Pictures as they are tested on: normalized and resized, no more. uint8 [n, c, h, w] -> float32 [n, c, size, size]."""
+        """Return pictures to test on: normalized and resized only. uint8 [n, c, h, w] -> float32 [n, c, size, size]."""
         return self._resized(self._normalized(images))
 
     def _in_hole(self, corner: torch.Tensor, size: int) -> torch.Tensor:
-        """Whether each place of an axis is between the hole's edges: [n] -> [n, size]."""
+        """Return which places of an axis lie in the square that is cut out: [n] -> bool [n, size]."""
         place = torch.arange(size, device=corner.device) - corner[:, None]
         return (place >= 0) & (place < self.settings.cutout)
 
@@ -96,7 +96,7 @@ class Augmentation:
 
 
 def check_fits(settings: AugmentationSettings, shape: Sequence[int]) -> None:
-    """ShapeError if pictures of this height and width are too small for the recipe."""
+    """Raise ShapeError if pictures of this height and width are too small for the recipe."""
     least = min(shape)
     if settings.pad >= least or settings.cutout > least:
         raise ShapeError(
@@ -106,21 +106,21 @@ def check_fits(settings: AugmentationSettings, shape: Sequence[int]) -> None:
 
 
 def colours(images: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel of uint8 [n, channels, height, width], exact up to the last rounding."""
+    """Return mean and standard deviation of each channel of uint8 [n, channels, height, width], correctly rounded."""
     means, deviations = [], []
     value = torch.arange(256, dtype=torch.float64)
     for channel in images.unbind(1):
         share = torch.bincount(channel.reshape(-1), minlength=256).double() / channel.numel()
         mean = (share * value).sum()
         means.append(float(mean))
-        deviations.append(float((share * (value - mean).square()).sum().sqrt()) or 1.0)  # of one colour: nothing to divide
+        deviations.append(float((share * (value - mean).square()).sum().sqrt()) or 1.0)  # 1 where all pixels are equal
     return tuple(means), tuple(deviations)
 
 
 def _mirrored(offset: torch.Tensor, pad: int, size: int) -> torch.Tensor:
-    """Which pixel stands at each place of an axis that is cut out at these offsets: [n] -> [n, size].
+    """Return the pixel at each place of an axis that is cropped at these offsets: [n] -> [n, size].
 
-    Outside of the picture is its mirror image, the outermost pixel being the mirror.
+    Outside of the picture is its mirror image, whose axis is the outermost pixel.
     """
     place = torch.arange(size, device=offset.device) + offset[:, None] - pad
     return size - 1 - (size - 1 - place.abs()).abs()

@@ -1,16 +1,17 @@
-"""What all data sets have in common: their names, batches that can be gone on with anywhere, and hashes."""
+"""The interface of data sets: their names, batches that can start anywhere in an epoch, random orders, and hashes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from syno.base.errors import ShapeError
+from syno.base.files import checksum
 from syno.base.registry import Registry
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # float32 pictures [n, channels, height, width], int64 labels [n]
@@ -19,21 +20,21 @@ Pair = tuple[torch.Tensor, torch.Tensor]  # float32 pictures [n, channels, heigh
 class Batches(Protocol):
     """The batches of a training.
 
-    What a batch is depends on the seed, its epoch and its place there, on nothing that came before: a training that was
-    interrupted goes on with the same batches. (FFCV draws crops and flips as it likes; only its order is so.)
+    A batch depends on the seed, on its epoch and on its place there, and on nothing that came before, so that an interrupted
+    training resumes with the same batches. (FFCV draws crops and flips without a seed; only its order has this property.)
     """
 
     def __len__(self) -> int:
-        """How many there are in an epoch; the last one is left out if it is smaller."""
+        """Return the number of batches in an epoch. A last batch that would be smaller is left out."""
         ...
 
     def epoch(self, number: int, first: int = 0) -> Iterator[Any]:
-        """Those of an epoch, which count from 1, from batch `first` on, which count from 0."""
+        """Yield the batches of epoch `number`, counted from 1, from batch `first` on, counted from 0."""
         ...
 
 
 class PictureData(Protocol):
-    """Pictures with a class each, in memory or not. `hash` is of what they are, before they are changed for training."""
+    """Pictures with a class each, in memory or in files. `hash` is of the pictures before they are changed for training."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -43,7 +44,7 @@ class PictureData(Protocol):
     def hash(self) -> str: ...  # noqa: D102
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Channels, height, width, as the network gets them."""
+        """Channels, height and width of the network's input."""
         ...
 
     @property
@@ -54,21 +55,27 @@ class PictureData(Protocol):
     def train_batches(
         self, batch: int, *, seed: int, device: Any = "cpu", layout: torch.memory_format = torch.contiguous_format
     ) -> Batches:
-        """Pairs of `batch` pictures and labels on the device, in a random order, changed at random."""
+        """Return batches of `batch` pictures and labels on the device, in a random order, randomly changed."""
         ...
 
     def test_batches(
         self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = torch.contiguous_format
     ) -> Iterable[Pair]:
-        """All of those for testing, in their order, as often as it is iterated over; the last batch may be smaller."""
+        """Return all batches to test on, in their order, for any number of iterations; the last batch may be smaller."""
         ...
 
 
 DATASETS: Registry[Callable[..., Any]] = Registry("data set")  # of functions that make PictureData or a TokenSet
 
 
+def check_batch(batch: int, name: str, count: int, things: str) -> None:
+    """Raise ShapeError if a batch is larger than the `count` things that the data set `name` has to train on."""
+    if batch > count:
+        raise ShapeError(f"batch is {batch}, but {name} has {count} {things} to train on; give a smaller one")
+
+
 class Orders:
-    """A random order of `count` things for each epoch: the permutations that one generator draws one after another."""
+    """Random orders of `count` things, one for each epoch: consecutive permutations of one random generator."""
 
     def __init__(self, count: int, seed: int) -> None:
         self.count, self.seed = count, seed
@@ -78,7 +85,7 @@ class Orders:
         self._drawn, self._generator = 0, torch.Generator().manual_seed(self.seed)
 
     def of(self, epoch: int) -> torch.Tensor:
-        """The order of an epoch, which count from 1: int64 [count]."""
+        """Return the order of an epoch, counted from 1: int64 [count]."""
         if epoch <= self._drawn:
             self._rewind()
         for _ in range(self._drawn, epoch):
@@ -88,22 +95,21 @@ class Orders:
 
 
 def generator_of(seed: int, *place: int) -> torch.Generator:
-    """Random numbers that depend on the seed and a place, such as an epoch, and on nothing else."""
+    """Return a random generator that depends on the seed and on a place, such as an epoch, only."""
     state = np.random.SeedSequence([seed % 2**63, *place]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
 
 
 def content_hash(*tensors: torch.Tensor) -> str:
-    """128 bits over the shapes, types and bytes of tensors, as 32 hexadecimal digits."""
-    state = blake2b(digest_size=16)
+    """Return 128 bits over the shapes, types and bytes of tensors, as 32 hexadecimal digits."""
+    parts: list[bytes | memoryview] = []
     for tensor in tensors:
         array = tensor.detach().cpu().contiguous().numpy()
-        state.update(f"{array.dtype}{array.shape}".encode())
-        state.update(memoryview(array).cast("B"))
-    return state.hexdigest()
+        parts += [f"{array.dtype}{array.shape}".encode(), memoryview(array).cast("B")]
+    return checksum(*parts)
 
 
 def described(files: Sequence[Path]) -> str:
-    """Which files these are, as a text that differs when one of them has changed."""
+    """Return the names, sizes and times of files, as text that differs when one of them has changed."""
     stats = [(file.name, file.stat()) for file in files]
     return json.dumps([[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats])

@@ -1,4 +1,4 @@
-"""Scikit-learn's digits: small, real, and in the package."""
+"""Scikit-learn's digits: a small data set of real pictures that comes with the package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from syno.base.errors import MissingPackageError, SpecError
 from syno.data.augmentation import Augmentation
-from syno.data.contract import DATASETS, content_hash, generator_of
+from syno.data.contract import DATASETS, generator_of
 from syno.data.pictures import DataSet
 from syno.data.settings import DigitsSettings
 
@@ -18,14 +18,14 @@ CLASSES = 10
 
 @DATASETS.register("digits")
 def digits(**settings: Any) -> DataSet:
-    """1,797 grey pictures of digits, 8x8, some of them at random for testing.
+    """Return 1,797 grey pictures of digits, 8x8. A random part of them is to test on.
 
     Args:
         settings: fields of DigitsSettings.
 
     Raises:
         MissingPackageError: scikit-learn is not installed.
-        SpecError, ShapeError: settings that there are not, or that do not fit the pictures.
+        SpecError, ShapeError: settings that do not exist, or that do not fit the pictures.
     """
     chosen = DigitsSettings.of(**settings)
     try:
@@ -39,5 +39,5 @@ def digits(**settings: Any) -> DataSet:
         raise SpecError(f"test is {chosen.test}, but there are {len(labels)} pictures in all; leave some to train on")
     order = torch.randperm(len(labels), generator=generator_of(chosen.seed))
     test, train = order[: chosen.test], order[chosen.test :]
-    tensors = images[train], labels[train], images[test], labels[test]
-    return DataSet("digits", *tensors, CLASSES, content_hash(*tensors), Augmentation.of(chosen.augmented, tensors[0]))
+    augmentation = Augmentation.of(chosen.augmented, images[train])
+    return DataSet("digits", images[train], labels[train], images[test], labels[test], CLASSES, augmentation=augmentation)

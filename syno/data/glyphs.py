@@ -1,75 +1,62 @@
-"""Procedural pictures that only operators which mix neighbouring positions can tell apart.
+"""Glyphs: procedural pictures that only operators which mix neighbouring positions can tell apart.
 
-Every class is a glyph: a fixed random pattern of binary cells. A picture shows one of them at a random place, of a random
-size, a little turned, in a random colour on a random background, under noise. Colour and place say nothing about the
-class; what does is how cells lie beside each other, so a 1x1 convolution learns next to nothing, and a network learns the
-more the more of the neighbourhood its operator sees.
+Each class is a glyph: a fixed random pattern of binary cells. A picture shows one glyph at a random place, of a random size,
+slightly rotated, in a random colour on a random background, under noise. Colour and place do not depend on the class. Only
+the arrangement of cells does, so a 1x1 convolution learns next to nothing, and a network learns more, the larger the
+neighbourhood that its operator reads.
 
-All arithmetic is in float64 and the result is rounded to steps of 1/32, as a camera would: differences in the last bits
-between machines do not survive that.
+All arithmetic is in float64, and the result is rounded to steps of 1/32, so that rounding differences between machines
+disappear.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syno.base.errors import SpecError
-from syno.base.registry import Registry
-from syno.base.validation import explained
+from syno.data.contract import DATASETS, content_hash
+from syno.data.pictures import DataSet
+from syno.data.settings import GLYPH_PRESETS, GlyphSettings
 
-Positive = Annotated[int, Field(ge=1)]
 Floats = NDArray[np.float64]
 
 CHANNELS = 3
 LEAST_DIFFERENCE = 4  # cells, between any two glyphs: else noise makes them one
 MOST_DRAWS = 20_000  # of glyphs, before giving up
 SCALE = (0.5, 0.85)  # of the picture's side
-TURN = 0.12  # radians, standard deviation
+TURN = 0.12  # radians, standard deviation of the rotation
 CONTRAST = (1.0, 2.0)
 BASE = 0.5  # standard deviation of the background's colour
 STEPS = 32  # of brightness per unit
 
-
-class GlyphSettings(BaseModel):
-    """What pictures there are. Frozen; equal settings make the same pictures, bit by bit."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    classes: Annotated[int, Field(ge=2)] = 12
-    train: Positive = 4096  # pictures
-    test: Positive = 1024
-    size: Annotated[int, Field(ge=8)] = 16  # pixels, of a side
-    cells: Annotated[int, Field(ge=3)] = 4  # of a glyph's side
-    noise: Annotated[float, Field(ge=0)] = 0.5  # standard deviation; a glyph stands out by 1 to 2
-    seed: Annotated[int, Field(ge=0)] = 0
-
-    def with_(self, **changes: Any) -> Self:
-        """A copy with these fields changed, checked again. SpecError says which of them there are."""
-        try:
-            return type(self)(**{**self.model_dump(), **changes})
-        except ValidationError as error:
-            raise SpecError(explained(error, type(self))) from None
-
-
-GLYPH_PRESETS: Registry[GlyphSettings] = Registry("preset of glyphs")
-GLYPH_PRESETS.register("micro")(GlyphSettings(classes=6, train=1024, test=512))  # tests
-GLYPH_PRESETS.register("quick")(GlyphSettings())
-GLYPH_PRESETS.register("glyph100")(GlyphSettings(classes=100, train=12_800, test=2_000))  # as many classes as CIFAR-100
-
 Pictures = tuple[torch.Tensor, torch.Tensor]  # float32 [n, 3, size, size], int64 labels [n]
 
 
+@DATASETS.register("glyphs")
+def glyphs(preset: str = "quick", **changes: Any) -> DataSet:
+    """Return procedural pictures of glyphs.
+
+    Args:
+        preset: a name in GLYPH_PRESETS.
+        changes: fields of GlyphSettings that differ from the preset's.
+
+    Raises UnknownNameError or SpecError for an unknown preset or setting.
+    """
+    settings = GLYPH_PRESETS[preset].with_(**changes)
+    train, test = make_glyphs(settings)
+    return DataSet(f"glyphs {preset}", *train, *test, settings.classes, content_hash(*train, *test))
+
+
 def make_glyphs(settings: GlyphSettings) -> tuple[Pictures, Pictures]:
-    """The pictures and labels for training, and those for testing, drawn from random streams of their own.
+    """Return the pictures and labels to train on, and those to test on, drawn from separate random streams.
 
-    Every class is as frequent as any other, up to one picture.
+    Classes are equally frequent, up to one picture.
 
-    Raises SpecError if there are not as many glyphs of so few cells.
+    Raises SpecError if there are not enough glyphs of so few cells.
     """
     alphabet, train, test = (np.random.default_rng(part) for part in np.random.SeedSequence(settings.seed).spawn(3))
     glyphs = draw_alphabet(settings.classes, settings.cells, alphabet)
@@ -77,7 +64,7 @@ def make_glyphs(settings: GlyphSettings) -> tuple[Pictures, Pictures]:
 
 
 def draw_alphabet(classes: int, cells: int, random: np.random.Generator) -> Floats:
-    """Glyphs of zeros and ones, [classes, cells, cells]: about half full, any two different in several cells."""
+    """Return glyphs of zeros and ones, [classes, cells, cells]: about half are ones, and any two differ in several cells."""
     least, most = 0.35 * cells**2, 0.65 * cells**2
     kept = np.empty((0, cells, cells))
     for _ in range(MOST_DRAWS):
@@ -94,7 +81,7 @@ def draw_alphabet(classes: int, cells: int, random: np.random.Generator) -> Floa
 
 
 def _pictures(glyphs: Floats, count: int, settings: GlyphSettings, random: np.random.Generator) -> Pictures:
-    """`count` pictures and their labels."""
+    """Return `count` pictures of these glyphs, and their labels."""
     labels = random.permutation(np.arange(count) % len(glyphs))
     shape = _coverage(glyphs[labels], settings.size, random)[:, None]
     axis = random.standard_normal((count, CHANNELS))  # its sign is random, too
@@ -108,7 +95,7 @@ def _pictures(glyphs: Floats, count: int, settings: GlyphSettings, random: np.ra
 
 
 def _coverage(glyphs: Floats, size: int, random: np.random.Generator) -> Floats:
-    """How much of each pixel the glyph covers, anti-aliased. [n, cells, cells] -> [n, size, size]."""
+    """Return how much of each pixel the glyph covers, anti-aliased. [n, cells, cells] -> [n, size, size]."""
     count, cells = glyphs.shape[:2]
     side = random.uniform(*SCALE, count) * size  # in pixels
     middle = size / 2 + random.uniform(-0.5, 0.5, (2, count)) * (size - side)  # the glyph, if not turned, stays inside
@@ -124,7 +111,7 @@ def _coverage(glyphs: Floats, size: int, random: np.random.Generator) -> Floats:
 
 
 def _share(position: Floats, pitch: Floats, cells: int) -> Floats:
-    """Which part of a pixel lies in each row of cells, for positions [n, y, x] in cells. [n, y, x, cells], in [0, 1]."""
+    """Return the part of a pixel that lies in each row of cells, for positions [n, y, x] in cells: [n, y, x, cells]."""
     cell = np.arange(cells)
     inside = np.minimum(position[..., None] - cell, cell + 1 - position[..., None])  # below 0: outside
     return np.clip(inside * pitch[..., None] + 0.5, 0, 1)

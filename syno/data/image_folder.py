@@ -1,30 +1,41 @@
-"""Pictures in folders, one folder for each class, as ImageNet comes: found, and read with Pillow."""
+"""Pictures in folders, one folder for each class, as ImageNet has them: found, read with Pillow, and made into batches.
+
+Batches are read by processes beside the training.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset
 
-from syno.base.errors import DataError
-from syno.data.parquet import one_line
+from syno.base.errors import DataError, one_line
+from syno.base.files import checksum
+from syno.data.contract import Orders, Pair
+from syno.data.settings import ImagenetSettings
 
 ENDINGS = frozenset({".jpeg", ".jpg", ".png"})
-RATIOS = (3 / 4, 4 / 3)  # of width to height, of the parts that are cut out
+RATIOS = (3 / 4, 4 / 3)  # of width to height, of crops
 FORMATS = ("JPEG", "PNG", "WEBP")  # whatever a file's name ends with; for others, Pillow may start programs
 MOST_PIXELS = 100_000_000  # of a picture; ImageNet's largest has 17 million
-TRIES = 10  # to draw a part that fits, before the whole picture is taken
+TRIES = 10  # to draw a crop that fits, before the central square is taken
+MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of ImageNet's colours, the usual numbers
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+Place = tuple[int, int]  # epoch (0 for testing) and index of a picture
+Sample = tuple[Any, int] | DataError  # pixels [3, size, size] and label, or what is wrong with the file
 
 
-class Entry(NamedTuple):
-    """A picture: its file, its class's number, its size in bytes."""
+class PictureFile(NamedTuple):
+    """A picture's file, the number of its class, and its size in bytes."""
 
     file: str
     label: int
@@ -36,26 +47,24 @@ class ImageFolder:
     """The pictures of a folder, sorted by class and name.
 
     Attributes:
-        folder: where they are.
-        names: of the classes, which are the names of the folders in it, sorted.
+        folder: holds one folder for each class.
+        names: of the classes, which are the names of these folders, sorted.
         entries: one for each picture.
     """
 
     folder: Path
     names: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[PictureFile, ...]
 
     @property
     def hash(self) -> str:
-        """Of classes, names and sizes; the pictures themselves would take an hour to read."""
-        state = blake2b(digest_size=16)
-        for entry in self.entries:
-            state.update(f"{self.names[entry.label]}/{Path(entry.file).name} {entry.size}\n".encode())
-        return state.hexdigest()
+        """A hash of classes, names and sizes. Reading the pictures themselves would take an hour."""
+        lines = (f"{self.names[entry.label]}/{Path(entry.file).name} {entry.size}\n" for entry in self.entries)
+        return checksum(*(line.encode() for line in lines))
 
 
 def find_pictures(folder: Path) -> ImageFolder:
-    """The pictures in a folder. DataError if it is not there, has no folders, or one of them has no pictures."""
+    """Return the pictures in a folder. DataError if it is missing, has no folders, or one of them has no pictures."""
     if not folder.is_dir():
         raise DataError(
             f"there is no folder {folder}; it must hold a folder of JPEG files for each class, as the ILSVRC 2012 archives of "
@@ -66,14 +75,14 @@ def find_pictures(folder: Path) -> ImageFolder:
         if not names:
             raise DataError(f"the folder {folder} holds no folders; it must have one for each class, with its pictures")
         entries = [entry for label, name in enumerate(names) for entry in _pictures_of_class(folder, name, label)]
-    except OSError as error:  # such as a link to itself, or what may not be read
+    except OSError as error:  # such as a link to itself, or a file without the right to read it
         raise DataError(
             f"{error.filename or folder} cannot be read: {error.strerror or error}; copy it again, or remove it"
         ) from error
     return ImageFolder(folder, tuple(names), tuple(entries))
 
 
-def _pictures_of_class(folder: Path, name: str, label: int) -> list[Entry]:
+def _pictures_of_class(folder: Path, name: str, label: int) -> list[PictureFile]:
     """Return the pictures of a class, sorted. DataError if there are none, or one is no file, such as a pipe or a lost link."""
     found = []
     for entry in os.scandir(folder / name):
@@ -83,7 +92,7 @@ def _pictures_of_class(folder: Path, name: str, label: int) -> list[Entry]:
             raise DataError(f"the name of the picture {entry.path!r} has characters that cannot be printed; rename it")
         if not entry.is_file():
             raise DataError(f"{entry.path} is no file, nor a link to one; pictures are files; copy it again, or remove it")
-        found.append(Entry(entry.path, label, entry.stat().st_size))
+        found.append(PictureFile(entry.path, label, entry.stat().st_size))
     if not found:
         raise DataError(
             f"the folder {folder / name} holds no pictures ({', '.join(sorted(ENDINGS))}); it is a class, as all folders in "
@@ -98,7 +107,7 @@ def read_picture(file: str) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit here is the one that counts
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MOST_PIXELS is the limit here
             with Image.open(file, formats=FORMATS) as opened:
                 if opened.width * opened.height > MOST_PIXELS:
                     raise ValueError(f"it has {opened.width} x {opened.height} pixels, of which {MOST_PIXELS:,} are allowed")
@@ -107,11 +116,8 @@ def read_picture(file: str) -> Any:
         raise DataError(f"{file}: the picture is damaged: {one_line(error)}; copy it again, or remove it") from error
 
 
-Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
-
-
 def random_box(width: int, height: int, least_area: float, random: np.random.Generator) -> Box:
-    """A part of a picture, of a random share of its area and a random ratio of its sides, at a random place."""
+    """Return a crop of a random share of the picture's area, a random ratio of its sides, and a random place."""
     for _ in range(TRIES):
         area = width * height * random.uniform(least_area, 1.0)
         ratio = np.exp(random.uniform(*np.log(RATIOS)))
@@ -123,25 +129,94 @@ def random_box(width: int, height: int, least_area: float, random: np.random.Gen
 
 
 def central_box(width: int, height: int, ratio: float) -> Box:
-    """The square in the middle, whose side is this share of the shorter side."""
+    """Return the central square whose side is this share of the shorter side."""
     side = max(1, round(ratio * min(width, height)))
     left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side
 
 
 def cut_out(picture: Any, box: Box, size: int) -> NDArray[np.uint8]:
-    """That part of a picture, resized with a bilinear filter: [3, size, size]."""
+    """Return the part of a picture in a box, resized with a bilinear filter: [3, size, size]."""
     from PIL import Image
 
     resized = picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
     return np.ascontiguousarray(np.asarray(resized).transpose(2, 0, 1))
 
 
-def check_classes(train: Sequence[str], test: Sequence[str], places: tuple[Path, Path]) -> None:
-    """DataError if the classes for training and testing are not the same."""
-    different = sorted(set(train) ^ set(test))
-    if different:
-        raise DataError(
-            f"{places[0]} and {places[1]} have different classes: {len(different)} are in one of them only, such as "
-            f'"{different[0]}"'
+def normalized(images: torch.Tensor, layout: torch.memory_format) -> torch.Tensor:
+    """Return a copy of uint8 pictures as float32, with ImageNet's mean 0 and deviation 1."""
+    mean, deviation = (torch.tensor(values, device=images.device).reshape(-1, 1, 1) for values in (MEAN, DEVIATION))
+    return images.contiguous(memory_format=layout).float().sub_(mean).div_(deviation)
+
+
+@dataclass(frozen=True)
+class FolderBatches:
+    """Random batches to train on; or, if `seed` is None, all pictures in their order. Float32, normalized, on the device."""
+
+    pictures: ImageFolder
+    settings: ImagenetSettings
+    batch: int
+    seed: int | None
+    device: Any
+    layout: torch.memory_format
+
+    def __len__(self) -> int:
+        count = len(self.pictures.entries)
+        return count // self.batch if self.seed is not None else -(-count // self.batch)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return self.epoch(0)
+
+    def epoch(self, number: int, first: int = 0) -> Iterator[Pair]:
+        """Yield the batches of an epoch, see `Batches`. DataError, with the file's name, when it reaches a damaged picture."""
+        count = len(self.pictures.entries)
+        order = list(range(count)) if self.seed is None else Orders(count, self.seed).of(number).tolist()
+        places = [
+            [(number, index) for index in order[start : start + self.batch]]
+            for start in range(first * self.batch, len(self) * self.batch, self.batch)
+        ]
+        cuda = torch.device(self.device).type == "cuda"
+        loader = DataLoader(
+            _Samples(self.pictures, self.settings, self.seed),
+            batch_sampler=places,
+            num_workers=self.settings.workers,
+            collate_fn=_together,
+            pin_memory=cuda,
+            generator=torch.Generator().manual_seed(0),  # else it would draw from the global generator
         )
+        for made in loader:
+            if isinstance(made, DataError):
+                raise made
+            images, labels = (part.to(self.device, non_blocking=cuda) for part in made)
+            yield normalized(images, self.layout), labels
+
+
+class _Samples(Dataset):  # type: ignore[misc]  # mypy does not look into torch
+    """Pictures by epoch and index. Crops depend on these and on the seed, not on the process that reads the picture."""
+
+    def __init__(self, pictures: ImageFolder, settings: ImagenetSettings, seed: int | None) -> None:
+        self.pictures, self.settings, self.seed = pictures, settings, seed
+
+    def __getitem__(self, place: Place) -> Sample:
+        epoch, index = place
+        entry, settings = self.pictures.entries[index], self.settings
+        try:
+            picture = read_picture(entry.file)
+        except DataError as error:  # raised by `epoch`, since DataLoader would put its own text around it
+            return error
+        width, height = picture.size
+        if self.seed is None:
+            return cut_out(picture, central_box(width, height, settings.test_ratio), settings.size), entry.label
+        random = np.random.default_rng([self.seed % 2**63, epoch, index])
+        pixels = cut_out(picture, random_box(width, height, settings.least_area, random), settings.size)
+        return (pixels[:, :, ::-1] if random.integers(2) else pixels), entry.label
+
+
+def _together(samples: Sequence[Sample]) -> Pair | DataError:
+    """Return samples as one batch, or the first error among them."""
+    made = []
+    for sample in samples:
+        if isinstance(sample, DataError):
+            return sample
+        made.append(sample)
+    return torch.from_numpy(np.stack([pixels for pixels, _ in made])), torch.tensor([label for _, label in made])

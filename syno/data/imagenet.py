@@ -1,25 +1,72 @@
-"""ImageNet: read in every epoch, by FFCV out of beton files, or by torch out of folders."""
+"""ImageNet: read in every epoch, by FFCV from beton files, or by torch from folders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from syno.base.errors import ShapeError
+from syno.base.errors import DataError
+from syno.base.files import checksum
 from syno.data.beton import ffcv, read_record
-from syno.data.beton_batches import BetonBatches
-from syno.data.contract import DATASETS, Batches, Pair
-from syno.data.folder_batches import FolderBatches
-from syno.data.image_folder import ImageFolder, check_classes, find_pictures
+from syno.data.contract import DATASETS, Batches, Pair, check_batch
+from syno.data.image_folder import FolderBatches, ImageFolder, find_pictures, normalized
 from syno.data.settings import ImagenetSettings
 
 SPLITS = ("train", "val")
 PLAIN = torch.contiguous_format
+LARGEST_SEED = 2**31
+
+
+@DATASETS.register("imagenet")
+def imagenet(**settings: Any) -> PictureFiles:
+    """Return ImageNet, or other pictures in the same form.
+
+    Args:
+        settings: fields of ImagenetSettings.
+
+    Raises:
+        SpecError: an unknown setting.
+        DataError: files or folders are missing or damaged. Single pictures are checked only when they are read.
+        MissingPackageError: the reader is ffcv, and it is not installed.
+    """
+    chosen = ImagenetSettings.of(**settings)
+    return _beton_files(chosen) if chosen.reader == "ffcv" else _folders(chosen)
+
+
+def _beton_files(settings: ImagenetSettings) -> PictureFiles:
+    ffcv("loader")
+    files = settings.betons
+    train, test = map(read_record, files)
+    _check_classes(train.names, test.names, files)
+    counts = train.count, test.count, len(train.names)
+    return PictureFiles("imagenet, beton", *files, *counts, _joint(train.hash, test.hash), settings)
+
+
+def _folders(settings: ImagenetSettings) -> PictureFiles:
+    train, test = (find_pictures(settings.folder / split) for split in SPLITS)
+    _check_classes(train.names, test.names, (train.folder, test.folder))
+    counts = len(train.entries), len(test.entries), len(train.names)
+    return PictureFiles("imagenet, folders", train, test, *counts, _joint(train.hash, test.hash), settings)
+
+
+def _check_classes(train: Sequence[str], test: Sequence[str], places: tuple[Path, Path]) -> None:
+    """Raise DataError if the classes to train on and to test on differ."""
+    different = sorted(set(train) ^ set(test))
+    if different:
+        raise DataError(
+            f"{places[0]} and {places[1]} have different classes: {len(different)} are in one of them only, such as "
+            f'"{different[0]}"'
+        )
+
+
+def _joint(*hashes: str) -> str:
+    return checksum(" ".join(hashes).encode())
 
 
 @dataclass(frozen=True)
@@ -28,9 +75,9 @@ class PictureFiles:
 
     Attributes:
         name: a label.
-        train, test: where they are: folders, or beton files.
-        train_count, test_count, classes: how many there are.
-        hash: of the files: their bytes for beton files, their names and sizes for folders.
+        train, test: folders of pictures, or beton files.
+        train_count, test_count, classes: numbers of pictures and classes.
+        hash: of the files: of their bytes for beton files, of their names and sizes for folders.
         settings: how they are read.
     """
 
@@ -45,19 +92,16 @@ class PictureFiles:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Channels, height, width, as the network gets them."""
+        """Channels, height and width of the network's input."""
         return 3, self.settings.size, self.settings.size
 
     def train_batches(self, batch: int, *, seed: int, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> Batches:
-        """See `PictureData`. ShapeError if there are not as many pictures."""
-        if batch > self.train_count:
-            raise ShapeError(
-                f"batch is {batch}, but {self.name} has {self.train_count} pictures to train on; give a smaller one"
-            )
+        """Return random batches, see `PictureData`. ShapeError if there are fewer pictures than `batch`."""
+        check_batch(batch, self.name, self.train_count, "pictures")
         return self._batches(self.train, batch, seed, device, layout)
 
     def test_batches(self, batch: int, *, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> Iterable[Pair]:
-        """See `PictureData`."""
+        """Return the batches to test on, see `PictureData`."""
         return self._batches(self.test, batch, None, device, layout)
 
     def _batches(
@@ -68,37 +112,59 @@ class PictureFiles:
         return BetonBatches(source, self.settings, batch, seed, device, layout)
 
 
-@DATASETS.register("imagenet")
-def imagenet(**settings: Any) -> PictureFiles:
-    """ImageNet, or other pictures in the same form.
+@dataclass(frozen=True)
+class BetonBatches:
+    """Batches of a beton file, decoded by FFCV's threads. Float32, normalized, on the device.
 
-    Args:
-        settings: fields of ImagenetSettings.
-
-    Raises:
-        SpecError: a setting that there is not.
-        DataError: files or folders are missing or damaged. Single pictures are looked at only when they are reached.
-        MissingPackageError: the reader is ffcv, and it is not installed.
+    Random ones to train on; or, if `seed` is None, all pictures in their order. The order of an epoch depends on the seed and
+    on its number; FFCV draws crops and flips without a seed.
     """
-    chosen = ImagenetSettings.of(**settings)
-    return _beton_files(chosen) if chosen.reader == "ffcv" else _folders(chosen)
 
+    file: Path
+    settings: ImagenetSettings
+    batch: int
+    seed: int | None
+    device: Any
+    layout: torch.memory_format
 
-def _beton_files(settings: ImagenetSettings) -> PictureFiles:
-    ffcv("loader")
-    files = settings.betons
-    train, test = map(read_record, files)
-    check_classes(train.names, test.names, files)
-    counts = train.count, test.count, len(train.names)
-    return PictureFiles("imagenet, beton", files[0], files[1], *counts, _joint(train.hash, test.hash), settings)
+    def __len__(self) -> int:
+        return len(self._loader)
 
+    def __iter__(self) -> Iterator[Pair]:
+        return self.epoch(1)
 
-def _folders(settings: ImagenetSettings) -> PictureFiles:
-    train, test = (find_pictures(settings.folder / split) for split in SPLITS)
-    check_classes(train.names, test.names, (train.folder, test.folder))
-    counts = len(train.entries), len(test.entries), len(train.names)
-    return PictureFiles("imagenet, folders", train, test, *counts, _joint(train.hash, test.hash), settings)
+    def epoch(self, number: int, first: int = 0) -> Iterator[Pair]:
+        """Yield the batches of an epoch, see `Batches`. Those before `first` are decoded, too."""
+        self._loader.next_epoch = number - 1
+        for images, labels in islice(self._loader, first, None):
+            # FFCV uses its memory again for batches to come, so both are copied
+            yield normalized(images, self.layout), labels.reshape(-1).to(torch.int64, copy=True)
 
+    @cached_property
+    def _loader(self) -> Any:
+        """FFCV's loader. Making it compiles for some seconds; it reads only the beginning and the end of the file.
 
-def _joint(*hashes: str) -> str:
-    return blake2b(" ".join(hashes).encode(), digest_size=16).hexdigest()
+        Pictures are normalized by torch: `NormalizeImage` of ffcv 1.0.2 never ends on a CPU.
+        """
+        decoders, transforms, loader = ffcv("fields.decoders"), ffcv("transforms"), ffcv("loader")
+        device, size = torch.device(self.device), self.settings.size
+        training = self.seed is not None
+        if training:
+            decoder = decoders.RandomResizedCropRGBImageDecoder((size, size), scale=(self.settings.least_area, 1.0))
+        else:
+            decoder = decoders.CenterCropRGBImageDecoder((size, size), ratio=self.settings.test_ratio)
+        moved = [transforms.ToTensor(), transforms.ToDevice(device, non_blocking=device.type == "cuda")]
+        flip = [transforms.RandomHorizontalFlip()] if training else []
+        return loader.Loader(
+            str(self.file),
+            batch_size=self.batch,
+            num_workers=max(1, self.settings.workers),
+            order=loader.OrderOption.RANDOM if training else loader.OrderOption.SEQUENTIAL,
+            os_cache=True,
+            seed=(self.seed or 0) % LARGEST_SEED,
+            drop_last=training,
+            pipelines={
+                "image": [decoder, *flip, *moved, transforms.ToTorchImage()],
+                "label": [decoders.IntDecoder(), *moved],
+            },
+        )

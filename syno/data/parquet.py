@@ -1,4 +1,4 @@
-"""Parquet files of a data set, as the Hub has them: in a local folder, or fetched with `datasets`."""
+"""Parquet files of a data set, as the Hub has them: in a local folder, or downloaded with `datasets`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from syno.base.errors import DataError
+from syno.base.errors import DataError, one_line
 
 PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/{split}/*.parquet")
-ROWS = 1000  # that are read at once
-MOST_RATIO, MOST_BYTES = 200, 2**26  # of what a file holds to its own bytes; whatever it is, a part may have so many bytes
+ROWS = 1000  # read at once
+MOST_RATIO = 200  # of a column's bytes to its compressed bytes
+MOST_BYTES = 2**26  # that a column may have whatever that ratio is
 
 
 def parquet_files(folder: Path, split: str) -> list[Path]:
-    """The files of a split, such as `train-00000-of-00002.parquet`; none if there are none. DataError if one is missing."""
+    """Return the files of a split, such as `train-00000-of-00002.parquet`, perhaps none. DataError if some are missing."""
     for pattern in PATTERNS:
         found = sorted(folder.glob(pattern.format(split=split)))
         if found:
@@ -34,7 +35,7 @@ def parquet_files(folder: Path, split: str) -> list[Path]:
 
 
 def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Tables of some rows and these columns, each with the name of its file. DataError, with that name, if it is damaged."""
+    """Yield the name of a file and a table of some of its rows with these columns. DataError, with the name, if damaged."""
     import pyarrow
     import pyarrow.parquet
 
@@ -52,7 +53,7 @@ def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tup
 
 
 def _check_sizes(metadata: Any, columns: Sequence[str]) -> None:
-    """ValueError if a part of these columns is so much larger than in the file that it could fill the memory."""
+    """Raise ValueError if a part of these columns expands so much that it could fill the memory."""
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for part in map(group.column, range(group.num_columns)):
             size, stored = part.total_uncompressed_size, part.total_compressed_size
@@ -61,13 +62,16 @@ def _check_sizes(metadata: Any, columns: Sequence[str]) -> None:
 
 
 def rows_of_hub(repository: str, split: str, columns: Sequence[str], folder: Path) -> Iterator[tuple[str, Any]]:
-    """The same of a repository on the Hub, through `datasets`, which keeps a copy in HF_HOME. DataError if it can't be had."""
+    """Yield tables of a repository on the Hub as `rows_of_files` does, through `datasets`, which keeps a copy in HF_HOME.
+
+    Raises DataError if it cannot be downloaded.
+    """
     import datasets
 
     place = f'"{repository}", {split}'
     try:
         found = datasets.load_dataset(repository, split=split)
-    except Exception as error:  # whatever the network and a repository do
+    except Exception as error:  # the network and a repository raise anything
         raise DataError(
             f"{place} cannot be had from the Hub: {one_line(error)}; or copy it to {folder}: "
             f"hf download {repository} --repo-type dataset --local-dir {folder}"
@@ -78,11 +82,6 @@ def rows_of_hub(repository: str, split: str, columns: Sequence[str], folder: Pat
         found = found.cast_column(name, datasets.Image(decode=False))
     for table in found.select_columns(list(columns)).with_format("arrow").iter(ROWS):
         yield place, table
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, or its name if it says nothing."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _check_columns(place: str, given: Sequence[str], wanted: Sequence[str]) -> None:

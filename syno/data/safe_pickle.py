@@ -1,8 +1,8 @@
-"""Reading pickles of arrays, as CIFAR-100's authors wrote them, without running anything that a pickle names.
+"""A reader of pickles of arrays, as CIFAR-100's authors wrote them, that runs nothing that a pickle names.
 
-A pickle is a program for a small machine. Here only the steps are there that CIFAR-100's pickles are made of, the few functions
-that they name are replaced by ones that check what they are given, and arrays are made of plain numbers only. The machine is
-the one in Python: that in C can be made to take any amount of memory, by a large index into its memo.
+A pickle is a program for a small stack machine. This one has only the opcodes that CIFAR-100's pickles consist of, replaces the
+few functions that they name by functions that check their arguments, and makes arrays of plain numbers only. It is based on the
+machine in Python, since a large index into the memo can make the one in C take any amount of memory.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from numpy.typing import NDArray
 from syno.base.errors import DataError
 
 MOST_BYTES = 2**29  # of a file; the larger one of CIFAR-100 has 155 MB
-MOST_STEPS = 2_000_000  # of the machine; that file takes some 500,000
+MOST_STEPS = 2_000_000  # opcodes that are run; that file takes some 500,000
 MOST_CHARACTERS = 300  # of a message, in which there may be a name of any length
 PLAIN = frozenset(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)) | {"f2", "f4", "f8", "b1"}
 
 
 def _text(given: Any) -> str:
-    """The text that is given, perhaps as bytes. Nothing else is compared or hashed here, which nested tuples can't stand."""
+    """Return text that is given as text or bytes. Other things are refused before they are compared or hashed.
+
+    Comparing or hashing deeply nested tuples would end the process.
+    """
     if isinstance(given, bytes):
         return given.decode("latin1")
     if not isinstance(given, str):
@@ -35,7 +38,7 @@ def _text(given: Any) -> str:
 
 
 class _Type:
-    """The type of an array, as in the pickle: checked, and nothing that NumPy has made."""
+    """The type of an array, checked, as it stands in the pickle; no object of NumPy's."""
 
     def __init__(self, name: Any, align: Any = 0, copy: Any = 0) -> None:
         self.name = _text(name)
@@ -46,7 +49,7 @@ class _Type:
         self.order = "="
 
     def set_state(self, state: Any) -> None:
-        """Take the order of bytes from (3, order, None, None, None, -1, -1, 0); anything more is a structure."""
+        """Set the byte order from (3, order, None, None, None, -1, -1, 0). Refuse any more, which would be a structure."""
         if not isinstance(state, tuple) or len(state) < 8 or any(part is not None for part in state[2:5]):
             raise pickle.UnpicklingError("it has an array of structures; allowed are plain numbers")
         self.order = _text(state[1])
@@ -55,7 +58,7 @@ class _Type:
 
 
 class _Array:
-    """An array, as in the pickle; `value` is it, once its content has been checked."""
+    """An array as it stands in the pickle. `value` is the array, once its content has been checked."""
 
     def __init__(self, kind: Any, shape: Any, type_: Any) -> None:
         if kind is not _ARRAY_TYPE or shape != (0,):
@@ -63,12 +66,12 @@ class _Array:
         self.value: NDArray[Any] = np.empty(0)
 
     def set_state(self, state: Any) -> None:
-        """Take the content from (1, shape, type, whether it goes column by column, bytes)."""
+        """Set the content from (1, shape, type, whether it is stored column by column, bytes)."""
         if not isinstance(state, tuple) or len(state) != 5:
             raise pickle.UnpicklingError("it has an array without shape, type and content")
         _, shape, type_, by_column, content = state
         if not isinstance(shape, tuple) or not all(type(length) is int and length >= 0 for length in shape):
-            raise pickle.UnpicklingError("it has an array whose shape is none")
+            raise pickle.UnpicklingError("it has an array whose shape is no tuple of whole numbers")
         if not isinstance(type_, _Type) or not isinstance(content, bytes):
             raise pickle.UnpicklingError("it has an array of something else than numbers")
         plain = np.dtype(type_.order + type_.name)
@@ -80,14 +83,14 @@ class _Array:
 
 
 class _Named:
-    """Something that a pickle names, which is nothing but called."""
+    """A function that a pickle may name, and call."""
 
     def __init__(self, function: Callable[..., Any] | None) -> None:
         self.function = function
 
 
 def _encoded(text: Any, encoding: Any) -> bytes:
-    """Encode text as Latin-1, all that `_codecs.encode` is for in pickles of bytes by Python 2's protocol."""
+    """Return text encoded as Latin-1: the only use of `_codecs.encode` in pickles of bytes by protocol 2."""
     if _text(encoding) != "latin1":
         raise pickle.UnpicklingError(f'it asks for the encoding "{_text(encoding)[:20]}"')
     return _text(text).encode("latin1")
@@ -102,7 +105,7 @@ ALLOWED = {
     ("_codecs", "encode"): _Named(_encoded),
 }
 PYTHON: Any = pickle._Unpickler
-STEPS = [  # of pickle's machine, without those that make objects of any class
+STEPS = [  # opcodes of pickle, without those that make objects of any class
     "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GET", "BINGET",
     "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT",
     "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "UNICODE", "BINUNICODE",
@@ -112,7 +115,7 @@ STEPS = [  # of pickle's machine, without those that make objects of any class
 
 
 class _Steps(dict[int, Callable[..., None]]):
-    """The steps of the machine by their codes; it takes `left` of them at most."""
+    """The functions of the opcodes. At most `left` opcodes are run."""
 
     left = MOST_STEPS
 
@@ -125,7 +128,7 @@ class _Steps(dict[int, Callable[..., None]]):
         return step
 
 
-class _Unpickler(PYTHON):  # type: ignore[misc]  # whose class mypy does not see
+class _Unpickler(PYTHON):  # type: ignore[misc]  # mypy does not know the class
     dispatch = {code: PYTHON.dispatch[code] for code in (getattr(pickle, step)[0] for step in STEPS)}  # noqa: RUF012
 
     def find_class(self, module: str, name: str) -> Any:
@@ -142,21 +145,21 @@ class _Unpickler(PYTHON):  # type: ignore[misc]  # whose class mypy does not see
         return super().load()
 
     def load_reduce(self) -> None:
-        """Call what was named, if it may be called."""
+        """Call the function that was named, if it may be called."""
         arguments, named = self.stack.pop(), self.stack.pop()
         if not isinstance(named, _Named) or named.function is None or not isinstance(arguments, tuple):
             raise pickle.UnpicklingError("it calls something that data does not need; it may be an attack")
         self.stack.append(named.function(*arguments))
 
     def load_build(self) -> None:
-        """Give an array or a type its content."""
+        """Set the content of an array or a type."""
         state = self.stack.pop()
         if not isinstance(self.stack[-1], _Array | _Type):
             raise pickle.UnpicklingError("it changes something that is no array; it may be an attack")
         self.stack[-1].set_state(state)
 
     def set_items(self, items: list[Any]) -> None:
-        """Put names and what they name into a dictionary. Names are text: hashing tuples in tuples could end the process."""
+        """Put keys and values into a dictionary. Keys are text: hashing deeply nested tuples could end the process."""
         found = self.stack[-1]
         if not isinstance(found, dict) or len(items) % 2 or not all(isinstance(name, str | bytes) for name in items[::2]):
             raise pickle.UnpicklingError("it has a dictionary whose names are no text")
@@ -168,12 +171,12 @@ class _Unpickler(PYTHON):  # type: ignore[misc]  # whose class mypy does not see
         self.set_items([name, value])
 
     def load_setitems(self) -> None:
-        """Put all that is above the mark into the dictionary below it."""
+        """Put everything above the mark into the dictionary below it."""
         items = self.pop_mark()
         self.set_items(items)
 
     def load_dict(self) -> None:
-        """Make a dictionary of all that is above the mark."""
+        """Make a dictionary of everything above the mark."""
         items = self.pop_mark()
         self.stack.append({})
         self.set_items(items)
@@ -193,7 +196,7 @@ def read_pickle(file: Path) -> Any:
     try:
         if (size := file.stat().st_size) > MOST_BYTES:
             raise ValueError(f"it has {size:,} bytes; no pickle of CIFAR-100 has more than {MOST_BYTES:,}")
-        # from memory, where a length that the file does not have is cut off, and not set aside first
+        # read from memory, where a length beyond the end is cut off; from a file, so much memory would be allocated first
         found = _Unpickler(BytesIO(file.read_bytes()), encoding="bytes").load()
         if isinstance(found, dict):
             return {name: part.value if isinstance(part, _Array) else part for name, part in found.items()}

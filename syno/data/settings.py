@@ -1,4 +1,4 @@
-"""The settings of data sets that are read from files, without torch. Those of `glyphs` stand beside it.
+"""The settings of the data sets, which are read without loading torch.
 
 Paths are relative to the folder where the command runs.
 """
@@ -21,100 +21,153 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class DataSettings(BaseModel):
-    """A group of settings. Frozen; unknown names are errors."""
+    """Base of the settings of a data set. Frozen; unknown names are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     @classmethod
     def of(cls, **given: Any) -> Self:
-        """The settings. SpecError says what is wrong with them, and which there are."""
+        """Return the settings. SpecError says which of them are wrong, and what is allowed."""
         try:
             return cls(**given)
         except ValidationError as error:
             raise SpecError(explained(error, cls)) from None
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with these fields changed, checked again."""
+        """Return a copy with these fields changed. It is checked as `of` does."""
         return self.of(**{**self.model_dump(), **changes})
 
 
-class AugmentationSettings(DataSettings):
-    """How pictures are changed for training, in this order; for testing they are only resized. The defaults are the paper's."""
+class GlyphSettings(DataSettings):
+    """Glyphs: procedural pictures. Equal settings make equal pictures, bit by bit."""
 
-    pad: Count = 2  # pixels of mirror image on every side, out of which a picture of the same size is cut at random
-    flip: bool = True  # left to right, every other time
-    cutout: Count = 3  # pixels of the side of a square that is set to the mean colour
-    size: Positive | None = 224  # pixels of the side, reached by bilinear interpolation at the end; null: as they are
+    classes: Annotated[int, Field(ge=2)] = 12
+    """classes, one glyph for each"""
+    train: Positive = 4096
+    """pictures to train on"""
+    test: Positive = 1024
+    """pictures to test on"""
+    size: Annotated[int, Field(ge=8)] = 16
+    """pixels of a picture's side"""
+    cells: Annotated[int, Field(ge=3)] = 4
+    """cells of a glyph's side"""
+    noise: Annotated[float, Field(ge=0)] = 0.5
+    """standard deviation of the noise; a glyph stands out by 1 to 2"""
+    seed: Count = 0
+    """seed of the glyphs and of the pictures"""
+
+
+GLYPH_PRESETS: Registry[GlyphSettings] = Registry("preset of glyphs")
+GLYPH_PRESETS.register("micro")(GlyphSettings(classes=6, train=1024, test=512))  # for tests
+GLYPH_PRESETS.register("quick")(GlyphSettings())
+GLYPH_PRESETS.register("glyph100")(GlyphSettings(classes=100, train=12_800, test=2_000))  # as many classes as CIFAR-100
+
+
+class AugmentationSettings(DataSettings):
+    """Changes of pictures for training, in this order. Pictures for testing are only resized. The defaults are the paper's."""
+
+    pad: Count = 2
+    """pixels of mirror image on every side, out of which a picture of the same size is cut at random"""
+    flip: bool = True
+    """whether pictures are mirrored left to right, every other time"""
+    cutout: Count = 3
+    """pixels of the side of a square that is set to the mean colour"""
+    size: Positive | None = 224
+    """pixels of the side after bilinear resizing, the last change; null: no resizing"""
 
 
 RECIPES: Registry[AugmentationSettings] = Registry("recipe of augmentation")
 RECIPES.register("paper")(AugmentationSettings())
-RECIPES.register("paper-small")(AugmentationSettings(size=None))  # without enlarging, which costs 49 times as much
+RECIPES.register("paper-small")(AugmentationSettings(size=None))  # not enlarged, which would cost 49 times as much
 RECIPES.register("none")(AugmentationSettings(pad=0, flip=False, cutout=0, size=None))
 
 
 class PictureSettings(DataSettings):
-    """What all data sets of pictures that are held in memory have in common."""
+    """Settings that all data sets of pictures in memory share."""
 
-    recipe: str = "paper"  # of augmentation: paper, paper-small (without enlarging), none
-    augmentation: Mapping[str, Any] = {}  # what differs from the recipe, of: pad, flip, cutout, size
+    recipe: str = "paper"
+    """recipe of augmentation: paper, paper-small (without enlarging), none"""
+    augmentation: Mapping[str, Any] = {}
+    """settings of augmentation that differ from the recipe's: pad, flip, cutout, size"""
 
     @property
     def augmented(self) -> AugmentationSettings:
-        """The recipe with what differs from it. SpecError or UnknownNameError if there is no such thing."""
+        """The recipe with the settings that differ. SpecError or UnknownNameError if one of them does not exist."""
         return RECIPES[self.recipe].with_(**self.augmentation)
 
 
 class Cifar100Settings(PictureSettings):
     """CIFAR-100: 50,000 + 10,000 pictures of 32x32 in 100 classes."""
 
-    folder: Path = Path("data/cifar100")  # with cifar100/{train,test}-*.parquet as on the Hub, or the cifar-100-python pickles
-    download: bool = False  # whether to get it from the Hub if the folder has neither
-    repository: str = "uoft-cs/cifar100"  # on the Hub
-    prepared: Path = Path("results/data/cifar100.npz")  # decoded once, and read from here ever after
+    folder: Path = Path("data/cifar100")
+    """folder with cifar100/{train,test}-*.parquet as on the Hub, or with the cifar-100-python pickles"""
+    download: bool = False
+    """whether to download the files from the Hub if the folder has neither"""
+    repository: str = "uoft-cs/cifar100"
+    """repository on the Hub"""
+    prepared: Path = Path("results/data/cifar100.npz")
+    """file of the decoded pictures, which later trainings load"""
 
 
 class DigitsSettings(PictureSettings):
     """Scikit-learn's digits: 1,797 grey pictures of 8x8 in 10 classes, for trying things out on real data."""
 
-    recipe: str = "none"  # of augmentation: paper, paper-small (without enlarging), none
-    test: Positive = 360  # pictures to test on
-    seed: Count = 0  # of which these are
+    recipe: str = "none"
+    """recipe of augmentation: paper, paper-small (without enlarging), none"""
+    test: Positive = 360
+    """pictures to test on; the others are to train on"""
+    seed: Count = 0
+    """seed by which the pictures to test on are drawn"""
 
 
 class ImagenetSettings(DataSettings):
-    """ImageNet, or whatever else is in folders by class: read anew in every epoch, not held in memory."""
+    """ImageNet, or other pictures in one folder for each class. They are read in every epoch, and not held in memory."""
 
-    folder: Path = Path("data/imagenet")  # with train.beton and val.beton, or the folders train and val
-    reader: Literal["ffcv", "torch"] = "ffcv"  # of beton files, or slower, of folders with a folder of pictures for each class
-    size: Positive = 224  # pixels of the side
-    least_area: Share = 0.08  # share of a picture that is cut out for training
-    test_ratio: Share = 0.875  # for testing, the share of the shorter side that the central square has (224 / 256)
-    workers: Count = 4  # threads or processes that decode; torch: 0 for none
+    folder: Path = Path("data/imagenet")
+    """folder with train.beton and val.beton, or with the folders train and val"""
+    reader: Literal["ffcv", "torch"] = "ffcv"
+    """ffcv reads beton files; torch, which is slower, reads folders with one folder of pictures for each class"""
+    size: Positive = 224
+    """pixels of the side of the pictures that the network gets"""
+    least_area: Share = 0.08
+    """least share of a picture's area that is cut out for training"""
+    test_ratio: Share = 0.875
+    """for testing, side of the central square as a share of the picture's shorter side (224 / 256)"""
+    workers: Count = 4
+    """threads (ffcv) or processes (torch) that decode pictures; with torch, 0 decodes in the training's process"""
 
     @property
     def betons(self) -> tuple[Path, Path]:
-        """The files that FFCV reads, to train and to test on."""
+        """The beton files to train and to test on."""
         return self.folder / "train.beton", self.folder / "val.beton"
 
 
 class Lm1bSettings(DataSettings):
-    """The one-billion-word benchmark, or any Parquet files with a column `text`: tokens in files that are mapped to memory."""
+    """The one-billion-word benchmark, or any Parquet files with a column `text`. Tokens are in files mapped to memory."""
 
-    folder: Path = Path("data/lm1b")  # with train-*.parquet and test-*.parquet, or such files in folders train and test
-    download: bool = False  # whether to get it from the Hub if the folder has none
-    repository: str = "dvruette/lm1b"  # on the Hub
-    tokenizer: Path | None = None  # a folder with tokenizer.json, or vocab.json and merges.txt; null: bytes are the tokens
-    vocabulary: Annotated[int, Field(ge=2, le=65536)] = 50257  # tokens that this tokenizer must have: GPT-2's
-    most_train_tokens: Positive | None = None  # tokenize no more than these; 100,000 steps of one sequence are 204,800,001
-    length: Positive = 2048  # tokens of a sequence
-    prepared: Path = Path("results/data/lm1b")  # folder of the token files
+    folder: Path = Path("data/lm1b")
+    """folder with train-*.parquet and test-*.parquet, or with such files in folders train and test"""
+    download: bool = False
+    """whether to download the files from the Hub if the folder has none"""
+    repository: str = "dvruette/lm1b"
+    """repository on the Hub"""
+    tokenizer: Path | None = None
+    """folder with tokenizer.json, or with vocab.json and merges.txt; null: each byte is a token"""
+    vocabulary: Annotated[int, Field(ge=2, le=65536)] = 50257
+    """tokens that the tokenizer must have; the default is GPT-2's number"""
+    most_train_tokens: Positive | None = None
+    """most tokens of the text to train on; null: all. 100,000 steps of one sequence take 204,800,001"""
+    length: Positive = 2048
+    """tokens of a sequence"""
+    prepared: Path = Path("results/data/lm1b")
+    """folder of the token files"""
 
 
 class PydocSettings(DataSettings):
-    """The text of Python's own help on the language, byte by byte; what it is depends on the version of Python."""
+    """The text of Python's own help on the language, byte by byte. It depends on the version of Python."""
 
-    length: Positive = 64  # bytes of a sequence
+    length: Positive = 64
+    """bytes of a sequence"""
 
 
 DATA_SETTINGS: Mapping[str, type[DataSettings]] = {

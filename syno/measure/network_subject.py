@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from syno.base.errors import SpecError
+from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.measure.subjects import SEED, Material, Subject
-from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     import torch
@@ -99,7 +99,7 @@ class BackboneSubject(Subject):
         if graph is None:
             network, literal, reference_name = original, original, "eager module"
         else:
-            options: dict[str, Any] = {"seed": SEED, "rule": rule, "causal": causal, "keep_stem": self.layer is None}
+            options: dict[str, Any] = {"seed": SEED, "where": rule, "causal": causal, "keep_stem": self.layer is None}
             network, literal = (substitute(original, graph, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules"
         price = model_cost(network, example)

@@ -1,4 +1,4 @@
-"""Operators as `nn.Module`s."""
+"""Networks and operators in PyTorch: backbones, their layers, and operators as modules in place of layers."""
 
 from syno.model.module import OperatorModule, build
 

@@ -1,4 +1,4 @@
-"""What a network costs: FLOPs, parameters, memory, for one batch.
+"""The cost of a network for one batch: FLOPs, parameters, memory.
 
 One multiply-add counts as one FLOP. Convolutions, linear layers and operators count; normalization, activations, pooling,
 additions and products of activations (attention) do not, as is usual.
@@ -14,8 +14,8 @@ from torch import nn
 from syno.base.errors import SpecError
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES
+from syno.model.extraction import LayerCall, trace
 from syno.model.module import OperatorModule
-from syno.model.tracing import Call, trace
 from syno.space.complete import Cost
 
 WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
@@ -23,10 +23,10 @@ FREE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.GroupNorm, nn.LayerNo
 
 
 def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
-    """The cost of a network, for the batch that the example is.
+    """Return the cost of a network for a batch of the example's size.
 
-    Memory is the most that one weighted layer holds: its input, weights and output (an operator: what the worst of its
-    stages holds), at float32.
+    Memory is the most that one layer with weights holds in float32: its input, weights and output; for an operator, what the
+    largest of its stages holds.
 
     Raises SpecError for a layer with weights whose FLOPs are not known.
     """
@@ -39,11 +39,11 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
 
 
 def published_flops(model: nn.Module, example: torch.Tensor) -> int:
-    """The FLOPs for one sample as the paper's authors counted them, to compare with their figures.
+    """Return the FLOPs for one sample as the paper's authors counted them, to compare with their figures.
 
-    Beside what `model_cost` counts: 4 for each element that a batch or layer normalization takes, 1 for each element that an
-    average pooling reads and makes (only those that it makes, if its window is fixed; none, if it is a function and no module),
-    and for an operator as many as its input and its weights have numbers, the latter once in a batch.
+    In addition to `model_cost`, they count 4 for each element that a batch or layer normalization reads, 1 for each element
+    that an average pooling reads and writes (only those that it writes if its window is fixed; none if it is a function and no
+    module), and for an operator the numbers of elements of its input and of its weights, the latter once in a batch.
 
     Source: the artifact's figures, which this reproduces; thop, which counted what is no operator.
     """
@@ -51,8 +51,8 @@ def published_flops(model: nn.Module, example: torch.Tensor) -> int:
     return counted // len(example)
 
 
-def _published_surplus(call: Call) -> int:
-    """What is counted there, and not in `layer_cost`."""
+def _published_surplus(call: LayerCall) -> int:
+    """Return what `published_flops` counts for a layer in addition to `layer_cost`."""
     read, made = math.prod(call.input), math.prod(call.output)
     if isinstance(call.module, OperatorModule):
         return read + parameters(call.module)
@@ -64,20 +64,20 @@ def _published_surplus(call: Call) -> int:
 
 
 def parameters(module: nn.Module) -> int:
-    """How many numbers are learnt; shared ones count once."""
+    """Return the number of learnt parameters; shared ones count once."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def published_parameters(model: nn.Module) -> int:
-    """How many numbers are learnt, as the paper's authors counted: those of embeddings are left out.
+    """Return the number of learnt parameters as the paper's authors counted: without embeddings.
 
     Source: the artifact's figures for GPT-2; thop, which knows no embedding.
     """
     return parameters(model) - sum(parameters(module) for module in model.modules() if isinstance(module, nn.Embedding))
 
 
-def layer_cost(call: Call) -> tuple[int, int]:
-    """Multiply-adds and bytes of memory of one use of a layer."""
+def layer_cost(call: LayerCall) -> tuple[int, int]:
+    """Return multiply-adds and bytes of memory of one use of a layer. SpecError if its FLOPs are not known."""
     module = call.module
     if isinstance(module, OperatorModule):
         return _operator_cost(module, call)
@@ -93,7 +93,7 @@ def layer_cost(call: Call) -> tuple[int, int]:
     )
 
 
-def _operator_cost(module: OperatorModule, call: Call) -> tuple[int, int]:
+def _operator_cost(module: OperatorModule, call: LayerCall) -> tuple[int, int]:
     graph = module.graph
     values = dict(module.sizes)
     for dim, length in zip(graph.input, call.input, strict=True):

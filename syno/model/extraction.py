@@ -1,42 +1,96 @@
-"""Finding the layers of a network that can be replaced, and the sizes they have there.
+"""The layers of a network: what runs in it, which layers can be replaced, and the sizes that they have there.
 
-Sizes are found by running the network once on an example, so they are those of any network that runs.
+All are found by running the network once on an example, so that they are known for any network that runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import torch
 from torch import nn
 
 from syno.base.errors import SpecError, suggestion
-from syno.model.layers import Layer, Named, Where, rule_for
-from syno.model.tracing import Call, trace
+from syno.base.user_code import user_code
+from syno.model.layers import Layer, NamedLayers, Where, rule_for
 
 KINDS = (nn.Conv2d, nn.Linear)
 
 
+@dataclass(frozen=True)
+class LayerCall:
+    """One use of a layer in a forward pass, with the shapes of its first input and of its output."""
+
+    name: str
+    module: nn.Module
+    input: tuple[int, ...]
+    output: tuple[int, ...]
+
+
+def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
+    """Run a model once, and return every use of a module that computes something itself, in order.
+
+    Such a module has weights of its own, or no submodules. The model is left as it was.
+
+    Raises UserCodeError if the model fails on the example.
+    """
+    calls: list[LayerCall] = []
+
+    def note(name: str, module: nn.Module, inputs: object, output: object) -> None:
+        calls.append(LayerCall(name, module, _shape(inputs), _shape(output)))
+
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if not list(module.children()) or list(module.parameters(recurse=False)):
+                hooks.enter_context(module.register_forward_hook(partial(note, name)))
+        what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
+        with torch.no_grad(), _evaluation_mode(model), user_code(what):
+            model(example)
+    return calls
+
+
+def _shape(value: object) -> tuple[int, ...]:
+    """Return the shape of a tensor, or of the first of several; () if there is none."""
+    if isinstance(value, tuple | list):
+        return _shape(value[0]) if value else ()
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+
+@contextmanager
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model in evaluation mode in the block, since batch normalization must not learn from the example."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
 def replaceable(
-    model: nn.Module, example: torch.Tensor, rule: Where = "spatial", *, keep_stem: bool = True
+    model: nn.Module, example: torch.Tensor, where: Where = "spatial", *, keep_stem: bool = True
 ) -> tuple[Layer, ...]:
-    """The layers of `model` that operators can replace, in the order in which they run.
+    """Return the layers of `model` that operators can replace, in the order in which they run.
 
     Args:
         model: run once on the example, in evaluation mode without gradients; it is left as it was.
         example: an input, of the batch size that N shall have; tokens [N, seq_len] for a language model.
-        rule: says for a layer why it is not replaced, or None. Or its name: `layer_rules` of the model goes before
-            `LAYER_RULES`, and `package.module:name` is your own. Or the names of the layers.
-        keep_stem: whether the convolution that runs first stays, if it is not named.
+        where: the layers to replace. A rule, which returns for a layer why it is not replaced, or None. Or the name of a rule:
+            `layer_rules` of the model goes before `LAYER_RULES`, and `package.module:name` is your own. Or names of layers.
+        keep_stem: whether the convolution that runs first stays, unless it is named.
 
     Raises:
-        SpecError: there is none, or one that is named cannot be replaced. It says why.
+        SpecError: there is no such layer, or one that is named cannot be replaced. The message says why.
         UnknownNameError: there is no such rule.
     """
-    found, refused = sorted_out(model, example, rule, keep_stem=keep_stem)
+    found, refused = sorted_out(model, example, where, keep_stem=keep_stem)
     if not found:
-        kinds = getattr(rule_for(model, rule), "kind", KINDS)
+        kinds = getattr(rule_for(model, where), "kind", KINDS)
         none_runs = f"it runs no {' and no '.join(kind.__name__ for kind in KINDS if issubclass(kind, kinds))}"
         raise SpecError(
             f"{type(model).__name__} has no layer to replace "
@@ -47,20 +101,20 @@ def replaceable(
 
 
 def sorted_out(
-    model: nn.Module, example: torch.Tensor, rule: Where = "spatial", *, keep_stem: bool = True
+    model: nn.Module, example: torch.Tensor, where: Where = "spatial", *, keep_stem: bool = True
 ) -> tuple[tuple[Layer, ...], dict[str, str]]:
-    """The layers that `replaceable` finds, perhaps none, and for each other layer of their kinds the reason why it stays.
+    """Return the layers that `replaceable` finds, perhaps none, and why each other layer of their kinds stays.
 
     Arguments and exceptions are those of `replaceable`.
     """
-    refuse = rule_for(model, rule)
+    refuse = rule_for(model, where)
     kinds = getattr(refuse, "kind", KINDS)
-    uses: dict[str, list[Call]] = {}
+    uses: dict[str, list[LayerCall]] = {}
     for call in trace(model, example):
         if isinstance(call.module, kinds):
             uses.setdefault(call.name, []).append(call)
     convolutions = [name for name, (call, *_) in uses.items() if isinstance(call.module, nn.Conv2d)]
-    stem = convolutions[:1] if keep_stem and not isinstance(refuse, Named) else []
+    stem = convolutions[:1] if keep_stem and not isinstance(refuse, NamedLayers) else []
     found: list[Layer] = []
     refused: dict[str, str] = {}
     for name, used in uses.items():
@@ -70,36 +124,37 @@ def sorted_out(
             refused[name] = reason
         elif isinstance(layer, Layer):
             found.append(layer)
-    if isinstance(refuse, Named):
+    if isinstance(refuse, NamedLayers):
         _check_names(model, refuse.names, found, refused)
     return tuple(found), refused
 
 
-def _layer(used: list[Call]) -> Layer | str:
-    """What ran, as a layer, or why operators with a layer's sizes do not fit here."""
+def _layer(used: list[LayerCall]) -> Layer | str:
+    """Return the layer of these calls, or why an operator cannot stand in its place."""
     if len(used) > 1:
         return f"it runs {len(used)} times"
-    return _projection(used[0]) if isinstance(used[0].module, nn.Linear) else _convolution(used[0])
-
-
-def _projection(call: Call) -> Layer | str:
-    if len(call.input) != 3:
-        return f"its input is {list(call.input)}, not [N, seq_len, H_in]"
-    return Layer(call.name, call.module, MappingProxyType(dict(zip(("N", "seq_len", "H_in"), call.input, strict=True))))
-
-
-def _convolution(call: Call) -> Layer | str:
+    call = used[0]
     before, after = call.input, call.output
-    if len(before) != 4 or before[2] != before[3]:
-        return f"its input is {list(before)}, not square"
-    stride = call.module.stride[0]
-    if before[2:] != (stride * after[2], stride * after[3]):
-        return f"it maps {list(before)} to {list(after)}" + (f" with stride {stride}" if stride > 1 else "")
-    values = {"N": before[0], "C_in": before[1], "C_out": after[1], "H": after[2]}
-    return Layer(call.name, call.module, MappingProxyType(values), stride)
+    match call.module:
+        case nn.Linear():
+            if len(before) != 3:
+                return f"its input is {list(before)}, not [N, seq_len, H_in]"
+            values = dict(zip(("N", "seq_len", "H_in"), before, strict=True))
+            return Layer(call.name, call.module, MappingProxyType(values))
+        case nn.Conv2d():
+            if len(before) != 4 or before[2] != before[3]:
+                return f"its input is {list(before)}, not square"
+            stride = call.module.stride[0]
+            if before[2:] != (stride * after[2], stride * after[3]):
+                return f"it maps {list(before)} to {list(after)}" + (f" with stride {stride}" if stride > 1 else "")
+            values = {"N": before[0], "C_in": before[1], "C_out": after[1], "H": after[2]}
+            return Layer(call.name, call.module, MappingProxyType(values), stride)
+        case other:
+            return f"it is a {type(other).__name__}, not a {' or '.join(kind.__name__ for kind in KINDS)}"
 
 
 def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer], refused: Mapping[str, str]) -> None:
+    """Raise SpecError if one of the named layers does not exist or cannot be replaced."""
     modules = dict(model.named_modules())
     for name in names:
         if any(layer.name == name for layer in found):
@@ -111,3 +166,44 @@ def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer],
         kind, allowed = type(modules[name]).__name__, " or ".join(kind.__name__ for kind in KINDS)
         why = "which does not run" if isinstance(modules[name], KINDS) else f"not a {allowed}"
         raise SpecError(f'layer "{name}" is a {kind}, {why}; name layers that run and are a {allowed}')
+
+
+@dataclass(frozen=True)
+class DistinctLayer:
+    """The first of the layers that have the same sizes.
+
+    Attributes:
+        position: among all replaceable layers, counted from 1: layer L7 of the paper is at 7.
+        layer: with its sizes.
+    """
+
+    position: int
+    layer: Layer
+
+    @property
+    def kernel(self) -> int:
+        """The side length of the convolution's window."""
+        return int(self.layer.module.kernel_size[0])
+
+    @property
+    def name(self) -> str:
+        """`conv_io64`: 64 channels before and after; `conv_i64_o128`; `residual_...`: the 1x1 convolution around a block."""
+        before, after = self.layer.values["C_in"], self.layer.values["C_out"]
+        channels = f"io{before}" if before == after else f"i{before}_o{after}"
+        return f"{'residual' if self.kernel == 1 else 'conv'}_{channels}"
+
+
+def distinct_layers(model: nn.Module, example: torch.Tensor, where: Where = "paper") -> tuple[DistinctLayer, ...]:
+    """Return one convolution of each size, in the order in which they run: ten of ResNet-34.
+
+    Each is named after its sizes as in the paper's Figure 9 and its artifact. Arguments are those of `replaceable`.
+
+    Raises SpecError if the model has no layer to replace.
+
+    Source: paper, Figure 9 (layers L1 to L31); the artifact's folders `resnet34layers`.
+    """
+    found: dict[tuple[object, ...], DistinctLayer] = {}
+    for position, layer in enumerate(replaceable(model, example, where), 1):
+        sizes = (layer.module.kernel_size, layer.stride, *layer.values.values())
+        found.setdefault(sizes, DistinctLayer(position, layer))
+    return tuple(found.values())

@@ -1,4 +1,4 @@
-"""The layers of a network that an operator can stand for, and the rules that say which of them it does stand for."""
+"""The layers of a network that an operator can replace, and the rules that say which of them are replaced."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Layer:
     Attributes:
         name: in the network, as `get_submodule` takes it.
         module: the layer, an `nn.Conv2d` or an `nn.Linear`.
-        values: of N, C_in, C_out and H: what stands in a convolution's place maps [N, C_in, H, H] to [N, C_out, H, H].
-            Of N, seq_len and H_in: in a projection's place, [N, seq_len, H_in] to [N, seq_len, t*H_in].
-        stride: the convolution itself maps [N, C_in, stride*H, stride*H] there; an operator comes after a pooling by it.
+        values: of N, C_in, C_out and H for a convolution: an operator in its place maps [N, C_in, H, H] to [N, C_out, H, H].
+            Of N, seq_len and H_in for a projection: there it maps [N, seq_len, H_in] to [N, seq_len, t*H_in].
+        stride: of the convolution, whose own input is [N, C_in, stride*H, stride*H]; an operator comes after a pooling by it.
     """
 
     name: str
@@ -30,30 +30,30 @@ class Layer:
 
     @property
     def is_projection(self) -> bool:
-        """Whether it is a linear layer."""
+        """Whether the layer is linear."""
         return isinstance(self.module, nn.Linear)
 
     @property
     def input(self) -> tuple[int, ...]:
-        """The shape that an operator in its place takes."""
+        """The input shape of an operator in its place."""
         names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", "H", "H")
         return tuple(self.values[name] for name in names)
 
     @property
     def output(self) -> tuple[int, ...]:
-        """The shape that it makes, and an operator in its place."""
+        """The output shape of the layer, and of an operator in its place."""
         if self.is_projection:
             return (*self.input[:-1], self.module.out_features)
         return (self.values["N"], self.values["C_out"], *self.input[2:])
 
     @property
     def own_input(self) -> tuple[int, ...]:
-        """The shape that the layer itself takes: before the pooling by its stride."""
+        """The input shape of the layer itself: before the pooling by its stride."""
         return (*self.input[:2], *(self.stride * length for length in self.input[2:]))
 
 
-LayerRule: TypeAlias = Callable[[Layer], str | None]  # why the layer is not replaced, in words; None if it is
-Where: TypeAlias = str | LayerRule | Sequence[str]  # a rule's name, a rule, or the layers' own names
+LayerRule: TypeAlias = Callable[[Layer], str | None]  # returns in words why the layer is not replaced; None if it is
+Where: TypeAlias = str | LayerRule | Sequence[str]  # a rule's name, a rule, or the names of layers
 LAYER_RULES: Registry[LayerRule] = Registry("rule for layers")
 
 
@@ -62,10 +62,10 @@ class Convolutions:
     """A rule: square convolutions without bias that keep the picture's size, but for their stride.
 
     Attributes:
-        kernels: their side lengths; None for every odd one above 1.
-        strides: those of which there may be.
-        groups: how many groups they have; None for any number.
-        least_size: smaller C_in, C_out or H stay as they are.
+        kernels: allowed side lengths; None: every odd one above 1.
+        strides: allowed strides.
+        groups: number of groups; None: any number.
+        least_size: layers with a smaller C_in, C_out or H are not replaced.
     """
 
     kind: ClassVar[type[nn.Module]] = nn.Conv2d
@@ -76,7 +76,7 @@ class Convolutions:
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
-        """See `LayerRule`."""
+        """Return why the layer is not replaced; None if it is."""
         convolution = layer.module
         kernel, padding, stride = convolution.kernel_size, convolution.padding, convolution.stride
         sides, strides = f"{kernel[0]}x{kernel[1]}", " or ".join(map(str, self.strides))
@@ -98,8 +98,8 @@ class Projections:
     """A rule: linear layers along a sequence, without bias, that make `ratio` times as many features.
 
     Attributes:
-        ratio: t, of features after to features before: 3 for queries, keys and values at once.
-        least_size: smaller seq_len or H_in stay as they are.
+        ratio: t, the output's features to the input's: 3 for queries, keys and values at once.
+        least_size: layers with a smaller seq_len or H_in are not replaced.
     """
 
     kind: ClassVar[type[nn.Module]] = nn.Linear
@@ -108,7 +108,7 @@ class Projections:
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
-        """See `LayerRule`."""
+        """Return why the layer is not replaced; None if it is."""
         before, after = layer.input[-1], layer.output[-1]
         if after != self.ratio * before:
             return f"it makes {after} features of {before}, not {self.ratio} times as many"
@@ -118,13 +118,13 @@ class Projections:
 
 
 @dataclass(frozen=True)
-class Named:
-    """A rule: the layers with these names, whatever they are. The bias of such a layer is dropped: operators have none."""
+class NamedLayers:
+    """A rule: the layers with these names. The bias of such a layer is dropped, since operators have none."""
 
     names: tuple[str, ...]
 
     def __call__(self, layer: Layer) -> str | None:
-        """See `LayerRule`."""
+        """Return None for a named layer, and a reason for the others."""
         return None if layer.name in self.names else "it is not named"
 
 
@@ -134,21 +134,22 @@ def _too_small(layer: Layer, least: int) -> str | None:
 
 
 LAYER_RULES.register("spatial")(Convolutions())
-# The paper's searches in ResNets, and its evaluation on ImageNet: 16 and 19 layers of ResNet-18.
+# The layers of the paper's searches in ResNets, and of its evaluation on ImageNet: 16 and 19 layers of ResNet-18.
 LAYER_RULES.register("paper-3x3")(Convolutions(kernels=(3,), strides=(1, 2), least_size=4))
 LAYER_RULES.register("paper")(Convolutions(kernels=(1, 3), strides=(1, 2), least_size=4))
 LAYER_RULES.register("projections")(Projections())
 
 
 def rule_for(model: nn.Module, where: Where) -> LayerRule:
-    """The rule that is meant for this model.
+    """Return the rule that `where` means for this model.
 
-    A model's own `layer_rules`, a mapping, goes before `LAYER_RULES`: what the paper replaced depends on the network.
-    UnknownNameError if there is no such rule.
+    A model's own `layer_rules`, a mapping, goes before `LAYER_RULES`: the layers that the paper replaced depend on the network.
+
+    Raises UnknownNameError if there is no such rule.
     """
     if callable(where):
         return where
     if not isinstance(where, str):
-        return Named(tuple(where))
+        return NamedLayers(tuple(where))
     own: Mapping[str, LayerRule] = getattr(model, "layer_rules", {})
     return own[where] if where in own else LAYER_RULES.find(where)

@@ -1,6 +1,6 @@
-"""An operator as a live `nn.Module`: the generated source, executed, that remembers which operator it is.
+"""An operator as an `nn.Module`: its generated source, executed, with the operator itself.
 
-What a module is printed as, pickled as and checked against when weights are loaded is the operator's text.
+The module's repr, its pickle, and the check when weights are loaded contain the operator's text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syno.ir.text import parse, parse_stored
 from syno.lower.plan import Plan
 from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
 
-NOMINAL_LENGTH = 32  # of axes that may have any length, where a plan needs one: a usual batch size
+NOMINAL_LENGTH = 32  # for axes of any length, where a plan needs a number: a usual batch size
 
 
 class OperatorModule(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
@@ -38,14 +38,14 @@ class OperatorModule(nn.Module):  # type: ignore[misc]  # mypy does not look int
         return _rebuild, (str(self.graph), self.source, self.mode, self.sizes), self.__dict__
 
     def extra_repr(self) -> str:
-        """Sizes, mode, and the operator's text."""
+        """Return sizes, mode, and the operator's text."""
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         return f"{sizes}, mode={self.mode}\n{str(self.graph).rstrip()}"
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         metadata = getattr(destination, "_metadata", None)
-        if metadata is not None:  # rides beside the tensors, so a state_dict holds nothing but tensors
+        if metadata is not None:  # metadata stands beside the tensors, so that a state_dict holds tensors only
             metadata.setdefault(prefix[:-1], {})["operator"] = str(self.graph)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Mapping[str, Any], *args: Any) -> None:
@@ -69,15 +69,15 @@ def build(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> OperatorModule:
-    """The operator as a module.
+    """Return the operator as a module.
 
     Args:
         graph: the operator.
-        values: a value for each variable that has no default. Variables that only size axes which go straight from the
-            input to the output, as a batch size does, may be left out: the module takes any value for them.
+        values: a value for each variable that has no default. Variables may be left out if they are only sizes of axes that go
+            unchanged from the input to the output, such as a batch size: the module takes any value for them.
         mode: "fused" or "literal".
         plan: an order of work to use instead of the one with the fewest FLOPs.
-        seed: makes the weights reproducible.
+        seed: of the weights; None: of the global random state.
         init: "fan_in" keeps the variance of the input; "paper" is the published system's truncated normal of 0.1.
         device, dtype: of the weights.
 
@@ -95,7 +95,7 @@ def build(
 
 
 def _class(graph: PGraph, source: str, mode: str, sizes: dict[str, int]) -> type[OperatorModule]:
-    """The generated class, with `OperatorModule` among its bases."""
+    """Return the generated class, with `OperatorModule` among its bases."""
     generated = load_class(source, graph)
     attributes = {"graph": graph, "source": source, "mode": mode, "sizes": sizes}
     return type(generated.__name__, (OperatorModule, generated), attributes)

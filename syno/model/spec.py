@@ -1,4 +1,4 @@
-"""The spec of a search for operators that replace layers of a network."""
+"""The spec of operators that replace layers of a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syno.model.layers import Layer, Where
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 
-# For small networks on small pictures: what a spec leaves out. Windows of 3 must fit where H is 4.
+# Defaults of a spec for small networks on small pictures. Windows of 3 must fit where H is 4.
 DEFAULTS: Mapping[str, Any] = {
     "input": "N, C_in: unordered, H, H",
     "output": "N, C_out: unordered, H, H",
@@ -28,7 +28,7 @@ DEFAULTS: Mapping[str, Any] = {
     "repeats": {"largest": 1, "tile": False},
     "contractions": {"least_elements": 16},
 }
-# For projections to queries, keys and values in small language models. The paper's search had k_2=5 and g=32, too.
+# Defaults for projections to queries, keys and values in small language models. The paper's search had k_2=5 and g=32, too.
 SEQUENCE_DEFAULTS: Mapping[str, Any] = {
     "input": "N, seq_len, H_in: unordered",
     "output": "N, seq_len, t*H_in",
@@ -36,7 +36,7 @@ SEQUENCE_DEFAULTS: Mapping[str, Any] = {
     "bound_axes": [(0, 0)],
     "depth": 7,
     "occurrences": {"tensors": 3, "merges": 2, "splits": 2, "shifts": 2, "strides": 0, "chain_length": 5},
-    "windows": {"least_ratio": 1.0, "odd": False},  # those of 2 positions reach back only
+    "windows": {"least_ratio": 1.0, "odd": False},  # windows of 2 positions read earlier positions only
     "repeats": {"largest": 3, "tile": True},
     "contractions": {"least_elements": 16},
 }
@@ -47,31 +47,32 @@ def spec_for(
     example: torch.Tensor,
     *,
     options: Mapping[str, Any] | None = None,
-    rule: Where = "spatial",
+    where: Where = "spatial",
     keep_stem: bool = True,
 ) -> OperatorSpec:
-    """The spec of operators for the replaceable layers of `model`.
+    """Return the spec of operators for the replaceable layers of `model`.
 
-    Layers of equal sizes make one row. The budget's rest is what the model has beside them, so that `cost(operator, spec)`
-    is the cost of the whole substituted model (in one order of work for all layers, where the modules take the best for each);
-    `model_cost(model, example)` is that of the original.
+    Layers of equal sizes make one row. The budget's rest is the cost of the model outside of them, so that
+    `cost(operator, spec)` is that of the whole model with the operator (in one order of work for all layers; modules take the
+    best one for each).
+    `model_cost(model, example)` is the cost of the original.
 
     Args:
         model: the network.
         example: a batch of inputs; its length is N.
         options: fields of OperatorSpec that differ from DEFAULTS (SEQUENCE_DEFAULTS for projections). Those of `budget` are
             added to the rest found here.
-        rule, keep_stem: which layers; see `replaceable`.
+        where, keep_stem: the layers; see `replaceable`.
 
-    Raises SpecError if there is no layer to replace, or layers of both kinds, or the options mean nothing.
+    Raises SpecError if there is no layer to replace, if there are layers of both kinds, or if the options are wrong.
     """
-    layers = replaceable(model, example, rule, keep_stem=keep_stem)
+    layers = replaceable(model, example, where, keep_stem=keep_stem)
     if len(kinds := {layer.is_projection: layer.name for layer in layers}) > 1:
         raise SpecError(
             f"{type(model).__name__}: {kinds[False]} is a convolution and {kinds[True]} a projection, and no operator is for "
             "both; give a rule that takes one kind"
         )
-    outside = _rest(model, example, layers)
+    outside = rest_cost(model, example, layers)
     rest = {"rest_flops": outside.flops, "rest_parameters": outside.parameters}
     given = dict(options or {})
     if taken := [name for name in ("layers", *rest) if name in given or name in given.get("budget", {})]:
@@ -88,16 +89,13 @@ def spec_for(
     )
 
 
-def rest_cost(model: nn.Module, example: torch.Tensor, *, rule: Where = "spatial", keep_stem: bool = True) -> Cost:
-    """What `model` has outside of its replaceable layers, for one batch; its memory is not counted.
+def rest_cost(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Cost:
+    """Return the cost of `model` outside of the layers to replace, for one batch, without memory.
 
-    A model with any operator has more than that. Arguments as for `spec_for`; SpecError if there is no layer to replace.
+    A model with any operator costs more than that.
     """
-    return _rest(model, example, replaceable(model, example, rule, keep_stem=keep_stem))
-
-
-def _rest(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Cost:
-    original, replaced = model_cost(model, example), [_layer_cost(layer) for layer in layers]
+    original = model_cost(model, example)
+    replaced = [model_cost(layer.module, _own_input(layer)) for layer in layers]
     return Cost(
         original.flops - sum(cost.flops for cost in replaced),
         original.parameters - sum(cost.parameters for cost in replaced),
@@ -105,6 +103,6 @@ def _rest(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> C
     )
 
 
-def _layer_cost(layer: Layer) -> Cost:
+def _own_input(layer: Layer) -> torch.Tensor:
     weight = layer.module.weight
-    return model_cost(layer.module, torch.empty(layer.own_input, device=weight.device, dtype=weight.dtype))
+    return torch.empty(layer.own_input, device=weight.device, dtype=weight.dtype)

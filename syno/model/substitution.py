@@ -1,13 +1,11 @@
 """An operator in place of a network's layers.
 
 >>> import torch, syno
->>> from syno.model.backbones import BACKBONES
->>> model, example = BACKBONES["resnet8"](classes=12), torch.zeros(1, 3, 16, 16)
->>> [layer.name for layer in replaceable(model, example)][:3]
-['blocks.0.conv1', 'blocks.0.conv2', 'blocks.1.conv1']
->>> substituted = substitute(model, syno.OPERATORS["separable_conv2d"](), example)
->>> type(substituted.blocks[0].conv1).__name__
-'SeparableConv2d'
+>>> from torch import nn
+>>> model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
+>>> changed = syno.substitute(model, syno.OPERATORS["separable_conv2d"](), torch.zeros(1, 3, 16, 16), where=["2"])
+>>> [type(layer).__name__ for layer in changed]
+['Conv2d', 'ReLU', 'SeparableConv2d', 'ReLU']
 """
 
 from __future__ import annotations
@@ -23,13 +21,9 @@ from syno.base.errors import MisfitError, SizeError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.lower.causality import leak
-from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
-from syno.model.layers import LAYER_RULES, Layer, LayerRule, Where
+from syno.model.layers import Layer, Where
 from syno.model.module import build
-from syno.model.spec import spec_for
-
-__all__ = ["LAYER_RULES", "Layer", "LayerRule", "Where", "model_cost", "replaceable", "spec_for", "substitute"]
 
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
@@ -39,33 +33,38 @@ def substitute(
     operator: PGraph,
     example: torch.Tensor,
     *,
+    where: Where = "spatial",
     seed: int = 0,
     mode: str = "fused",
-    rule: Where = "spatial",
-    keep_stem: bool = True,
     causal: bool | None = None,
+    keep_stem: bool = True,
 ) -> nn.Module:
-    """A copy of `model` in which `operator` stands in place of each replaceable layer.
+    """Return a copy of `model` with `operator` in some of its layers.
 
-    In place of a layer with a stride there is an average pooling by it, and the operator after that.
+    The layers are convolutions on square pictures, or linear layers on sequences. In place of a layer with a stride there is an
+    average pooling by the stride, and the operator after it.
 
     Args:
-        model: is not changed; the weights of what stays are copied.
+        model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
         operator: from [N, C_in, H, H] to [N, C_out, H, H], or from [N, seq_len, H_in] to [N, seq_len, t*H_in]; its other
             variables have defaults.
-        example: an input of the model; any batch size.
+        example: an input of the model, of any batch size.
+        where: the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
+            your own. Or such a rule, which returns why a `Layer` stays, or None. Or the names of layers, as `named_modules`
+            has them; if they have a bias, it is dropped, since operators have none.
         seed: of the operators' weights, which are different in every layer.
         mode: the form of the operators: "fused", or "literal".
-        rule, keep_stem: which layers; see `replaceable`.
-        causal: whether no output position may read a later input position. None: what the model's own `causal` says, and
-            if it has none, then it is not.
+        causal: whether the model predicts later positions of a sequence, so that an operator that reads ahead is refused.
+            None: as the model's attribute `causal` says; if it has none, False.
+        keep_stem: whether the convolution that runs first stays, unless it is named.
 
     Raises:
-        MisfitError: the operator does not fit a layer (it says which, and why), or reads ahead in a causal model.
-        SpecError: there is no layer.
-        LoweringError: the operator cannot be lowered, or is too large to tell whether it reads ahead.
+        MisfitError: the operator does not fit a layer (the message says which, and why), or reads ahead in a causal model.
+        SpecError: there is no such layer, or one that is named cannot be replaced.
+        UnknownNameError: there is no such rule.
+        LoweringError: the operator cannot be lowered, or is too large to find out whether it reads ahead.
     """
-    layers = replaceable(model, example, rule, keep_stem=keep_stem)
+    layers = replaceable(model, example, where, keep_stem=keep_stem)
     valuations = [_fitting_values(operator, layer) for layer in layers]
     if getattr(model, "causal", False) if causal is None else causal:
         for layer, values in zip(layers, valuations, strict=True):
@@ -83,7 +82,7 @@ def substitute(
 
 
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
-    """The values of the operator's variables in this layer. MisfitError if it has others, or other shapes than the layer."""
+    """Return the values of the operator's variables in this layer. MisfitError if variables or shapes do not fit the layer."""
     table, known = operator.variables, {**operator.variables.defaults, **layer.values}
     if unknown := [name for name in table if name not in known]:
         raise _misfit(
@@ -105,6 +104,7 @@ def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
 
 
 def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) -> None:
+    """Raise MisfitError if the operator reads ahead along the sequence, or if the layer has no sequence."""
     if not layer.is_projection:
         reason = "which of a picture's positions come later is not known"
         raise _misfit(operator, layer, f"{reason}; give causal=False, or a rule that takes linear layers")
@@ -118,12 +118,12 @@ def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) 
 
 
 def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int, mode: str) -> nn.Module:
-    """The operator as a module for this layer, on its device, in its number format and mode; see `substitute` for strides."""
+    """Return the operator as a module for this layer, on its device, with its number format and training mode."""
     weight = layer.module.weight
-    # Any batch will do, and any length of a sequence if the operator works on each position by itself.
+    # The module takes any batch, and sequences of any length if the operator works on each position by itself.
     free = {"N"} | (operator.runtime_variables & {"seq_len"})
     given = {name: value for name, value in values.items() if name not in free}
-    chosen = None if weight.is_meta else seed  # shapes alone draw no numbers
+    chosen = None if weight.is_meta else seed  # tensors without data get no random numbers
     try:
         module: nn.Module = build(operator, given, mode=mode, seed=chosen, device=weight.device, dtype=weight.dtype)
     except (SizeError, ValuationError) as error:

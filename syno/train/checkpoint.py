@@ -1,7 +1,7 @@
-"""A training's state in a file, from which it goes on to the same result, bit for bit on a CPU.
+"""Checkpoints: the state of a training in a file, from which it resumes to the same result, bit for bit on a CPU.
 
-What is read is tensors and plain values only: a file from elsewhere cannot run code. The file is what `torch.save` writes, and
-then a line with a checksum of all that, which is compared before anything else is read: PyTorch looks at none.
+Only tensors and plain values are read, so that a file from elsewhere cannot run code. The file is what `torch.save` writes, and
+a last line with a checksum of all that. The checksum is compared before anything else is read, since PyTorch checks nothing.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ ZIP_END = b"PK\5\6"  # 22 bytes before the end of a file without that line, as e
 
 
 class Checkpoint:
-    """The file of one training.
+    """The checkpoint of one training.
 
     Args:
-        file: where it is, or will be; it takes the place of the one before when it is whole.
-        identity: what tells this training from others; a file of another one is not gone on with.
-        every_seconds: how often `due` says so.
+        file: its path; a new state replaces the file as a whole. None: nothing is kept.
+        identity: of the training; the state of another training is ignored.
+        every_seconds: time between two states, for `due`.
     """
 
-    def __init__(self, file: Path, identity: str, every_seconds: float = EVERY_SECONDS) -> None:
+    def __init__(self, file: Path | None, identity: str, every_seconds: float = EVERY_SECONDS) -> None:
         self.file, self.identity, self.every_seconds = file, identity, every_seconds
         self._last = time.monotonic()
 
     @property
     def due(self) -> bool:
         """Whether it is time to write."""
-        return time.monotonic() - self._last >= self.every_seconds
+        return self.file is not None and time.monotonic() - self._last >= self.every_seconds
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Keep a state. SpecError if it cannot be written."""
+        """Write a state. SpecError if it cannot be written."""
+        if self.file is None:
+            return
         stream = BytesIO()
         torch.save({"identity": self.identity, "state": dict(state)}, stream)
         content = stream.getvalue()
@@ -51,11 +53,11 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def read(self, device: torch.device) -> dict[str, Any] | None:
-        """Return the state; None if there is none, or it is of another training.
+        """Return the state; None if there is none, or if it belongs to another training.
 
-        Raises DataError if the file is damaged. One of an earlier version has no checksum, and is read as it is.
+        Raises DataError if the file is damaged. A file of an earlier version, which has no checksum, is read as it is.
         """
-        if not self.file.exists():
+        if self.file is None or not self.file.exists():
             return None
         try:
             found = torch.load(BytesIO(_checked(self.file.read_bytes())), map_location=device, weights_only=True)
@@ -67,18 +69,19 @@ class Checkpoint:
         return state if identity == self.identity else None
 
     def damaged(self, error: Exception) -> DataError:
-        """Return the error that says why the file is not gone on with, and what to do."""
+        """Return the error that says why the training cannot resume from the file, and what to do."""
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         return DataError(f"{self.file} holds no checkpoint: {what}; delete it, and training begins anew")
 
     def remove(self) -> None:
-        """Training has ended, and nothing needs to be gone on with."""
-        with suppress(OSError):
-            self.file.unlink(missing_ok=True)
+        """Delete the file. The training has ended and will not be resumed."""
+        if self.file is not None:
+            with suppress(OSError):
+                self.file.unlink(missing_ok=True)
 
 
 def _checked(content: bytes) -> bytes:
-    """Return the part of a file that `torch.save` wrote. ValueError if it does not agree with the checksum."""
+    """Return the part of a file that `torch.save` wrote. ValueError if it doesn't agree with its checksum."""
     body, line = content[:-LINE], content[-LINE:]
     if not line.startswith(MARK):
         if content[-22:-18] == ZIP_END:

@@ -1,4 +1,4 @@
-"""Networks and data sets, made by functions of the project or of the user's own (`package.module:function`)."""
+"""Networks and data sets made by name: by functions of the project, or by your own (`package.module:function`)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ OF_PICTURE_DATA = ("name", "classes", "hash", "image_shape", "train_count", "tes
 
 
 def is_own(name: str) -> bool:
-    """Whether a name means a function of the user's own: `package.module:function`."""
+    """Return whether a name means a user's own function: `package.module:function`."""
     return ":" in name
 
 
 def make_network(models: Registry[Callable[..., Any]], name: str, arguments: Mapping[str, Any]) -> nn.Module:
-    """The network that a function makes, called with these arguments.
+    """Call a function by name, and return the network that it makes.
 
     Args:
-        models: the table that holds the function, if it isn't the user's own.
-        name: of the function.
-        arguments: by name.
+        models: registry of the project's functions.
+        name: of one of them, or of the user's own function.
+        arguments: of the call.
 
     Raises:
         UnknownNameError: there is no such function; SpecError: it cannot be imported.
-        UserCodeError: it doesn't take the arguments, raised an exception, or returned something else than a network.
+        UserCodeError: it doesn't take the arguments, raised an exception, or returned no network.
     """
     make, what = models.find(name), f'the model "{name}"'
     if is_own(name):
@@ -44,13 +44,13 @@ def make_network(models: Registry[Callable[..., Any]], name: str, arguments: Map
 
 
 def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet:
-    """The data set that a function makes, called with these settings.
+    """Call a data set's function by name with these settings, and return the data set.
 
     Raises:
         UnknownNameError: there is no such data set.
-        SpecError: the function cannot be imported, or there is no such setting.
+        SpecError: the function cannot be imported, or a setting is unknown.
         DataError: the data is missing or damaged.
-        UserCodeError: the user's own function raised an exception, or returned something that is no data set.
+        UserCodeError: the user's own function raised an exception, or returned no data set.
     """
     load = DATASETS.find(name)
     if is_own(name):
@@ -85,7 +85,7 @@ def _own_data(load: Callable[..., Any], name: str, settings: Mapping[str, Any]) 
 
 
 def _kind(value: object) -> str:
-    """The type of a value in words."""
+    """Return the type of a value in words, with an article."""
     if value is None:
         return "None"
     name = type(value).__name__

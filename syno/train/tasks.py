@@ -1,81 +1,96 @@
-"""What networks are trained for: telling pictures apart, and predicting the next token of a text."""
+"""The tasks that networks are trained for: classifying pictures, and predicting the next token of a text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from syno.base.errors import DataError, ShapeError
-from syno.data.contract import Batches, Pair, PictureData
-from syno.data.picture_checks import check_images, check_labels
+from syno.data.contract import Batches, Pair, PictureData, check_batch
+from syno.data.pictures import check_images, check_labels
 from syno.data.tokens import TokenSet
 from syno.train.optimization import autocast
 from syno.train.settings import Metric, TrainingSettings
 
 TEST_BATCH = 512  # pictures
 
-T = TypeVar("T")
 
+class Task(ABC):
+    """A task on one device: batches, a loss and a score.
 
-class Task(Protocol):
-    """What is trained for, on one device."""
+    Attributes:
+        metric: of the score.
+        batches: to train on.
+        settings, device: of the training.
+    """
 
-    metric: Metric
+    metric: ClassVar[Metric]
+    batches: Batches
+
+    def __init__(self, settings: TrainingSettings, device: torch.device) -> None:
+        self.settings, self.device = settings, device
 
     @property
-    def batches(self) -> Batches:
-        """To train on."""
-        ...
-
-    @property
+    @abstractmethod
     def tests(self) -> Iterable[Any]:
-        """The batches to test on, all of them."""
-        ...
+        """All batches to test on, from the first one."""
 
+    @abstractmethod
     def check(self, batch: Any) -> None:
-        """Raise DataError if a batch is not what a training takes: shapes, number formats, labels or tokens out of range."""
-        ...
+        """Raise DataError if a batch has a wrong shape or number format, or labels or tokens that are out of range."""
+
+    @abstractmethod
+    def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor: ...
+
+    @abstractmethod
+    def _score(self, network: nn.Module, tests: Iterable[Any]) -> float: ...
 
     def loss(self, network: nn.Module, batch: Any) -> torch.Tensor:
-        """The loss of a batch: a scalar, in nats. ShapeError if the network's output is not one for such data."""
-        ...
+        """Return the cross-entropy of a batch: a scalar, in nats. ShapeError if the network's output doesn't fit the data."""
+        with autocast(self.settings, self.device):
+            return self._loss(network, batch, self.settings.label_smoothing)
 
     def score(self, network: nn.Module) -> float:
-        """Of the network, put in evaluation mode; NaN if an output is not finite."""
-        ...
+        """Return the score of the network, which is put in evaluation mode; NaN if an output is not finite."""
+        network.eval()
+        with torch.no_grad(), autocast(self.settings, self.device):
+            return self._score(network, self._tests())
+
+    def _tests(self) -> Iterator[Any]:
+        """Yield batches to test on until they have `most_tests` pictures or sequences; all batches if there is no limit."""
+        seen, most = 0, self.settings.most_tests
+        for batch in self.tests:
+            if most is not None and seen >= most:
+                return
+            seen += len(batch) if isinstance(batch, torch.Tensor) else len(batch[1])  # sequences, or images and labels
+            yield batch
 
 
-class PictureTask:
-    """Telling pictures apart: the cross-entropy, and the accuracy on the test pictures."""
+class PictureTask(Task):
+    """Classifying pictures. The score is the accuracy on the test pictures."""
 
-    metric: Metric = "accuracy"
+    metric = "accuracy"
 
     def __init__(self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device) -> None:
-        """ShapeError if the batch is larger than the data set."""
-        if settings.batch > data.train_count:
-            raise ShapeError(
-                f"batch is {settings.batch}, but {data.name} has {data.train_count} pictures to train on; give a smaller one"
-            )
+        super().__init__(settings, device)
+        check_batch(settings.batch, data.name, data.train_count, "pictures")
         layout = torch.channels_last if settings.channels_last else torch.contiguous_format
-        self.data, self.settings, self.device = data, settings, device
+        self.data = data
         self.batches = data.train_batches(settings.batch, seed=seed, device=device, layout=layout)
-        count = min(TEST_BATCH, settings.most_tests or TEST_BATCH)
-        self.tests = data.test_batches(count, device=device, layout=layout)
+        self._all_tests = data.test_batches(min(TEST_BATCH, settings.most_tests or TEST_BATCH), device=device, layout=layout)
 
-    def loss(self, network: nn.Module, batch: Pair) -> torch.Tensor:
-        """See `Task`."""
-        images, labels = batch
-        with autocast(self.settings, self.device):
-            logits = network(images)
-            check_logits(logits, (len(labels),), self.data.classes)
-            return _cross_entropy(self.data.name, logits, labels, self.settings.label_smoothing)
+    @property
+    def tests(self) -> Iterable[Pair]:
+        """The batches to test on: pictures and labels."""
+        return self._all_tests
 
     def check(self, batch: Pair) -> None:
-        """See `Task`."""
+        """Raise DataError if a batch is no pair of pictures and labels of this data set."""
         if not (isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(one, torch.Tensor) for one in batch)):
             raise DataError(
                 f"{self.data.name}: a batch is a {type(batch).__name__}; it must be a pair of tensors: images, labels"
@@ -84,70 +99,63 @@ class PictureTask:
         check_images(f"{self.data.name}: a batch of images", images, tuple(self.data.image_shape))
         check_labels(f"{self.data.name}: a batch of labels", labels, len(images), self.data.classes)
 
-    def score(self, network: nn.Module) -> float:
-        """See `Task`."""
-        tests = _first(self.tests, self.settings.most_tests, lambda batch: len(batch[1]))
-        with autocast(self.settings, self.device):
-            return measure_accuracy(network, tests, flip=self.settings.flip_tests)
+    def _loss(self, network: nn.Module, batch: Pair, label_smoothing: float) -> torch.Tensor:
+        images, labels = batch
+        logits = network(images)
+        check_logits(logits, (len(labels),), self.data.classes)
+        return _cross_entropy(self.data.name, logits, labels, label_smoothing)
+
+    def _score(self, network: nn.Module, tests: Iterable[Pair]) -> float:
+        return measure_accuracy(network, tests, flip=self.settings.flip_tests)
 
 
-class TextTask:
-    """Predicting each token from those before it: the mean loss of a token."""
+class TextTask(Task):
+    """Predicting each token from those before it. The score is the mean cross-entropy of a token of the test text, in nats."""
 
-    metric: Metric = "loss"
+    metric = "loss"
 
     def __init__(self, data: TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> None:
-        """ShapeError if there are fewer sequences than the batch has."""
-        self.data, self.settings, self.device = data, settings, device
+        super().__init__(settings, device)
+        self.data = data
         self.batches = data.train_batches(settings.batch, seed=seed, device=device)
 
     @property
     def tests(self) -> Iterable[torch.Tensor]:
-        """See `Task`."""
+        """The batches to test on: int64 [n, length + 1]."""
         return self.data.test_batches(self.settings.batch, device=self.device)
 
     def check(self, batch: torch.Tensor) -> None:
-        """See `Task`."""
-        if int(batch.max()) >= self.data.vocabulary or int(batch.min()) < 0:
+        """Raise DataError if a token is out of range."""
+        least, most = int(batch.min()), int(batch.max())
+        if most >= self.data.vocabulary or least < 0:
             raise DataError(
-                f"{self.data.name}: tokens are from {int(batch.min())} to {int(batch.max())}; with a vocabulary of "
-                f"{self.data.vocabulary}, they must be from 0 to {self.data.vocabulary - 1}"
+                f"{self.data.name}: tokens are from {least} to {most}; with a vocabulary of {self.data.vocabulary}, they must "
+                f"be from 0 to {self.data.vocabulary - 1}"
             )
 
-    def loss(self, network: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-        """See `Task`."""
-        with autocast(self.settings, self.device):
-            return self._loss(network, batch, self.settings.label_smoothing)
-
-    def _loss(self, network: nn.Module, batch: torch.Tensor, label_smoothing: float = 0.0) -> torch.Tensor:
-        """The mean loss of the tokens in a batch [n, length + 1]."""
+    def _loss(self, network: nn.Module, batch: torch.Tensor, label_smoothing: float) -> torch.Tensor:
         logits = network(batch[:, :-1])
         check_logits(logits, (len(batch), self.data.length), self.data.vocabulary)
         return _cross_entropy(self.data.name, logits.flatten(0, 1), batch[:, 1:].flatten(), label_smoothing)
 
-    def score(self, network: nn.Module) -> float:
-        """See `Task`."""
-        network.eval()
-        tests = _first(self.tests, self.settings.most_tests, len)
-        total = torch.zeros((), dtype=torch.float64, device=self.device)
-        count = 0
-        with torch.no_grad(), autocast(self.settings, self.device):
-            for batch in tests:
-                total += self._loss(network, batch) * len(batch)
-                count += len(batch)
+    def _score(self, network: nn.Module, tests: Iterable[torch.Tensor]) -> float:
+        total, count = torch.zeros((), dtype=torch.float64, device=self.device), 0
+        for batch in tests:
+            total += self._loss(network, batch, 0.0) * len(batch)
+            count += len(batch)
         mean = float(total) / count
         return mean if abs(mean) < float("inf") else float("nan")
 
 
 def task_of(data: PictureData | TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> Task:
-    """What the data is for. ShapeError if the batch is larger than the data."""
+    """Return the task of a data set. ShapeError if the batch is larger than the data set."""
     if isinstance(data, TokenSet):
         return TextTask(data, settings, seed, device)
     return PictureTask(data, settings, seed, device)
 
 
 def measure_accuracy(network: nn.Module, batches: Iterable[Pair], *, flip: bool = False) -> float:
-    """The fraction of pictures whose greatest logit is that of their label; NaN if any logit is not finite.
+    """Return the fraction of pictures whose greatest logit is that of their label; NaN if any logit is not finite.
 
     With `flip`, logits are the mean over a picture and its mirror image.
     """
@@ -159,7 +167,7 @@ def measure_accuracy(network: nn.Module, batches: Iterable[Pair], *, flip: bool 
             if flip:
                 logits = (logits + network(images.flip(-1))) / 2
             hits, sound = (logits.argmax(1) == labels).sum(), torch.isfinite(logits).all()
-            right = hits if right is None else right + hits  # on the device: nothing waits for it
+            right = hits if right is None else right + hits  # stays on the device, so that nothing waits for it
             finite = sound if finite is None else finite & sound
             count += len(labels)
     return int(right) / count if right is not None and finite else float("nan")
@@ -180,13 +188,3 @@ def _cross_entropy(name: str, logits: torch.Tensor, targets: torch.Tensor, label
         return functional.cross_entropy(logits, targets, label_smoothing=label_smoothing)
     except IndexError as error:  # on a CPU; the first batch was checked, this is a later one
         raise DataError(f"{name}: a label or token is out of range: {error}") from error
-
-
-def _first(batches: Iterable[T], most: int | None, count: Callable[[T], int]) -> Iterator[T]:
-    """Batches until there are `most` pictures or sequences; all of them for None."""
-    seen = 0
-    for batch in batches:
-        if most is not None and seen >= most:
-            return
-        seen += count(batch)
-        yield batch

@@ -1,28 +1,30 @@
-"""Training a network, deterministic and to be gone on with where it was interrupted.
+"""Deterministic, resumable training.
 
-A training is a number of steps. They are grouped in rounds, which are epochs unless the settings say otherwise; after each
-round the network is tested, and a report is asked whether to go on.
+A training is a number of steps. They are grouped in rounds, which are epochs unless the settings say otherwise. After each
+round the network is tested, and a report is asked whether to continue.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
+from syno.base.files import checksum
 from syno.data.contract import PictureData
 from syno.data.tokens import TokenSet
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
-from syno.train.optimization import own_state
-from syno.train.pruning import EpochReport
+from syno.train.optimization import make_optimizer, make_schedule, own_state
+from syno.train.progress import Broken, EpochReport, Pruned, TrainingProgress, TrainingResult
 from syno.train.settings import TrainingSettings
-from syno.train.tasks import measure_accuracy, task_of
-from syno.train.training_loop import Training
-from syno.train.training_progress import TrainingResult
+from syno.train.tasks import Task, task_of
 
-__all__ = ["TrainingResult", "measure_accuracy", "train"]
+LOOKS = {"cpu": 1, "cuda": 50}  # steps between two looks at the losses: on a GPU, each look waits for all queued work
 
 
 def train(
@@ -35,21 +37,21 @@ def train(
     checkpoint: Path | None = None,
     checkpoint_seconds: float = EVERY_SECONDS,
 ) -> TrainingResult:
-    """Train `model`, in place, on the device where it is.
+    """Train `model`, in place, on the device where it is, and return the result.
 
-    The global random state and number of threads are as before afterwards. What broke (a loss that is not finite) and
-    what was pruned are results, not exceptions.
+    The global random state and number of threads are restored afterwards. A training that breaks (its loss is not finite) and
+    one that a report stops end with a result, not with an exception.
 
     Args:
-        model: [N, channels, H, W] -> logits [N, classes]; of a text, [N, L] tokens -> logits [N, L, vocabulary].
-        data: what to learn, and what to test on.
-        settings: how.
-        seed: of the order of what is trained on, and of whatever is random in the model (dropout). Its weights are as given.
-        report: called after every round with its number and score; see `syno.train.pruning`. If training goes on from a
+        model: [N, channels, H, W] -> logits [N, classes]; for text, [N, L] tokens -> logits [N, L, vocabulary].
+        data: to train and to test on.
+        settings: of the training; the defaults if None.
+        seed: of the order of the data, and of what is random in the model (dropout). Its weights stay as given.
+        report: called after every round with its number and score; see `syno.train.progress`. If training resumes from a
             checkpoint, it is called for the rounds before that, too.
-        checkpoint: a file in which the state is kept now and then; an interrupted training with equal arguments goes on from
-            there. It is deleted at the end.
-        checkpoint_seconds: how often.
+        checkpoint: file in which the state is kept; an interrupted training with equal arguments resumes from it. It is deleted
+            at the end.
+        checkpoint_seconds: time between two checkpoints.
 
     Raises:
         ShapeError: the batch is larger than the data set.
@@ -58,9 +60,191 @@ def train(
     settings = settings or TrainingSettings()
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     with own_state(seed, settings, device):
-        training = Training(model, task_of(data, settings, seed, device), settings, device)
-        if checkpoint is not None:
-            identity = blake2b(f"{settings.model_dump_json()} {seed} {data.hash} {model}".encode(), digest_size=16).hexdigest()
-            training.keep_in(Checkpoint(checkpoint, identity, checkpoint_seconds))
-        result = training.run(report)
-    return result
+        identity = checksum(f"{settings.model_dump_json()} {seed} {data.hash} {model}".encode())
+        kept = Checkpoint(checkpoint, identity, checkpoint_seconds)
+        return _Training(model, task_of(data, settings, seed, device), settings, device, kept).run(report)
+
+
+class _Training:
+    """A training at some step. It resumes from the state in the checkpoint, if there is one."""
+
+    def __init__(
+        self, model: nn.Module, task: Task, settings: TrainingSettings, device: torch.device, checkpoint: Checkpoint
+    ) -> None:
+        self.model, self.task, self.settings, self.device, self.checkpoint = model, task, settings, device, checkpoint
+        if settings.channels_last:
+            for module in model.modules():
+                if isinstance(module, nn.Conv2d):  # an operator's weights have any number of axes, and a layout of their own
+                    module.to(memory_format=torch.channels_last)
+        self.network = torch.compile(model) if settings.compile else model
+        self.per_epoch = len(task.batches)
+        self.total = min(settings.epochs * self.per_epoch, settings.most_steps or settings.epochs * self.per_epoch)
+        self.round = settings.round_steps or self.per_epoch
+        self.optimizer = make_optimizer(model, settings)
+        self.schedule = make_schedule(self.optimizer, settings, self.total, self.per_epoch)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "float16")
+        self.stateful = {"model": model, "optimizer": self.optimizer, "schedule": self.schedule, "scaler": self.scaler}
+        self.progress = TrainingProgress()
+        self.unseen: list[torch.Tensor] = []  # losses that are still on the device
+        self.too_slow = False
+        self.has_checked_data = False
+        self._resume()
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    # ---- rounds and steps -----------------------------------------------------------------------------------------
+
+    def run(self, report: EpochReport | None) -> TrainingResult:
+        """Run all remaining rounds, and return the result."""
+        stopped, broken, asked = None, False, 0
+        try:
+            while True:
+                for number, score in enumerate(self.progress.scores[asked:], asked + 1):
+                    asked = number
+                    self._ask(report, number, score)
+                if (stopped := self._limit()) or self.progress.steps >= self.total:
+                    break
+                self._run_round()
+                self._keep()
+        except Pruned as pruned:
+            stopped = str(pruned)
+        except Broken as error:
+            stopped, broken = str(error), True
+        self.checkpoint.remove()
+        progress, metric = self.progress, self.task.metric
+        broken_score = 0.0 if metric == "accuracy" else float("inf")
+        return TrainingResult(
+            metric=metric,
+            score=broken_score if broken else progress.score(metric, self.settings.score),
+            scores=tuple(progress.scores),
+            losses=progress.losses_of_rounds,
+            steps=progress.steps,
+            stopped=stopped,
+            broken=broken,
+            step_seconds=progress.stepping,
+            data_seconds=progress.waited,
+            **self._elapsed(),
+        )
+
+    def _ask(self, report: EpochReport | None, number: int, score: float) -> None:
+        """Call the report. Raise Pruned, or what the report raises, if training is to stop."""
+        try:
+            if report is not None and report(number, score) is False:
+                raise Pruned(f"stopped by the report after {self._place(number)}")
+        except Exception:  # a decision: the training will not be resumed
+            self.checkpoint.remove()
+            raise
+
+    def _run_round(self) -> None:
+        """Train up to the end of the round, and test."""
+        began, progress = time.perf_counter(), self.progress
+        end = min((progress.steps // self.round + 1) * self.round, self.total)
+        self.network.train()
+        batches = self._batches()
+        while progress.steps < end:
+            asked = time.perf_counter()
+            batch = next(batches)
+            progress.waited += time.perf_counter() - asked
+            self._step(batch)
+            if self._out_of_time():
+                break
+            if progress.steps < end:  # after the last step, the state is kept after the test, which ends the round
+                self._keep()
+        self._look()
+        seconds, most = time.perf_counter() - began, self.settings.most_epoch_seconds
+        progress.stepping += seconds
+        self.too_slow = most is not None and seconds > most and len(progress.scores) > 0
+        score = self.task.score(self.network)
+        if score != score:  # NaN
+            raise Broken(f"the network's output is not finite after {self._place(len(progress.scores) + 1)}")
+        progress.scores.append(score)
+        progress.ends.append(progress.steps)
+
+    def _batches(self) -> Iterator[Any]:
+        """Yield the batches from the present step on."""
+        epoch, first = divmod(self.progress.steps, self.per_epoch)
+        while True:
+            yield from self.task.batches.epoch(epoch + 1, first)
+            epoch, first = epoch + 1, 0
+
+    def _step(self, batch: Any) -> None:
+        if not self.has_checked_data:
+            self.task.check(batch)
+            self.has_checked_data = True
+        loss = self.task.loss(self.network, batch)
+        self.unseen.append(loss.detach())
+        if len(self.unseen) >= LOOKS.get(self.device.type, 1):
+            self._look()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.scaler.scale(loss).backward()
+        if self.settings.clip is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.schedule.step()
+        self.progress.steps += 1
+
+    def _look(self) -> None:
+        """Note the latest losses. Raise Broken if one is not finite."""
+        if not self.unseen:
+            return
+        values = torch.stack(self.unseen).float().tolist()
+        self.unseen.clear()
+        for value in values:
+            self.progress.losses.append(value)
+            if not abs(value) < float("inf"):
+                step = len(self.progress.losses)
+                self.progress.steps = step
+                raise Broken(f"the loss is {value} at step {step}, in epoch {(step - 1) // self.per_epoch + 1}")
+
+    def _place(self, number: int) -> str:
+        return f"{'epoch' if self.settings.round_steps is None else 'round'} {number}"
+
+    def _out_of_time(self) -> bool:
+        most = self.settings.most_minutes
+        return most is not None and self._elapsed()["seconds"] >= 60 * most
+
+    def _limit(self) -> str | None:
+        """Return why a limit ends training after this round; None if it continues, is complete, or was not tested yet."""
+        steps, tests = self.progress.steps, len(self.progress.scores)
+        if steps >= self.total or not tests:
+            return None
+        if self.too_slow:
+            return f"{self._place(tests)} trained for more than {self.settings.most_epoch_seconds:g} seconds"
+        if self._out_of_time():
+            return f"its {self.settings.most_minutes:g} minutes were over after step {steps} of {self.total}"
+        return None
+
+    def _elapsed(self) -> dict[str, float]:
+        """Return wall time and processor time, including the time before an interruption."""
+        wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
+        return {"seconds": self.progress.seconds + wall, "cpu_seconds": self.progress.cpu_seconds + cpu}
+
+    # ---- checkpoints ----------------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        """Take the state from the checkpoint, if there is one. DataError if it is damaged."""
+        if (state := self.checkpoint.read(self.device)) is None:
+            return
+        try:
+            for name, part in self.stateful.items():
+                part.load_state_dict(state[name])
+            self.progress = TrainingProgress(**state["progress"])
+            torch.set_rng_state(state["random"].cpu())
+            if self.device.type == "cuda":
+                torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # the state of another network, or of no training at all
+            raise self.checkpoint.damaged(error) from error
+
+    def _keep(self) -> None:
+        """Write the state into the checkpoint if it is time."""
+        if not self.checkpoint.due:
+            return
+        self._look()
+        state: dict[str, Any] = {name: part.state_dict() for name, part in self.stateful.items()}
+        state |= {"progress": asdict(self.progress) | self._elapsed(), "random": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["random_cuda"] = torch.cuda.get_rng_state(self.device)
+        self.checkpoint.write(state)

@@ -1,4 +1,4 @@
-"""What training a network with an operator has shown: a record, and its file."""
+"""The record of a training of a network with an operator."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from typing import Self
 
 from pydantic import AwareDatetime, model_validator
 
+from syno.base.files import ORIGINAL
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.ir.graph import PGraph
 from syno.measure.machine import device_name
 from syno.model.counting import model_cost
-from syno.train.settings import ORIGINAL, Metric, WorkloadSettings, check_score
+from syno.train.settings import Metric, WorkloadSettings, check_score
 from syno.train.workload import Workload
 
 
 class TrainingRecord(Record):
-    """One training. Equal arguments give equal records on one machine, but for `cpu_seconds` and `date`.
+    """The record of one training. On one machine, equal arguments give equal records, except for `cpu_seconds` and `date`.
 
     Attributes:
-        name: the operator's, or "original".
-        operator: its text; None for the original network.
+        name: of the operator, or "original".
+        operator: the operator's text; None for the original network.
         operator_id: of that text.
-        workload: the network, the data set, the recipe.
-        data_hash: of the pictures and labels.
-        seed: of weights and of the order of pictures.
-        metric: what the scores are: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
-        score: of the trained network; 0 (a loss: infinite) if training broke.
-        scores, losses: after each epoch, on the test data and in training; losses are in nats.
-        stopped: why it ended early; None if it went through.
-        flops: multiply-adds of the network, for one picture.
+        workload: settings of the network, the data set and the training.
+        data_hash: of the pictures and labels, or of the tokens.
+        seed: of the weights and of the order of the data.
+        metric: of the scores: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
+        score: of the trained network; if training broke, 0 for an accuracy and infinity for a loss.
+        scores, losses: after each round, on the test data and in training; losses are in nats.
+        stopped: why the training ended early; None if it went through.
+        flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
-        cpu_seconds: of the training.
-        threads, device, versions, date: where and when.
+        cpu_seconds: processor time of the training.
+        threads, device, versions, date: of the machine, the packages and the time.
     """
 
     kind_of_record = "training record"
@@ -69,7 +70,7 @@ class TrainingRecord(Record):
 
     @classmethod
     def make(cls, workload: Workload, operator: PGraph | None, seed: int, checkpoint: Path | None = None) -> Self:
-        """Train, or go on from the checkpoint. SpecError if the operator does not fit the network."""
+        """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network."""
         batch = workload.settings.training.batch
         price = model_cost(workload.network(operator, seed), workload.example)
         result = workload.train(operator, seed=seed, checkpoint=checkpoint)

@@ -1,9 +1,9 @@
-"""Workloads: a network on a data set, in which operators are tried out.
+"""Workloads: a network and a data set, on which operators are evaluated.
 
 >>> from syno.train.settings import WorkloadSettings
 >>> workload = Workload.of(WorkloadSettings(data_settings={"preset": "micro"}, width=0.25))
 >>> workload.spec().budget.rest_parameters
-319.0
+538.0
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from syno.data import PictureData, TokenSet
 from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import model_cost
-from syno.model.spec import rest_cost
-from syno.model.substitution import LAYER_RULES, spec_for, substitute
+from syno.model.extraction import replaceable
+from syno.model.layers import LAYER_RULES
+from syno.model.spec import rest_cost, spec_for
+from syno.model.substitution import substitute
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
-from syno.train.initialization import initialize
 from syno.train.making import load_data, make_network
-from syno.train.placing import on_device
-from syno.train.pruning import EpochReport, Milestones
+from syno.train.optimization import initialize, on_device
+from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import Metric, WorkloadSettings
-from syno.train.training import TrainingResult, train
+from syno.train.training import train
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A network on a data set.
+    """A network and a data set.
 
     Attributes:
-        settings: what it is made from.
+        settings: of both, and of the training.
         data: the pictures, or the text.
     """
 
@@ -48,11 +49,11 @@ class Workload:
 
     @classmethod
     def of(cls, settings: WorkloadSettings) -> Self:
-        """Load or make the data.
+        """Return the workload, with its data loaded.
 
         Raises:
-            UnknownNameError: there is no such backbone, rule or data set; it lists those that there are.
-            SpecError: a setting of the data that there is not.
+            UnknownNameError: there is no such backbone, rule or data set; the message lists them.
+            SpecError: an unknown setting of the data.
             DataError: the data is missing or damaged.
             UserCodeError: the user's own function of the data failed.
         """
@@ -63,13 +64,13 @@ class Workload:
 
     @property
     def metric(self) -> Metric:
-        """What its trainings are scored by."""
+        """The metric of its trainings: "loss" for text, "accuracy" for pictures."""
         return "loss" if isinstance(self.data, TokenSet) else "accuracy"
 
     def model(self, seed: int | None = None) -> nn.Module:
-        """The original network, with weights of this seed.
+        """Return the original network, with weights of this seed, or of the settings' seed if it is None.
 
-        SpecError if it takes something else than the data is; UserCodeError if the user's own function failed.
+        Raises SpecError if the network doesn't take such data, UserCodeError if the user's own function failed.
         """
         settings, data = self.settings, self.data
         width, chosen = settings.width, settings.seed if seed is None else seed
@@ -85,7 +86,7 @@ class Workload:
 
     @cached_property
     def example(self) -> torch.Tensor:
-        """A batch of zeros, as large as those of the training: pictures, or tokens [batch, length]."""
+        """A batch of zeros of the training's shape: pictures [batch, channels, height, width], or tokens [batch, length]."""
         batch = self.settings.training.batch
         if isinstance(self.data, TokenSet):
             return torch.zeros(batch, self.data.length, dtype=torch.int64)
@@ -93,24 +94,25 @@ class Workload:
 
     @cached_property
     def original(self) -> Cost:
-        """What the original network costs, for one batch."""
+        """The cost of the original network, for one batch."""
         return model_cost(self.model(), self.example)
 
     @cached_property
     def rest(self) -> Cost:
-        """What the network has outside of the layers to replace, for one batch; its memory is not counted."""
-        return rest_cost(self.model(), self.example, rule=self.settings.layers)
+        """The cost of the network outside of the layers to replace, for one batch, without memory."""
+        model = self.model()
+        return rest_cost(model, self.example, replaceable(model, self.example, self.settings.layers))
 
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
-        """The spec of operators for its layers; `options` differ from the defaults, see `spec_for`."""
+        """Return the spec of operators for its layers. `options` are those that differ from the defaults; see `spec_for`."""
         given = {"name": self.settings.model, **(options or {})}
-        return spec_for(self.model(), self.example, options=given, rule=self.settings.layers)
+        return spec_for(self.model(), self.example, options=given, where=self.settings.layers)
 
     def network(self, operator: PGraph | None, seed: int) -> nn.Module:
-        """The network with `operator` in its layers, or as it is. SpecError if it does not fit them; see `substitute`."""
+        """Return the network with `operator` in its layers, or as it is. SpecError if it doesn't fit them; see `substitute`."""
         model = self.model(seed)
         if operator is not None:
-            model = substitute(model, operator, self.example, seed=seed, rule=self.settings.layers)
+            model = substitute(model, operator, self.example, seed=seed, where=self.settings.layers)
         initialize(model, self.settings.training.initialization, seed)
         return model
 
@@ -122,16 +124,16 @@ class Workload:
         report: EpochReport | None = None,
         checkpoint: Path | None = None,
     ) -> TrainingResult:
-        """Train the network with `operator` in its layers, or as it is.
+        """Train the network with `operator` in its layers, or as it is, and return the result.
 
         Args:
-            operator: see `substitute`, which says what it may be.
-            seed: of weights and order, instead of that of the settings.
-            report: is asked after the milestones.
-            checkpoint: see `syno.train.training.train`.
+            operator: see `substitute`.
+            seed: of weights and order, instead of the settings' seed.
+            report: called after each round whose milestone was met; see `syno.train.progress`.
+            checkpoint: file of the training's state; see `syno.train.training.train`.
 
         Raises:
-            SpecError: there is no such device here, or the operator does not fit.
+            SpecError: this machine has no such device, or the operator does not fit.
             TrainingError: the device's memory does not suffice.
         """
         chosen, settings = self.settings.seed if seed is None else seed, self.settings.training
@@ -151,12 +153,12 @@ def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, mo
 
 @dataclass(frozen=True)
 class ProxyTraining:
-    """An evaluation: the score after a short training, beside the costs of the network. Costs are for one batch.
+    """An evaluation of operators: the score after a short training, and the network's costs for one batch.
 
     Attributes:
         workload: the network and the data.
         spec: of the operators.
-        checkpoints: a folder for the states of trainings that are under way; None to keep none.
+        checkpoints: folder for checkpoints of running trainings; None: none are kept.
     """
 
     workload: Workload
@@ -164,14 +166,14 @@ class ProxyTraining:
     checkpoints: Path | None = None
 
     def __call__(self, operator: PGraph, report: EpochReport) -> Mapping[str, float]:
-        """Metrics by name: "accuracy" or "loss", "epochs" (rounds, that is), costs.
+        """Return metrics by name: "accuracy" or "loss", "epochs" (the number of rounds), and costs.
 
         Args:
-            operator: to train with.
+            operator: replaces the network's layers.
             report: called after every round with a number of which more is better: the accuracy, or minus the loss. It may
-                raise to end the training.
+                raise an exception to end the training.
 
-        Raises TrainingError if training broke, or the device's memory did not suffice.
+        Raises TrainingError if training produced NaN or infinity, or if the device's memory did not suffice.
         """
         counted = cost(operator, self.spec).metrics(self.workload.original)
         sign = 1 if self.workload.metric == "accuracy" else -1

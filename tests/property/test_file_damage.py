@@ -23,8 +23,8 @@ from small_beton import write_beton
 from syno.base.errors import SynoError
 from syno.data import DATASETS
 from syno.data.beton import BetonRecord, read_record, record_file
-from syno.data.cifar_sources import _unpickled
-from syno.data.token_file import TokenHeader, map_tokens, write_tokens
+from syno.data.cifar100 import _unpickled
+from syno.data.tokens import TokenHeader, map_tokens, write_tokens
 from syno.measure.tuning_record import TuningRecord
 from syno.measure.tvm.database import RECORDS, WORKLOADS, repair
 from syno.measure.tvm.database_checksums import check_lines, write_checksums

@@ -9,7 +9,7 @@ import torch
 
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import model_cost, published_flops, published_parameters
-from syno.model.substitution import replaceable
+from syno.model.extraction import replaceable
 
 PAGE = Path(__file__).parents[2] / "docs" / "evaluation.md"
 ROW = re.compile(r"^\| `(\w+)` \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| (\d+): ", re.MULTILINE)

@@ -15,8 +15,10 @@ import syno
 from syno.base.errors import ShapeError, SpecError, UnknownNameError
 from syno.model.backbones import SEQUENCE_BACKBONES
 from syno.model.counting import model_cost, parameters, published_flops, published_parameters
+from syno.model.extraction import replaceable
 from syno.model.layers import Projections
-from syno.model.substitution import replaceable, spec_for, substitute
+from syno.model.spec import spec_for
+from syno.model.substitution import substitute
 from syno.space import Space
 from syno.space.complete import cost
 from syno.space.reach import reach
@@ -141,13 +143,13 @@ class TestSubstitute:
     def test_the_published_operator_in_gpt2(self) -> None:
         """Figures of the artifact's folder 05675_10993262425417760381."""
         tokens = torch.zeros(1, 2048, dtype=torch.long, device="meta")
-        substituted = substitute(gpt2(), syno.OPERATORS["gpt2_projection"](), tokens, rule="paper")
+        substituted = substitute(gpt2(), syno.OPERATORS["gpt2_projection"](), tokens, where="paper")
         assert published_parameters(substituted) == 107_700_480
         assert published_flops(substituted, tokens) == 231_488_421_888
 
     def test_a_dense_operator_with_copied_weights_computes_the_same(self) -> None:
         model = tiny()
-        copied = substitute(model, dense(), TOKENS, rule="paper")
+        copied = substitute(model, dense(), TOKENS, where="paper")
         with torch.no_grad():
             for block, original in zip(copied.transformer.h, model.transformer.h, strict=True):
                 assert isinstance(original.attn.c_attn, nn.Linear)
@@ -155,7 +157,7 @@ class TestSubstitute:
             torch.testing.assert_close(copied(TOKENS), model(TOKENS))
 
     def test_any_batch_and_any_length_where_positions_do_not_mix(self) -> None:
-        substituted = substitute(tiny(), syno.OPERATORS["gpt2_projection"](), TOKENS, rule="paper")
+        substituted = substitute(tiny(), syno.OPERATORS["gpt2_projection"](), TOKENS, where="paper")
         assert substituted(TOKENS[:1, :5]).shape == (1, 5, 256)
         substituted(TOKENS).sum().backward()
         assert all(parameter.grad is not None for parameter in substituted.parameters())
@@ -163,9 +165,9 @@ class TestSubstitute:
     def test_shapes_must_be_those_of_the_layer(self) -> None:
         expected = r"its output is \[N, seq_len, t\*H_in\] = \[3, 16, 192\], where the layer has \[3, 16, 288\]"
         with pytest.raises(SpecError, match=expected):
-            substitute(tiny(), dense().renamed("dense", t=2), TOKENS, rule="paper")
+            substitute(tiny(), dense().renamed("dense", t=2), TOKENS, where="paper")
         with pytest.raises(SpecError, match=r"it has the variable \w+, but a layer has values for N, seq_len, H_in only"):
-            substitute(tiny(), syno.OPERATORS["conv2d"](), TOKENS, rule="paper")
+            substitute(tiny(), syno.OPERATORS["conv2d"](), TOKENS, where="paper")
 
 
 class TestCausality:
@@ -173,7 +175,7 @@ class TestCausality:
         "operator", [dense(), window(2), syno.OPERATORS["gpt2_projection"]()], ids=lambda graph: graph.name
     )
     def test_what_is_let_in_does_not_look_ahead(self, operator: syno.PGraph) -> None:
-        assert not later_tokens_matter(substitute(tiny(), operator, TOKENS, rule="paper").eval())
+        assert not later_tokens_matter(substitute(tiny(), operator, TOKENS, where="paper").eval())
 
     def test_what_looks_ahead_is_refused(self) -> None:
         expected = (
@@ -182,14 +184,14 @@ class TestCausality:
             r"which is read at i1 \+ r\d - k_1//2\. Take an operator"
         )
         with pytest.raises(SpecError, match=expected):
-            substitute(tiny(), window(3), TOKENS, rule="paper")
-        assert later_tokens_matter(substitute(tiny(), window(3), TOKENS, rule="paper", causal=False).eval())
+            substitute(tiny(), window(3), TOKENS, where="paper")
+        assert later_tokens_matter(substitute(tiny(), window(3), TOKENS, where="paper", causal=False).eval())
 
     def test_other_models_may_look_ahead_unless_they_say_otherwise(self) -> None:
         layer, x = nn.Linear(4, 12, bias=False), torch.zeros(2, 8, 4)
-        assert substitute(layer, window(3), x, rule="projections")(x).shape == (2, 8, 12)
+        assert substitute(layer, window(3), x, where="projections")(x).shape == (2, 8, 12)
         with pytest.raises(SpecError, match=r"window_3 does not fit layer Linear \(N=2, seq_len=8, H_in=4\): it reads ahead"):
-            substitute(layer, window(3), x, rule="projections", causal=True)
+            substitute(layer, window(3), x, where="projections", causal=True)
 
     def test_pictures_have_no_later_positions(self) -> None:
         layer, x = nn.Conv2d(4, 4, 3, padding=1, bias=False), torch.zeros(2, 4, 8, 8)
@@ -200,18 +202,18 @@ class TestCausality:
 class TestSpec:
     def test_of_the_tiny_model(self) -> None:
         model = tiny()
-        spec = spec_for(model, TOKENS, rule="paper")
+        spec = spec_for(model, TOKENS, where="paper")
         assert [(dict(row.values), row.count) for row in spec.layers] == [({"N": 3, "seq_len": 16, "H_in": 96}, 2)]
         projections = 2 * 96 * 288
         assert spec.budget.rest_parameters == parameters(model) - projections
         assert spec.budget.rest_flops == 3 * LENGTH * (2 * 96 * 96 * (1 + 4 + 4) + 96 * 256)
         for operator in (dense(), syno.OPERATORS["gpt2_projection"]()):
-            counted = model_cost(substitute(model, operator, TOKENS, rule="paper"), TOKENS)
+            counted = model_cost(substitute(model, operator, TOKENS, where="paper"), TOKENS)
             assert (cost(operator, spec).flops, cost(operator, spec).parameters) == (counted.flops, counted.parameters)
 
     @pytest.mark.parametrize("operator", [dense(), window(2)], ids=lambda graph: graph.name)
     def test_operators_that_are_in_its_space(self, operator: syno.PGraph) -> None:
-        assert reach(Space(spec_for(tiny(), TOKENS, rule="paper")), operator)
+        assert reach(Space(spec_for(tiny(), TOKENS, where="paper")), operator)
 
     def test_one_spec_is_for_one_kind_of_layer(self) -> None:
         class Both(nn.Module):
@@ -224,4 +226,4 @@ class TestSpec:
                 return self.linear(self.conv(x)[:, 0])
 
         with pytest.raises(SpecError, match="Both: conv is a convolution and linear a projection, and no operator is for both"):
-            spec_for(Both(), torch.zeros(1, 4, 8, 8), rule=["conv", "linear"])
+            spec_for(Both(), torch.zeros(1, 4, 8, 8), where=["conv", "linear"])

@@ -19,7 +19,8 @@ from syno.measure.network_subject import NetworkSubject
 from syno.model.backbones import BACKBONES
 from syno.model.backbones.efficientnet import StochasticDepth
 from syno.model.counting import model_cost, parameters, published_flops
-from syno.model.substitution import replaceable, substitute
+from syno.model.extraction import replaceable
+from syno.model.substitution import substitute
 from syno.space import paper
 
 State = dict[str, torch.Tensor]
@@ -265,7 +266,7 @@ class TestPaperLayers:
         model = BACKBONES[name](classes=3, width=1 / 2)
         example = torch.zeros(2, 3, 64, 64)
         operator = syno.OPERATORS["operator_1"]().renamed("operator_1", g=2)
-        substituted = substitute(model, operator, example, rule="paper")
+        substituted = substitute(model, operator, example, where="paper")
         substituted(example + 1).sum().backward()
         assert all(parameter.grad is not None for parameter in substituted.parameters())
 

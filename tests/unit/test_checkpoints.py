@@ -16,8 +16,9 @@ from syno.data import DATASETS, DataSet, TokenSet
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
 from syno.train.checkpoint import Checkpoint
+from syno.train.progress import TrainingResult
 from syno.train.settings import TrainingSettings
-from syno.train.training import TrainingResult, train
+from syno.train.training import train
 
 CPU = torch.device("cpu")
 

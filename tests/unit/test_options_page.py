@@ -14,8 +14,7 @@ from syno.config import Experiment
 from syno.config.options import options_table
 from syno.config.original import OperatorChoice, Original, RelativeBudget
 from syno.config.several import Several
-from syno.data.glyphs import GLYPH_PRESETS, GlyphSettings
-from syno.data.settings import DATA_SETTINGS, AugmentationSettings
+from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
 from syno.measure.tvm.devices import DeviceSettings
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS

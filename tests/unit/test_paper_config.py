@@ -9,7 +9,8 @@ import torch
 
 from syno.config import Experiment, load_experiments
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
-from syno.model.substitution import replaceable, spec_for
+from syno.model.extraction import replaceable
+from syno.model.spec import spec_for
 from syno.space import paper
 from syno.space.spec import OperatorSpec
 
@@ -44,7 +45,7 @@ def test_as_many_layers_are_replaced_as_in_the_paper(name: str) -> None:
 def test_a_search_is_in_the_space_of_the_preset(name: str) -> None:
     experiment, preset = EXPERIMENTS[name], paper(name)
     assert experiment.workload is not None and not isinstance(experiment.spec, str)
-    found = spec_for(*network(experiment), options={"name": name, **experiment.spec}, rule=experiment.workload.layers)
+    found = spec_for(*network(experiment), options={"name": name, **experiment.spec}, where=experiment.workload.layers)
 
     def beside_the_network(spec: OperatorSpec) -> dict[str, object]:
         return spec.model_dump(exclude={"budget": True, "layers": {"__all__": {"count"}}})

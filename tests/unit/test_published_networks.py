@@ -17,7 +17,8 @@ from syno.algebra import Kind
 from syno.artifact.published_operator import PublishedOperator, read_artifact
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import published_flops, published_parameters
-from syno.model.substitution import replaceable, substitute
+from syno.model.extraction import replaceable
+from syno.model.substitution import substitute
 
 NEW_META_FILE = "meta_new.json"  # of ResNet-18's operators, searched in 16 layers and trained again in 19
 
@@ -91,7 +92,7 @@ def check(operator: PublishedOperator, setting: Setting, parameters: int, flops:
     values = operator.valuations[0]
     constants = {name: values[name] for name, variable in operator.graph.variables.items() if variable.kind is Kind.COEFFICIENT}
     graph, example = operator.graph.renamed(operator.graph.name, **constants), setting.example(setting.batch)
-    substituted = substitute(setting.network(), graph, example, rule=setting.rule)
+    substituted = substitute(setting.network(), graph, example, where=setting.rule)
     assert published_parameters(substituted) == parameters, (operator, setting)
     assert published_flops(substituted, example) == flops - POOLED_PICTURE.get(setting.model, 0), (operator, setting)
 

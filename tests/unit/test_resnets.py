@@ -14,8 +14,9 @@ import syno
 from syno.base.errors import SpecError, UnknownNameError
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost, parameters, published_flops
-from syno.model.distinct_layers import distinct_layers
-from syno.model.substitution import replaceable, spec_for, substitute
+from syno.model.extraction import distinct_layers, replaceable
+from syno.model.spec import spec_for
+from syno.model.substitution import substitute
 from syno.space.complete import cost
 
 PICTURE = torch.zeros(1, 3, 224, 224)
@@ -120,14 +121,14 @@ class TestPaperLayers:
         self, name: str, classes: int, rule: str, operator: str, flops: int, count: int, batch: int
     ) -> None:
         """FLOPs of the artifact's folders 07889_15252107013978896537 and those made from it and from Operator 2."""
-        substituted = substitute(resnet(name, classes), syno.OPERATORS[operator](), PICTURE, rule=rule)
+        substituted = substitute(resnet(name, classes), syno.OPERATORS[operator](), PICTURE, where=rule)
         assert parameters(substituted) == count
         assert published_flops(substituted.to("meta"), pictures(batch)) == flops
 
     def test_an_operator_comes_after_a_pooling(self) -> None:
         layer = nn.Conv2d(4, 8, 3, stride=2, padding=1, bias=False)
         x = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(0))
-        substituted = substitute(layer, syno.OPERATORS["conv2d"](), x, rule="paper", keep_stem=False)
+        substituted = substitute(layer, syno.OPERATORS["conv2d"](), x, where="paper", keep_stem=False)
         with torch.no_grad():
             substituted[1].w1.copy_(layer.weight)
             pooled = nn.functional.avg_pool2d(x, 2)
@@ -147,7 +148,7 @@ class TestPaperLayers:
             replaceable(layer, torch.zeros(1, 4, 9, 9), "paper", keep_stem=False)
 
     def test_windows_reach_over_pictures_of_one_position(self) -> None:
-        substituted = substitute(resnet(), syno.OPERATORS["operator_1"](), SMALL, rule="spatial").eval()
+        substituted = substitute(resnet(), syno.OPERATORS["operator_1"](), SMALL, where="spatial").eval()
         assert dict(replaceable(resnet(), SMALL)[-1].values)["H"] == 1
         with torch.no_grad():
             literal = substitute(resnet(), syno.OPERATORS["operator_1"](), SMALL, mode="literal").eval()
@@ -157,9 +158,9 @@ class TestPaperLayers:
         model = BACKBONES["resnet18"](classes=5, width=1 / 4)
         graph = syno.OPERATORS["operator_1"]().renamed("operator_1", g=4)
         example = torch.zeros(2, 3, 128, 128)
-        spec = spec_for(model, example, rule="paper")
+        spec = spec_for(model, example, where="paper")
         assert sum(layer.count for layer in spec.layers) == 19
-        counted, network = cost(graph, spec), model_cost(substitute(model, graph, example, rule="paper"), example)
+        counted, network = cost(graph, spec), model_cost(substitute(model, graph, example, where="paper"), example)
         assert (counted.flops, counted.parameters) == (network.flops, network.parameters)
 
     def test_rules_have_names(self) -> None:

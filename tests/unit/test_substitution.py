@@ -15,9 +15,10 @@ from syno.ir.rewriting import with_variables
 from syno.model import backbones, substitution
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost, parameters
+from syno.model.extraction import replaceable, trace
 from syno.model.layers import LAYER_RULES, Layer
-from syno.model.substitution import replaceable, spec_for, substitute
-from syno.model.tracing import trace
+from syno.model.spec import spec_for
+from syno.model.substitution import substitute
 from syno.space import OperatorSpec, Space
 from syno.space.complete import cost
 from syno.space.reach import reach

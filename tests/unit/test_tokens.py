@@ -16,9 +16,8 @@ import torch
 from syno.base.errors import DataError, ShapeError
 from syno.config import Experiment
 from syno.data import DATASETS, TokenSet
-from syno.data.language import at_most
-from syno.data.token_file import PAGE, TokenHeader, map_tokens, write_tokens
-from syno.data.tokenizing import END
+from syno.data.language import END, at_most
+from syno.data.tokens import PAGE, TokenHeader, map_tokens, write_tokens
 from syno.stages.data import prepare
 
 DOCUMENTS = {

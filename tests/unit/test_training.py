@@ -13,10 +13,11 @@ from torch import nn
 from syno.base.errors import ShapeError
 from syno.data import DATASETS, DataSet
 from syno.model.backbones import BACKBONES
-from syno.train import pruning
-from syno.train.pruning import Milestones, Pruned
+from syno.train import progress as pruning
+from syno.train.progress import Milestones, Pruned, TrainingResult
 from syno.train.settings import TrainingSettings
-from syno.train.training import TrainingResult, measure_accuracy, train
+from syno.train.tasks import measure_accuracy
+from syno.train.training import train
 
 SHORT = TrainingSettings(epochs=2, batch=32)
 

@@ -80,7 +80,7 @@ def test_kernels_of_a_gpu(name: str) -> None:
 def test_kernels_of_a_language_model() -> None:
     tokens = torch.zeros(1, 8, dtype=torch.long)
     model = SEQUENCE_BACKBONES["gpt_tiny"](vocabulary=16, context=8, width=1 / 4)
-    source = cuda_source(compiled(substitute(model, window(2), tokens, rule="paper").eval(), tokens, "a100").mod)
+    source = cuda_source(compiled(substitute(model, window(2), tokens, where="paper").eval(), tokens, "a100").mod)
     for kernel in ("take", "layer_norm", "window_2_stage_1", "matmul", "softmax", "gelu_tanh"):
         assert re.search(rf"__global__ void[^;]*{kernel}\w*_kernel\w*\(", source), kernel
     check_compiled(source, "a100")

@@ -40,7 +40,7 @@ def model(operator: syno.PGraph | None = None, width: float = 1.0) -> nn.Module:
     """A small language model that is not new: new ones weight all positions about equally."""
     made = SEQUENCE_BACKBONES["gpt_tiny"](vocabulary=VOCABULARY, context=LENGTH, width=width)
     if operator is not None:
-        made = substitute(made, operator, TOKENS, rule="paper")
+        made = substitute(made, operator, TOKENS, where="paper")
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in made.parameters():

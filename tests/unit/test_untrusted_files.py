@@ -38,7 +38,7 @@ ROOT = Path(syno.__file__).parent
 # Modules that run code which they read, and what of them each file may have.
 RUNS_CODE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "jsonpickle"}
 ALLOWED = {
-    "evaluate/datasets/safe_pickle.py": {"pickle"},  # its own unpickler, which finds nothing that can be called
+    "data/safe_pickle.py": {"pickle"},  # its own unpickler, which finds nothing that can be called
 }
 FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
 # Libraries are machine code. Each of these was made by the same process before, and none is of a folder of results.

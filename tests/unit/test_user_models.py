@@ -10,7 +10,7 @@ from torch import nn
 
 import syno
 from syno.base.errors import SpecError, UnknownNameError
-from syno.model import user_models
+from syno.model import substitution
 from syno.model.layers import Convolutions, Layer
 
 PICTURES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -94,4 +94,4 @@ def test_seeds_and_modes() -> None:
 
 
 def test_the_example_in_the_module_runs() -> None:
-    assert doctest.testmod(user_models).failed == 0
+    assert doctest.testmod(substitution).failed == 0

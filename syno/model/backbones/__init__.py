@@ -1,4 +1,4 @@
-"""Networks whose layers are replaced, by name.
+"""Backbones: the networks whose layers are replaced, by name.
 
 >>> model = BACKBONES["resnet8"](classes=12)
 >>> sum(parameter.numel() for parameter in model.parameters())
@@ -8,9 +8,7 @@
 from syno.model.backbones.densenet import densenet121
 from syno.model.backbones.efficientnet import efficientnet_v2_s
 from syno.model.backbones.gpt2 import gpt2, gpt_tiny
-from syno.model.backbones.resnet import resnet18, resnet34
-from syno.model.backbones.resnext import resnext29_2x64d, resnext29_2x64d_1000
-from syno.model.backbones.small_resnet import resnet8
+from syno.model.backbones.resnet import resnet8, resnet18, resnet34, resnext29_2x64d, resnext29_2x64d_1000
 from syno.model.backbones.table import BACKBONES, SEQUENCE_BACKBONES, Backbone, SequenceBackbone
 
 __all__ = [

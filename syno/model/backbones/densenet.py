@@ -10,15 +10,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from syno.model.backbones.table import BACKBONES, widened
+from syno.model.backbones.table import BACKBONES, seeded, widened
 from syno.model.layers import Convolutions, LayerRule
 
-BLOCKS = (6, 12, 24, 16)  # layers in each
-GROWTH, STEM = 32, 64  # features that a layer adds, and that there are before the first
+BLOCKS = (6, 12, 24, 16)  # layers of each block
+GROWTH, STEM = 32, 64  # features that a layer adds, and features of the stem
 
 
 class DenseLayer(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A 1x1 convolution to 4*growth features, and a 3x3 one to those that are added. [N, before, H, H] -> [N, growth, H, H]."""
+    """A 1x1 convolution to 4*growth features and a 3x3 one to `growth`. [N, before, H, H] -> [N, growth, H, H]."""
 
     def __init__(self, before: int, growth: int) -> None:
         super().__init__()
@@ -28,13 +28,13 @@ class DenseLayer(nn.Module):  # type: ignore[misc]  # mypy does not look into to
         self.conv2 = nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the added features, [N, growth, H, H]."""
         x = self.conv1(torch.relu(self.norm1(x)))
         return self.conv2(torch.relu(self.norm2(x)))
 
 
 class DenseBlock(nn.Sequential):  # type: ignore[misc]
-    """Layers, each of which takes all features before it. [N, before, H, H] -> [N, before + layers*growth, H, H]."""
+    """Layers, each of which reads all features before it. [N, before, H, H] -> [N, before + layers*growth, H, H]."""
 
     def __init__(self, layers: int, before: int, growth: int) -> None:
         super().__init__(
@@ -42,7 +42,7 @@ class DenseBlock(nn.Sequential):  # type: ignore[misc]
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return all features, those before the block first."""
         features = [x]
         for layer in self:
             features.append(layer(torch.cat(features, 1)))
@@ -50,7 +50,7 @@ class DenseBlock(nn.Sequential):  # type: ignore[misc]
 
 
 class Transition(nn.Sequential):  # type: ignore[misc]
-    """Half the features, at half the positions. [N, before, H, H] -> [N, before/2, H/2, H/2]."""
+    """A 1x1 convolution that halves the features, and a pooling. [N, before, H, H] -> [N, before/2, H/2, H/2]."""
 
     def __init__(self, before: int) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ class DenseNet(nn.Module):  # type: ignore[misc]
         nn.init.zeros_(self.classifier.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the logits [N, classes]."""
         x = torch.relu(self.features(x))
         # A function, not a module: the published count of FLOPs, which looks at modules, leaves this pooling out.
         return self.classifier(functional.adaptive_avg_pool2d(x, 1).flatten(1))
@@ -106,13 +106,11 @@ class DenseNet(nn.Module):  # type: ignore[misc]
 
 @BACKBONES.register("densenet121")
 def densenet121(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
-    """DenseNet-121: blocks of 6, 12, 24 and 16 layers that add 32 features each, times `width`.
+    """Return DenseNet-121: blocks of 6, 12, 24 and 16 layers that add 32 features each, times `width`.
 
     Raises SpecError if `width` makes a number of features that is no whole number.
 
     Source: Huang 2017, densely connected convolutional networks; torchvision `densenet121`.
     """
     growth, stem = widened((GROWTH, STEM), width)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return DenseNet(classes, channels, growth, stem)
+    return seeded(seed, DenseNet, classes, channels, growth, stem)

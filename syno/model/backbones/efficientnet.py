@@ -9,31 +9,32 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from syno.model.backbones.table import BACKBONES, widened
+from syno.model.backbones.table import BACKBONES, seeded, widened
 from syno.model.layers import Convolutions, LayerRule
 
 STEM, HEAD = 24, 1280  # features of the first convolution and of the last
-DROPOUT, DEPTH_DROPOUT = 0.2, 0.2  # before the classifier; of the last block as a whole, and of earlier ones less
+DROPOUT = 0.2  # before the classifier
+DEPTH_DROPOUT = 0.2  # of the last block as a whole; less for earlier blocks, in proportion to their number
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Blocks of equal features. Fused blocks have a 3x3 convolution where others have a 1x1 and a depth-wise 3x3 one."""
+class StageShape:
+    """The shape of a stage of blocks. Fused blocks have a 3x3 convolution in place of a 1x1 and a depth-wise 3x3 one."""
 
     fused: bool
-    expansion: int  # features inside of a block, to those before it
+    expansion: int  # features inside a block to features before it
     stride: int  # of the first block
     features: int
     blocks: int
 
 
 STAGES = (
-    Stage(True, 1, 1, 24, 2),
-    Stage(True, 4, 2, 48, 4),
-    Stage(True, 4, 2, 64, 4),
-    Stage(False, 4, 2, 128, 6),
-    Stage(False, 6, 1, 160, 9),
-    Stage(False, 6, 2, 256, 15),
+    StageShape(True, 1, 1, 24, 2),
+    StageShape(True, 4, 2, 48, 4),
+    StageShape(True, 4, 2, 64, 4),
+    StageShape(False, 4, 2, 128, 6),
+    StageShape(False, 6, 1, 160, 9),
+    StageShape(False, 6, 2, 256, 15),
 )
 
 
@@ -49,7 +50,7 @@ class NormedConvolution(nn.Sequential):  # type: ignore[misc]  # mypy does not l
 
 
 class SqueezeExcitation(nn.Module):  # type: ignore[misc]
-    """Each feature times a number in (0, 1) that depends on the means of all. [N, features, H, H] to the same."""
+    """Features scaled by numbers in (0, 1) that depend on the means of all. [N, features, H, H] to the same shape."""
 
     def __init__(self, features: int, squeezed: int) -> None:
         super().__init__()
@@ -59,29 +60,29 @@ class SqueezeExcitation(nn.Module):  # type: ignore[misc]
         self.activation = nn.SiLU(inplace=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the scaled features."""
         return torch.sigmoid(self.fc2(self.activation(self.fc1(self.avgpool(x))))) * x
 
 
 class StochasticDepth(nn.Module):  # type: ignore[misc]
-    """In training, each sample becomes zero with this probability, and is scaled up otherwise."""
+    """Dropout of whole samples: in training, each becomes zero with this probability, and is scaled up otherwise."""
 
     def __init__(self, probability: float) -> None:
         super().__init__()
         self.probability = probability
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the input, with random samples set to zero in training."""
         if not self.training or not self.probability:
             return x
         kept = 1 - self.probability
         return x * x.new_empty(len(x), 1, 1, 1).bernoulli_(kept).div_(kept)
 
 
-class Block(nn.Module):  # type: ignore[misc]
-    """A (fused) inverted bottleneck, and a way around it where shapes stay. [N, before, H, H] -> [N, after, H/stride, ...]."""
+class InvertedBottleneck(nn.Module):  # type: ignore[misc]
+    """A (fused) inverted bottleneck, with a shortcut where shapes stay. [N, before, H, H] -> [N, after, H/stride, H/stride]."""
 
-    def __init__(self, stage: Stage, before: int, after: int, stride: int, dropped: float) -> None:
+    def __init__(self, stage: StageShape, before: int, after: int, stride: int, dropped: float) -> None:
         super().__init__()
         inner = before * stage.expansion
         if stage.fused and stage.expansion == 1:
@@ -100,7 +101,7 @@ class Block(nn.Module):  # type: ignore[misc]
         self.has_shortcut = stride == 1 and before == after
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the output of the layers, plus the input if there is a shortcut."""
         y = self.block(x)
         return self.stochastic_depth(y) + x if self.has_shortcut else y
 
@@ -108,7 +109,7 @@ class Block(nn.Module):  # type: ignore[misc]
 class EfficientNet(nn.Module):  # type: ignore[misc]
     """A 3x3 stem of stride 2, the stages, and a 1x1 convolution. [N, channels, H, H] -> [N, classes].
 
-    Positions are divided by 2 in the stem, and by the stride at the begin of each stage.
+    Positions are divided by 2 in the stem, and by the stride at the beginning of each stage.
     """
 
     layer_rules: ClassVar[Mapping[str, LayerRule]] = {"paper": Convolutions(kernels=(3,), strides=(1, 2), least_size=4)}
@@ -121,7 +122,7 @@ class EfficientNet(nn.Module):  # type: ignore[misc]
             blocks = []
             for number in range(stage.blocks):
                 dropped = DEPTH_DROPOUT * done / total
-                blocks.append(Block(stage, before, after, 1 if number else stage.stride, dropped))
+                blocks.append(InvertedBottleneck(stage, before, after, 1 if number else stage.stride, dropped))
                 before, done = after, done + 1
             parts.append(nn.Sequential(*blocks))
         self.features = nn.Sequential(*parts, NormedConvolution(before, head, 1))
@@ -137,19 +138,17 @@ class EfficientNet(nn.Module):  # type: ignore[misc]
         nn.init.zeros_(self.classifier[1].bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the logits [N, classes]."""
         return self.classifier(self.avgpool(self.features(x)).flatten(1))
 
 
 @BACKBONES.register("efficientnet_v2_s")
 def efficientnet_v2_s(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
-    """EfficientNet-V2-S; its numbers of features times `width`.
+    """Return EfficientNet-V2-S; its numbers of features times `width`.
 
     Raises SpecError if `width` makes a number of features that is no whole number.
 
     Source: Tan 2021, EfficientNetV2: smaller models and faster training; torchvision `efficientnet_v2_s`.
     """
     _, stem, *stages, head = widened((8, STEM, *(stage.features for stage in STAGES), HEAD), width)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return EfficientNet(classes, channels, stem, stages, head)
+    return seeded(seed, EfficientNet, classes, channels, stem, stages, head)

@@ -1,4 +1,4 @@
-"""GPT-2, and a small relative of it. Their projections to queries, keys and values have no bias, as those of operators."""
+"""GPT-2, and a smaller model of the same kind. Projections to queries, keys and values have no bias, as operators have none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from syno.base.errors import ShapeError
-from syno.model.backbones.table import SEQUENCE_BACKBONES, widened
+from syno.model.backbones.table import SEQUENCE_BACKBONES, seeded, widened
 from syno.model.layers import LayerRule, Projections
 
 STANDARD_DEVIATION = 0.02  # of new weights
@@ -28,7 +28,7 @@ class Attention(nn.Module):  # type: ignore[misc]  # mypy does not look into tor
         self.resid_dropout = nn.Dropout(dropout)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the attended features, [N, L, features]."""
         batch, length, features = x.shape
         # [N, L, 3*features] -> queries, keys, values, each [N, heads, L, features/heads]
         parts = self.c_attn(x).view(batch, length, 3, self.heads, features // self.heads)
@@ -49,12 +49,12 @@ class Perceptron(nn.Module):  # type: ignore[misc]
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the features after both layers, [N, L, features]."""
         return self.dropout(self.c_proj(self.gelu(self.c_fc(x))))
 
 
-class Block(nn.Module):  # type: ignore[misc]
-    """Attention, then a perceptron, each normalized before and with a way around it. [N, L, features] to the same."""
+class TransformerBlock(nn.Module):  # type: ignore[misc]
+    """Attention, then a perceptron, each with a normalization before it and a shortcut. [N, L, features] to the same."""
 
     def __init__(self, features: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -64,16 +64,16 @@ class Block(nn.Module):  # type: ignore[misc]
         self.mlp = Perceptron(features, dropout)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the features after attention and perceptron, [N, L, features]."""
         x = x + self.attn(self.ln_1(x))
         return x + self.mlp(self.ln_2(x))
 
 
 class GPT(nn.Module):  # type: ignore[misc]
-    """Embeddings of tokens and positions, blocks, and a head with a weight of its own. [N, L] -> [N, L, vocabulary].
+    """Embeddings of tokens and positions, blocks, and a head with its own weight. [N, L] -> [N, L, vocabulary].
 
     Args:
-        vocabulary: how many tokens there are.
+        vocabulary: number of different tokens.
         context: the largest L.
         blocks, heads, features: features are divided among the heads.
         dropout: in training, of embeddings, attention and what each block adds.
@@ -90,21 +90,21 @@ class GPT(nn.Module):  # type: ignore[misc]
                 "wte": nn.Embedding(vocabulary, features),
                 "wpe": nn.Embedding(context, features),
                 "drop": nn.Dropout(dropout),
-                "h": nn.ModuleList(Block(features, heads, dropout) for _ in range(blocks)),
+                "h": nn.ModuleList(TransformerBlock(features, heads, dropout) for _ in range(blocks)),
                 "ln_f": nn.LayerNorm(features),
             }
         )
         self.lm_head = nn.Linear(features, vocabulary, bias=False)
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                # What a block adds is added 2*blocks times.
+                # The residual sum has 2*blocks terms.
                 scale = (2 * blocks) ** -0.5 if name.endswith("c_proj") else 1.0
                 nn.init.normal_(module.weight, std=STANDARD_DEVIATION * scale)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """The logits of each position's next token. ShapeError if there are more positions than `context`."""
+        """Return the logits of each position's next token. ShapeError if there are more positions than `context`."""
         length = tokens.shape[1]
         if length > self.context:
             raise ShapeError(f"the input has {length} positions; the model was made for {self.context} at most")
@@ -117,7 +117,7 @@ class GPT(nn.Module):  # type: ignore[misc]
 
 @SEQUENCE_BACKBONES.register("gpt2")
 def gpt2(*, vocabulary: int = 50257, context: int = 2048, width: float = 1.0, seed: int = 0) -> nn.Module:
-    """GPT-2 (117M): 12 blocks of 12 heads, 768 features times `width`; vocabulary and context are the paper's.
+    """Return GPT-2 (117M): 12 blocks of 12 heads, 768 features times `width`; vocabulary and context are the paper's.
 
     Raises SpecError if `width` makes a number of features that is no multiple of the heads.
 
@@ -128,9 +128,9 @@ def gpt2(*, vocabulary: int = 50257, context: int = 2048, width: float = 1.0, se
 
 @SEQUENCE_BACKBONES.register("gpt_tiny")
 def gpt_tiny(*, vocabulary: int = 256, context: int = 64, width: float = 1.0, seed: int = 0) -> nn.Module:
-    """Two blocks of 4 heads, 96 features times `width`, for bytes; no dropout.
+    """Return a small GPT for bytes: two blocks of 4 heads, 96 features times `width`, no dropout.
 
-    96 is the least for which the paper's operator for GPT-2 has no axis of length 1. Raises SpecError as `gpt2`.
+    With less than 96 features, the paper's operator for GPT-2 has axes of length 1. Raises SpecError as `gpt2`.
     """
     return _gpt(vocabulary, context, blocks=2, heads=4, of_a_head=24, width=width, dropout=0.0, seed=seed)
 
@@ -139,6 +139,4 @@ def _gpt(
     vocabulary: int, context: int, *, blocks: int, heads: int, of_a_head: int, width: float, dropout: float, seed: int
 ) -> nn.Module:
     (of_a_head,) = widened((of_a_head,), width)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return GPT(vocabulary, context, blocks=blocks, heads=heads, features=heads * of_a_head, dropout=dropout)
+    return seeded(seed, GPT, vocabulary, context, blocks=blocks, heads=heads, features=heads * of_a_head, dropout=dropout)

@@ -1,21 +1,35 @@
-"""ResNet-18 and ResNet-34, with the parameter names of torchvision: its state dicts load."""
+"""Residual networks: ResNet-18, ResNet-34 and the paper's ResNeXt-29, 2x64d, and a small ResNet-8 for small pictures.
+
+Parameters of the large ones are named as in torchvision, so that its state dicts load.
+
+The paper's ResNeXt-29 is not the network for pictures of 32x32 of that name (Xie 2017: three stages and a 3x3 stem, 9.1 million
+parameters). The authors asked torchvision for stages of [3, 3, 3, 0] bottlenecks, and torchvision makes at least one block of
+each: the last stage has one, and the head takes 2048 features.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import nn
 
-from syno.model.backbones.table import BACKBONES, widened
+from syno.base.errors import SpecError
+from syno.model.backbones.table import BACKBONES, seeded, widened
+from syno.model.layers import Convolutions, LayerRule
 
-FEATURES = (64, 128, 256, 512)  # of the four stages
+FEATURES = (64, 128, 256, 512)  # of the four stages of ResNet-18 and ResNet-34
+RESNEXT_STEM, RESNEXT_FEATURES = 64, (256, 512, 1024, 2048)
+RESNEXT_BLOCKS = (3, 3, 3, 1)
+GROUPS = 2  # of ResNeXt's 3x3 convolutions
+PAPER_CLASSES = 1000
 
 
 class BasicBlock(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """Two 3x3 convolutions and a way around them. [N, before, H, H] -> [N, after, H/stride, H/stride].
+    """Two 3x3 convolutions and a shortcut. [N, before, H, H] -> [N, after, H/stride, H/stride].
 
-    The first convolution has the stride. Where the shape changes, the way around is a 1x1 convolution of that stride.
+    The first convolution has the stride. Where the shape changes, the shortcut is a 1x1 convolution of that stride.
     """
 
     def __init__(self, before: int, after: int, stride: int) -> None:
@@ -24,32 +38,57 @@ class BasicBlock(nn.Module):  # type: ignore[misc]  # mypy does not look into to
         self.bn1 = nn.BatchNorm2d(after)
         self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(after)
-        self.downsample = way_around(before, after, stride)
+        self.downsample = shortcut(before, after, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the sum of the convolutions and the shortcut."""
         y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
         return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
-def way_around(before: int, after: int, stride: int) -> nn.Module | None:
-    """A 1x1 convolution [N, before, H, H] -> [N, after, H/stride, H/stride]; None where the shape stays."""
+class Bottleneck(nn.Module):  # type: ignore[misc]
+    """Convolutions 1x1, grouped 3x3 of `after`/2 features, 1x1, and a shortcut. Shapes and stride are those of BasicBlock.
+
+    The 3x3 convolution has the stride.
+    """
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        inner = GROUPS * after // 4
+        self.conv1 = nn.Conv2d(before, inner, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inner)
+        self.conv2 = nn.Conv2d(inner, inner, 3, stride=stride, padding=1, groups=GROUPS, bias=False)
+        self.bn2 = nn.BatchNorm2d(inner)
+        self.conv3 = nn.Conv2d(inner, after, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(after)
+        self.downsample = shortcut(before, after, stride)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of the convolutions and the shortcut."""
+        y = torch.relu(self.bn1(self.conv1(x)))
+        y = torch.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+def shortcut(before: int, after: int, stride: int) -> nn.Module | None:
+    """Return a 1x1 convolution [N, before, H, H] -> [N, after, H/stride, H/stride]; None where the shape stays."""
     if stride == 1 and before == after:
         return None
     return nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after))
 
 
-class ResNet(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+class ResNet(nn.Module):  # type: ignore[misc]
     """A 7x7 stem and four stages of blocks, for pictures of 224x224. [N, channels, H, H] -> [N, classes]; H >= 2.
 
-    Positions are divided by 2 in the stem, by 2 in the pooling after it, and by 2 at the begin of each later stage.
+    Positions are divided by 2 in the stem, by 2 in the pooling after it, and by 2 at the beginning of each later stage.
 
     Args:
-        blocks: how many each stage has.
+        blocks: number of blocks of each stage.
         classes, channels: of the output and of the input.
         stem: features of the stem.
         features: of the stages.
-        block: makes one of features before it, features after it, and its stride.
+        block: makes a block from the features before it, the features after it, and its stride.
     """
 
     def __init__(
@@ -78,36 +117,115 @@ class ResNet(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Return the logits [N, classes]."""
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(self.avgpool(x).flatten(1))
 
 
+class ResNeXt(ResNet):
+    """A ResNet of bottlenecks, in which the paper replaced all 3x3 convolutions, which are grouped."""
+
+    layer_rules: ClassVar[Mapping[str, LayerRule]] = {
+        "paper": Convolutions(kernels=(3,), strides=(1, 2), groups=None, least_size=4)
+    }
+
+
 @BACKBONES.register("resnet18")
 def resnet18(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
-    """ResNet-18: stages of two blocks, of 64, 128, 256 and 512 features times `width`.
+    """Return ResNet-18: stages of two blocks, of 64, 128, 256 and 512 features times `width`.
 
     Raises SpecError if `width` makes a number of features that is no whole number.
 
     Source: He 2016, deep residual learning for image recognition; torchvision `resnet18`.
     """
-    return _resnet((2, 2, 2, 2), classes, channels, width, seed)
+    features = widened(FEATURES, width)
+    return seeded(seed, ResNet, (2, 2, 2, 2), classes, channels, features[0], features)
 
 
 @BACKBONES.register("resnet34")
 def resnet34(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
-    """ResNet-34: stages of 3, 4, 6 and 3 blocks, of 64, 128, 256 and 512 features times `width`.
+    """Return ResNet-34: stages of 3, 4, 6 and 3 blocks, of 64, 128, 256 and 512 features times `width`.
 
     Raises SpecError if `width` makes a number of features that is no whole number.
 
     Source: He 2016, deep residual learning for image recognition; torchvision `resnet34`.
     """
-    return _resnet((3, 4, 6, 3), classes, channels, width, seed)
-
-
-def _resnet(blocks: Sequence[int], classes: int, channels: int, width: float, seed: int) -> nn.Module:
     features = widened(FEATURES, width)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return ResNet(blocks, classes, channels, features[0], features)
+    return seeded(seed, ResNet, (3, 4, 6, 3), classes, channels, features[0], features)
+
+
+@BACKBONES.register("resnext29_2x64d")
+def resnext29_2x64d(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
+    """Return the paper's ResNeXt-29 with a head for `classes` classes; 64 and 256 to 2048 features times `width`.
+
+    Raises SpecError if `width` makes a number of features that is no whole number.
+
+    Source: Xie 2017, aggregated residual transformations; torchvision `ResNet(Bottleneck, [3, 3, 3, 0], groups=2)`.
+    """
+    stem, *features = widened((RESNEXT_STEM, *RESNEXT_FEATURES), width)
+    return seeded(seed, ResNeXt, RESNEXT_BLOCKS, classes, channels, stem, features, Bottleneck)
+
+
+@BACKBONES.register("resnext29_2x64d_1000")
+def resnext29_2x64d_1000(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
+    """Return ResNeXt-29 as the paper trained it: with a head for 1000 classes, whatever the number of classes of the data.
+
+    Its output is [N, 1000]. Raises SpecError if there are more than 1000 classes, or as `resnext29_2x64d`.
+    """
+    if classes > PAPER_CLASSES:
+        raise SpecError(f"there are {classes} classes, and this network has {PAPER_CLASSES}; take resnext29_2x64d")
+    return resnext29_2x64d(classes=PAPER_CLASSES, channels=channels, width=width, seed=seed)
+
+
+class PooledBlock(nn.Module):  # type: ignore[misc]
+    """Two 3x3 convolutions and a shortcut. [N, before, H, H] -> [N, after, H/2, H/2] if `halve`, else [N, after, H, H].
+
+    Pooling before both halves the positions, so that every 3x3 convolution has stride 1 and can be replaced.
+    """
+
+    def __init__(self, before: int, after: int, *, halve: bool) -> None:
+        super().__init__()
+        self.pool = nn.AvgPool2d(2) if halve else nn.Identity()
+        self.conv1 = nn.Conv2d(before, after, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(after)
+        self.shortcut = shortcut(before, after, 1) or nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of the convolutions and the shortcut."""
+        x = self.pool(x)
+        y = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+class ResNet8(nn.Module):  # type: ignore[misc]
+    """A 3x3 stem and three blocks, for small pictures. [N, channels, H, H] -> [N, classes]."""
+
+    def __init__(self, classes: int, channels: int, first: int, second: int, third: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(channels, first, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(first)
+        self.blocks = nn.Sequential(
+            PooledBlock(first, first, halve=False),
+            PooledBlock(first, second, halve=True),
+            PooledBlock(second, third, halve=True),
+        )
+        self.head = nn.Linear(third, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the logits [N, classes]."""
+        x = torch.relu(self.norm(self.stem(x)))
+        return self.head(self.blocks(x).mean((2, 3)))
+
+
+@BACKBONES.register("resnet8")
+def resnet8(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
+    """Return a ResNet of 8 layers for small pictures; 16, 32 and 64 features times `width`.
+
+    Raises SpecError if `width` makes a number of features that is no whole number.
+
+    Source: He 2016, deep residual learning for image recognition (CIFAR networks), with one block per width.
+    """
+    return seeded(seed, ResNet8, classes, channels, *widened((16, 32, 64), width))

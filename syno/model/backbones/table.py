@@ -1,10 +1,11 @@
-"""The tables that the modules beside this one fill, and what they have in common."""
+"""The registries of backbones, and what the backbones share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from syno.base.errors import SpecError
@@ -12,24 +13,27 @@ from syno.base.registry import Registry
 
 
 class Backbone(Protocol):
-    """Makes a network. Equal arguments give equal weights; the global random state is left as it was.
+    """A function that makes a network. Equal arguments give equal weights; the global random state is left as it was.
 
-    A network's `layer_rules`, if it has any, say what the name of a rule means in it: `paper`, for the layers that the paper
-    replaced; see `syno.model.layers`.
+    A network's attribute `layer_rules`, if it has one, gives the name of a rule a meaning of its own, such as `paper` for the
+    layers that the paper replaced; see `syno.model.layers`.
     """
 
     def __call__(self, *, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
-        """The network [N, channels, H, H] -> [N, classes]; `width` multiplies the number of features."""
+        """Return the network [N, channels, H, H] -> [N, classes]; `width` multiplies the numbers of features."""
         ...
 
 
 class SequenceBackbone(Protocol):
-    """Makes a language model, as `Backbone` makes a network. Its `causal` is true: it predicts each token from those before."""
+    """A function that makes a language model, as `Backbone` makes a network.
+
+    The model's attribute `causal` is true: it predicts each token from those before it.
+    """
 
     def __call__(self, *, vocabulary: int, context: int, width: float = 1.0, seed: int = 0) -> nn.Module:
-        """The model [N, L] of tokens below `vocabulary` -> [N, L, vocabulary], for every L up to `context`.
+        """Return the model [N, L] of tokens below `vocabulary` -> [N, L, vocabulary], for every L up to `context`.
 
-        `width` multiplies the number of features.
+        `width` multiplies the numbers of features.
         """
         ...
 
@@ -39,10 +43,17 @@ SEQUENCE_BACKBONES: Registry[SequenceBackbone] = Registry("backbone of sequences
 
 
 def widened(features: Sequence[int], width: float) -> tuple[int, ...]:
-    """The numbers of features, each a multiple of the first, times `width`. SpecError if one is no whole number."""
+    """Return numbers of features, each a multiple of the first, times `width`. SpecError if one becomes no whole number."""
     found = [width * number for number in features]
     if any(number < 1 or number != int(number) for number in found):
         raise SpecError(
             f"width is {width:g}, which makes {found[0]:g} features of {features[0]}; give a multiple of 1/{features[0]}"
         )
     return tuple(map(int, found))
+
+
+def seeded(seed: int, make: Callable[..., nn.Module], *arguments: Any, **options: Any) -> nn.Module:
+    """Return `make(*arguments, **options)`, whose weights are drawn with this seed; the global random state is restored."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make(*arguments, **options)

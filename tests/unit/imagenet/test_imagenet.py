@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from syno.base.errors import DataError, MissingPackageError, ShapeError
 from syno.cli import app
 from syno.config import Experiment
-from syno.data import beton
-from syno.data.folder_batches import DEVIATION, MEAN
-from syno.data.image_folder import central_box, cut_out, find_pictures, random_box, read_picture
+from syno.data.beton_conversion import convert
+from syno.data.image_folder import DEVIATION, MEAN, central_box, cut_out, find_pictures, random_box, read_picture
 from syno.stages.data import prepare
 
 
@@ -144,7 +143,10 @@ class TestWithoutFfcv:
         monkeypatch.setitem(sys.modules, "ffcv", None)
 
     def test_it_says_what_to_install(self, folder: Path, tmp_path: Path) -> None:
-        for call in (lambda: load(folder, reader="ffcv"), lambda: beton.convert(folder / "train", tmp_path / "x.beton")):
+        for call in (
+            lambda: load(folder, reader="ffcv"),
+            lambda: convert(folder / "train", tmp_path / "x.beton"),
+        ):
             with pytest.raises(MissingPackageError) as error:
                 call()
             for part in ("libopencv-dev", "libturbojpeg0-dev", 'pip install "syno[imagenet]"', "{reader: torch}"):

@@ -16,7 +16,7 @@ from small_imagenet import COUNTS, write_folder
 
 from syno.base.errors import DataError
 from syno.data import beton
-from syno.data.folder_batches import DEVIATION, MEAN
+from syno.data.image_folder import DEVIATION, MEAN
 
 needs_ffcv = pytest.mark.skipif(importlib.util.find_spec("ffcv") is None, reason="ffcv is not installed (docs/data.md)")
 
@@ -26,7 +26,7 @@ import json, sys, torch
 from pathlib import Path
 from syno.base.errors import SynoError
 from syno.data import DATASETS
-from syno.data.beton import convert
+from syno.data.beton_conversion import convert
 {code}
 """
 

@@ -11,9 +11,8 @@ import pytest
 from small_beton import SIZES, write_beton, write_record
 
 from syno.base.errors import DataError
-from syno.data import beton_check
-from syno.data.beton import read_record
-from syno.data.beton_check import ENTRY, PLACE
+from syno.data import beton
+from syno.data.beton import ENTRY, PLACE, read_record
 
 FIRST = 24 + 2 * 1041  # where the entries of a beton file begin
 
@@ -81,8 +80,8 @@ class TestBeton:
 
     def test_bytes_are_compared_once_until_the_file_changes(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read: list[Path] = []
-        digest_of = beton_check.digest_of
-        monkeypatch.setattr(beton_check, "digest_of", lambda path: read.append(path) or digest_of(path))
+        digest_of = beton.digest_of
+        monkeypatch.setattr(beton, "digest_of", lambda path: read.append(path) or digest_of(path))
         for _ in range(3):
             read_record(file)
         assert read == [file]
