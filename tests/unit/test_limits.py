@@ -17,7 +17,7 @@ from syno.cli import app
 from syno.ir.dim import output_axis, shift
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.rewriting import _Order, normal_form
+from syno.ir.rewriting import _Numbering, normal_form
 from syno.ir.text import parse
 from syno.model.module import build
 
@@ -116,7 +116,7 @@ def test_places_with_counts_compare_as_written_out(one: dict[int, int], other: d
     axis = [output_axis(index, next(iter(parse(ONE).output)).size) for index in range(5)]
 
     def place(row: dict[int, int]) -> object:
-        order = _Order(parse(ONE))
+        order = _Numbering(parse(ONE))
         order.standing[axis[0]] = Counter({axis[index]: count for index, count in row.items()})
         return order._place(axis[0])
 
