@@ -50,9 +50,7 @@ class Variable:
             )
         if (length := len(self.name)) > MOST_NAME_CHARACTERS:
             name = shortened(self.name, 20)
-            raise SizeError(
-                f'"{name}" cannot name a variable: it has {length} characters; at most {MOST_NAME_CHARACTERS} are allowed'
-            )
+            raise SizeError(f'"{name}" cannot name a variable: it has {length} characters; at most {MOST_NAME_CHARACTERS}')
 
     @property
     def sort_key(self) -> tuple[bool, str]:

@@ -32,13 +32,11 @@ def read_mapping(file: Path, what: str, model: type[BaseModel]) -> dict[str, Any
 
     Raises SpecError if the file holds no mapping, or one with keys that are not text.
     """
-    content = read_yaml(file)
+    content, fields = read_yaml(file), f"{what} has the fields {', '.join(model.model_fields)}"
     if not isinstance(content, dict):
-        raise SpecError(f"{file}: holds no mapping; {what} has the fields {', '.join(model.model_fields)}")
+        raise SpecError(f"{file}: holds no mapping; {fields}")
     if wrong := [key for key in content if not isinstance(key, str)]:
-        raise SpecError(
-            f"{file}: {wrong[0]!r} is not the name of a field; {what} has the fields {', '.join(model.model_fields)}"
-        )
+        raise SpecError(f"{file}: {wrong[0]!r} is not the name of a field; {fields}")
     return content
 
 

@@ -88,21 +88,11 @@ class Builder:
         """Expand `dim`: no tensor is indexed by it."""
         self._expansions.append(dim)
 
-    def split(self, major: Dim, minor: Dim) -> Dim:
-        """Return the axis that is read at `B*major + minor`, where B is the size of `minor`."""
-        return dims.split(major, minor)
+    split, shift, unfold = staticmethod(dims.split), staticmethod(dims.shift), staticmethod(dims.unfold)
 
     def merge(self, whole: Dim, block: str) -> tuple[Dim, Dim]:
         """Return the axes that are read at `whole // block` and `whole % block`."""
         return dims.merge(whole, self.table.size(block))
-
-    def shift(self, dim: Dim, amount: int) -> Dim:
-        """Return the axis that is read at `(dim + amount) % size`."""
-        return dims.shift(dim, amount)
-
-    def unfold(self, position: Dim, window: Dim) -> Dim:
-        """Return the axis that is read at `position + window - K//2`, where K is the size of `window`; zero outside."""
-        return dims.unfold(position, window)
 
     def stride(self, dim: Dim, factor: str) -> Dim:
         """Return the axis that is read at `factor * dim`."""
