@@ -9,8 +9,8 @@ from syno.artifact.paper import LANGUAGE_DATA
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.results.metric import METRICS
+from syno.results.table import read_measurements
 from syno.stages.artifact import MADE_BY, RECORD, ImportRecord
-from syno.stages.measurements import read_measurements
 from syno.stages.store import OperatorStore
 from syno.train.settings import ORIGINAL
 

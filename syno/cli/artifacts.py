@@ -85,11 +85,12 @@ def report(
 @app.command(rich_help_panel=RESULTS)
 def measurements(config: Config) -> None:
     """Collect all measurements of an experiment, of whatever kind, into one tidy table."""
-    from syno.stages.measurements import FOLDER, NAME, collect
+    from syno.results.table import FOLDER, MEASUREMENTS
+    from syno.stages.tables import collect
 
     experiment = experiment_of(config)
     table = collect(experiment)
-    typer.echo(f"{len(table)} measurements in {experiment.folder / FOLDER / NAME}.parquet and .csv")
+    typer.echo(f"{len(table)} measurements in {experiment.folder / FOLDER / MEASUREMENTS}.parquet and .csv")
 
 
 def _tell(record: ImportRecord, output: Path) -> None:

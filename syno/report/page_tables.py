@@ -10,8 +10,9 @@ from typing import Any
 import pandas
 
 from syno.base.text_tables import shown
-from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, TRIAL_COLUMNS, Results, complete
+from syno.report.results import TRIAL_COLUMNS, Results, complete
 from syno.results.metric import ScoreMetric
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
 NOTHING = "–"
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

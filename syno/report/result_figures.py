@@ -12,7 +12,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
-from syno.report.results import LATENCY_COLUMNS, ORIGINAL, TRIAL_COLUMNS, complete
+from syno.report.results import ORIGINAL, TRIAL_COLUMNS, complete
+from syno.results.table import LATENCY_COLUMNS
 
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers; the palette of Okabe and Ito
 BAR = 0.21  # inches

@@ -10,17 +10,10 @@ import pandas
 from syno.base.errors import SpecError, suggestion
 from syno.ir.graph import PGraph
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.train.settings import ORIGINAL
 
-ORIGINAL = "original"  # the name and the role of the network as it is
 ROLES = (ORIGINAL, "baseline", "found")
-SCORE_COLUMNS = (
-    "operator", "operator_id", "role", "metric", "score", "score_std", "seeds", "difference", "difference_low",
-    "difference_high", "flops", "flops_share", "parameters", "parameters_share",
-)  # fmt: skip
-LATENCY_COLUMNS = (
-    "operator", "operator_id", "role", "device", "device_name", "compiler", "status", "reason", "latency_ms", "latency_low_ms",
-    "latency_high_ms", "batch", "threads", "checked", "suspicious", "speedup",
-)  # fmt: skip
 TRIAL_COLUMNS = ("number", "outcome", "reward")
 
 

@@ -12,11 +12,11 @@ from syno.artifact.problems import Problem
 from syno.artifact.reading import read
 from syno.base.record import Number, Record, versions
 from syno.results.measurement import Measurements
-from syno.stages.measurements import write_measurements, write_table
+from syno.results.table import MEASUREMENTS, measurement_table, write_table
 from syno.stages.store import OperatorStore
 
 MADE_BY = "syno artifact import"
-RECORD, MEASUREMENTS, LOSSES = "artifact.json", "measurements.json", "losses"
+RECORD, FILE, LOSSES = "artifact.json", "measurements.json", "losses"
 STEPS_IN_A_ROW = 100  # of the log of losses
 
 
@@ -72,8 +72,8 @@ def import_artifact(given: Path, output: Path) -> ImportRecord:
     contents = read(given)
     store = OperatorStore(output)
     operators = tuple(_imported(entry, store) for entry in contents.operators)
-    Measurements(measurements=contents.measurements).write(output / MEASUREMENTS)
-    write_measurements(output, contents.measurements)
+    Measurements(measurements=contents.measurements).write(output / FILE)
+    write_table(measurement_table(contents.measurements), output, MEASUREMENTS)
     _write_losses(contents.losses, output)
     record = ImportRecord(
         artifact=str(given),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from syno.base.files import write_whole
 from syno.results.parquet import read_parquet
+from syno.results.table import FOLDER, read_measurements, write_table
 from syno.stages.artifact import LOSSES, MADE_BY, RECORD, ImportRecord
-from syno.stages.measurements import FOLDER, read_measurements, write_table
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ def read(experiment: Experiment) -> Results:
     """The frozen trials, and the tables if anything was trained. SpecError if they are not there, or of other settings."""
     import pandas
 
-    from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, Results
+    from syno.report.results import Results
+    from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
     check_shown(experiment)
     trials = _trials(experiment)

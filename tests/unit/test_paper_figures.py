@@ -23,7 +23,7 @@ from syno.report.paper.imagenet import largest, trade_offs
 from syno.report.paper.language import scores
 from syno.report.paper.layerwise import best_over_best, layers
 from syno.report.paper.speedups import geometric_mean
-from syno.results.measurement_table import measurement_table
+from syno.results.table import measurement_table
 from syno.stages.artifact import import_artifact
 from syno.stages.paper_figures import FORMATS, draw_paper, headline_texts, write_headlines
 

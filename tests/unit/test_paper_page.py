@@ -14,8 +14,8 @@ from syno.cli import app
 from syno.config import Experiment
 from syno.report.paper.catalogue import GUARD, PAPER_FIGURES
 from syno.report.paper.page import published_results
+from syno.results.table import read_measurements
 from syno.stages.artifact import import_artifact
-from syno.stages.measurements import read_measurements
 from syno.stages.paper_figures import write_page
 from syno.stages.report import write_report
 from syno.stages.store import OperatorStore

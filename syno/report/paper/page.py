@@ -20,7 +20,8 @@ from syno.report.page import orders
 from syno.report.page_tables import Cell, Table
 from syno.report.paper.catalogue import GUARD, PAPER_FIGURES, Numbers, PaperFigure
 from syno.report.paper.speedups import accuracies, timed
-from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, TRIAL_COLUMNS, Results
+from syno.report.results import TRIAL_COLUMNS, Results
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.train.settings import ORIGINAL
 
 SEARCHED_ON = "cifar100"

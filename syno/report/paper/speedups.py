@@ -1,6 +1,6 @@
 """How much faster networks and layers are than as they are: what Figures 5, 6, 8 and 9 have in common.
 
-Everything here takes the table of measurements (`syno.results.measurement_table`).
+Everything here takes the table of measurements (`syno.results.table`).
 """
 
 from __future__ import annotations
