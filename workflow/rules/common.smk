@@ -18,7 +18,7 @@ from syno.stages import select as selection
 from syno.stages.data import files_to_convert
 from syno.stages.kept import keep_config
 from syno.stages.places import device_named
-from syno.artifact.published_experiment import is_published
+from syno.artifact.imported import is_published
 from syno.stages.slurm import understand_slurm
 from syno.stages.source import SCORES
 from syno.stages.workflow import check_place, use_this_environment
