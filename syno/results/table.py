@@ -74,8 +74,8 @@ def read_measurements(folder: Path, made_by: str) -> pandas.DataFrame:
     table = read_parquet(folder / FOLDER / f"{MEASUREMENTS}.parquet", made_by, ("operator", "metric", "value", "origin"))
     if has_all_columns(table):
         return table
-    earlier = table.reindex(columns=list(COLUMNS))
-    return earlier.assign(status=earlier["status"].fillna(OK), reason=earlier["reason"].fillna("")).astype(TYPES)
+    known = {} if "status" in table else {"status": OK, "reason": ""}  # earlier versions left out what failed
+    return table.assign(**known).reindex(columns=list(COLUMNS)).astype(TYPES)
 
 
 def has_all_columns(table: pandas.DataFrame) -> bool:

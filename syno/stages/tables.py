@@ -10,13 +10,13 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.results.measurement import Measurement, rows_of_training, rows_of_tuning
+from syno.results.parquet import read_parquet
 from syno.results.table import (
     FOLDER,
     MEASUREMENTS,
     has_all_columns,
     latency_view,
     measurement_table,
-    read_measurements,
     score_view,
     write_table,
 )
@@ -89,7 +89,7 @@ def read_tables(experiment: Experiment) -> Tables:
     Raises SpecError if there are no tables.
     """
     file = folder_of(experiment) / f"{MEASUREMENTS}.parquet"
-    if file.is_file() and has_all_columns(table := read_measurements(experiment.folder, MADE_BY)):
+    if file.is_file() and has_all_columns(table := read_parquet(file, MADE_BY)):
         return _views(table, experiment)
     if not (folder_of(experiment) / f"{SCORES}.parquet").is_file():
         raise SpecError(f"{file} is not there; `{MADE_BY}` makes it")

@@ -101,7 +101,8 @@ def _on_imagenet(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def _described(row: pandas.Series) -> str:
-    model, device = MODELS[str(row["model"])], DEVICES[str(row["device"])]
+    model, device = str(row["model"]), str(row["device"])
+    model, device = MODELS.get(model, model), DEVICES.get(device, device)
     return f"{row['operator']} in {model} on the {device}, which loses {row['lost']:.4f}"
 
 
