@@ -1,3 +1,7 @@
+# Both make tables/measurements; the first is for published data only.
+ruleorder: artifact > tables
+
+
 rule tables:
     input:
         rules.select.output,
