@@ -14,10 +14,11 @@ from matplotlib.ticker import MaxNLocator
 
 from syno.base.registry import Registry
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, nothing
-from syno.report.results import ORIGINAL, TRIAL_COLUMNS, Picture, Results, complete
+from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete
 from syno.report.trade_off import cost_figure, pareto_figure
 from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS
+from syno.train.settings import ORIGINAL
 
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers; the palette of Okabe and Ito
 BAR = 0.21  # inches

@@ -17,10 +17,11 @@ from matplotlib.transforms import Bbox
 
 from syno.report.figures import BLUE, GREY, INK, ORANGE, finish, nothing
 from syno.report.labels import Label, place_labels
-from syno.report.results import ORIGINAL, complete, metric_of
+from syno.report.results import complete, metric_of
 from syno.results.metric import ScoreMetric
 from syno.results.pareto import front, near_front
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.train.settings import ORIGINAL
 
 LOOKS = {  # of each role: marker, its size, colour, name in the legend
     ORIGINAL: ("D", 6.5, INK, "the network as it is"),

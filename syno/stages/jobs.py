@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from syno.artifact.imported import RECORD
 from syno.config import Experiment
-from syno.stages import artifact, figures, select
+from syno.stages import figures, select
 from syno.stages.data import files_to_convert
 from syno.stages.places import training_file, tuning_file, worker_file
 from syno.train.settings import ORIGINAL
@@ -92,7 +93,7 @@ def _of_published(experiment: Experiment) -> dict[str, list[Path]]:
     """Those of an experiment of published data: it is read and drawn."""
     folder = experiment.folder
     return {
-        "artifact": [folder / artifact.RECORD],
+        "artifact": [folder / RECORD],
         "headlines": [folder / "tables" / "headlines.parquet"],
         "figure": figure_files(experiment),
         "report": [folder / "report.html"],
