@@ -40,8 +40,7 @@ MOST_NAMES = 400  # outside of attributes: nodes, both ends of edges; the publis
 MOST_TOKENS = 3_000
 MOST_SUBGRAPHS = 60
 DEEPEST = 3  # a graph, clusters in it
-_TOKEN = re.compile(r'"[^"\\]*"|->|[A-Za-z0-9_.]+|[\[\]{};,=]')
-_SPACE = re.compile(r"\s*")
+_TOKEN = re.compile(r'("[^"\\]*"|->|[A-Za-z0-9_.]+|[\[\]{};,=])\s*')
 
 
 @dataclass(frozen=True)
@@ -226,12 +225,12 @@ def check_dot_text(text: str) -> None:
         raise ParseError(f"{len(text)} characters; a drawing has at most {MOST_DOT_CHARACTERS}")
     names = tokens = subgraphs = depth = 0
     in_attributes = False
-    position = _end(text, 0)
+    position = len(text) - len(text.lstrip())
     while position < len(text):
         match = _TOKEN.match(text, position)
         if not match:
             raise ParseError(f'not in the DOT language of drawings: "{shortened(text[position:].splitlines()[0], 40)}"')
-        token, position = match[0], _end(text, match.end())
+        token, position = match[1], match.end()
         tokens += 1
         in_attributes = token == "[" or (in_attributes and token != "]")
         names += not in_attributes and token not in "[]{};,=->"
@@ -246,8 +245,3 @@ def check_dot_text(text: str) -> None:
         for what, count, most in counts:
             if count > most:
                 raise ParseError(f"more than {most} {what}, which are the most that a drawing has")
-
-
-def _end(text: str, start: int) -> int:
-    match = _SPACE.match(text, start)
-    return match.end() if match else start

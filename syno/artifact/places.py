@@ -37,7 +37,7 @@ NETWORKS_FOLDER, LAYERS_FOLDER = "torchvision", "resnet34layers"
 
 @dataclass(frozen=True)
 class Target:
-    """A device with a compiler: the machine's folder, and the folder of the latencies."""
+    """A device with a compiler: the folder of the machine, and the folder of the latencies."""
 
     machine: str
     folder: str
@@ -51,15 +51,15 @@ class Target:
 
     @property
     def originals(self) -> PurePosixPath:
-        """The folder of what no operator was put into."""
+        """The folder of networks and layers as they are."""
         return self.root / "baseline-latency" / self.folder
 
     def network(self, folder: PurePosixPath, model: str, *, is_original: bool = False) -> PurePosixPath:
-        """The file with a network's latency for one picture, in the folder of an operator's latencies, or of the originals."""
+        """Return the file of a network's latency for one picture, in the folder of an operator's latencies or the originals."""
         return self._file(folder / NETWORKS_FOLDER, f"{model}-N=1{'-orig' if is_original else ''}")
 
     def layer(self, folder: PurePosixPath, layer: str, *, is_original: bool = False) -> PurePosixPath:
-        """The same of a layer."""
+        """Return the file of a layer's latency, as `network` does."""
         return self._file(folder / LAYERS_FOLDER, f"{layer}-N=1{'-orig' if is_original and self.compiler != 'tvm' else ''}")
 
     def _file(self, folder: PurePosixPath, name: str) -> PurePosixPath:

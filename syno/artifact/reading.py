@@ -1,4 +1,4 @@
-"""Reading all of the published data: measurements and operators. What is missing or damaged is told, and the rest goes on."""
+"""A reader of all published data: measurements and operators. It lists what is missing or damaged, and reads the rest."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SEARCHED_SECONDS, SCORED = 1800.0, 0.2  # how long a search trains GPT-2, and th
 
 @dataclass(frozen=True)
 class Contents:
-    """What the published data holds.
+    """The content of the published data.
 
     Attributes:
-        measurements: of the data, then what the paper tells beside.
-        operators: each one once.
-        losses: the steps of GPT-2's training as it is; empty if its log is not there.
-        problems: what is missing, damaged or contradictory.
+        measurements: The measurements in the data, then those that only the paper prints.
+        operators: The operators, each one once.
+        losses: The steps of GPT-2's training as it is; empty if its log is not there.
+        problems: What is missing, damaged or contradictory.
     """
 
     measurements: tuple[Measurement, ...]
@@ -49,9 +49,9 @@ class Contents:
 
 
 def read(given: Path) -> Contents:
-    """Read a checkout of the artifact, or its data folder.
+    """Return the content of a checkout of the artifact, or of its data folder.
 
-    Raises DataError if it is none, or nothing can be read of it.
+    Raises DataError if it is neither, or has no measurement.
     """
     data = find_data(given)
     problems: list[Problem] = []
@@ -74,7 +74,7 @@ def read(given: Path) -> Contents:
 
 
 class _Collection:
-    """Measurements, each one once: the folders of several machines repeat what is none of a machine."""
+    """Measurements, each one once: the folders of several machines repeat those that do not depend on a machine."""
 
     def __init__(self, data: Path, problems: list[Problem]) -> None:
         self.data = data
@@ -105,7 +105,7 @@ class _Collection:
 
 
 def _figures(folders: Sequence[Folder], operators: dict[str, PublishedEntry]) -> Iterator[Measurement]:
-    """Accuracies, losses and costs. Zero is what was not measured."""
+    """Yield accuracies, losses and costs. A zero in the data means that there is no measurement."""
     searched = {(one.meta.path, one.model, one.meta.flops, one.meta.params) for one in folders if one.data != TEST_DATA}
     for folder in folders:
         meta, operator = folder.meta, operators[folder.meta.path]
@@ -129,7 +129,7 @@ def _figures(folders: Sequence[Folder], operators: dict[str, PublishedEntry]) ->
 def _timings(
     data: Path, folders: Sequence[Folder], operators: dict[str, PublishedEntry]
 ) -> Iterator[tuple[PurePosixPath, dict[str, Any]]]:
-    """The files of all latencies that should be there, and what each is of."""
+    """Yield the files of all latencies that are expected, and the fields of each measurement."""
     for target in TARGETS:
         shared = {"device": target.device, "compiler": target.compiler}
         for file, fields in _of_baselines(target):
@@ -146,7 +146,7 @@ def _timings(
 
 
 def _of_baselines(target: Target) -> Iterator[tuple[PurePosixPath, dict[str, Any]]]:
-    """Of networks and layers as they are, and of what the paper compares with."""
+    """Yield the same for networks and layers as they are, and for the operators that the paper compares with."""
     for model in MODELS:
         yield (
             target.network(target.originals, model, is_original=True),
@@ -167,12 +167,12 @@ def _of_baselines(target: Target) -> Iterator[tuple[PurePosixPath, dict[str, Any
 
 
 def _has_layers(data: Path, folder: Folder) -> bool:
-    """Whether its latencies in single layers were measured: with any compiler."""
+    """Return whether the operator was measured in single layers, with any compiler."""
     return any((data / folder.place / "perf" / target.folder / LAYERS_FOLDER).is_dir() for target in TARGETS)
 
 
 def _score(steps: Sequence[TrainingStep]) -> Iterator[Measurement]:
-    """GPT-2's loss as a training in the search would have ended: the mean of the last steps. Nothing of a shorter log."""
+    """Yield GPT-2's loss at the end of a training in the search, the mean of the last steps; nothing for a shorter log."""
     seen = [step.loss for step in steps if step.seconds <= SEARCHED_SECONDS]
     if steps and steps[-1].seconds > SEARCHED_SECONDS:
         last = seen[round((1 - SCORED) * len(seen)) :]

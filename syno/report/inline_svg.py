@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from syno.base.errors import SpecError
 
-SVG, XLINK, XML = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink", "http://www.w3.org/XML/1998/namespace"
+SVG, XML = "http://www.w3.org/2000/svg", "http://www.w3.org/XML/1998/namespace"
 DROPPED = {"metadata"}
 FORBIDDEN = {"script", "foreignObject", "iframe", "animate", "set"}
 ID_LISTS = {"aria-labelledby", "aria-describedby"}

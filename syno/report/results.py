@@ -11,12 +11,10 @@ from syno.base.text_tables import Row
 from syno.ir.graph import PGraph
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
-from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     import pandas
 
-ROLES = (ORIGINAL, "baseline", "found")
 TRIAL_COLUMNS = ("number", "outcome", "reward")
 METRIC = "metric_"  # the beginning of the names of columns that trials have for metrics
 
