@@ -1,1 +1,1 @@
-"""Reading the data that the paper's authors published: measurements and operators, whatever part of them is there."""
+"""The data that the paper's authors published: reading its measurements and operators, and the page of an import."""

@@ -1,4 +1,4 @@
-"""The operators of the published data. One operator lies in several folders: its path in the search tells that it is one."""
+"""The operators of the published data. Folders with the same path in the search hold the same operator."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from syno.algebra import Kind
-from syno.artifact.files import META, META_AGAIN, Meta, read_meta
-from syno.artifact.paper import LANGUAGE_DATA, LANGUAGE_MODEL
-from syno.artifact.places import LANGUAGE_OPERATORS, MACHINES, NETWORK_FOLDERS, VISION
-from syno.artifact.problems import Problem
+from syno.artifact.files import META, META_AGAIN, Meta, read_json
+from syno.artifact.places import LANGUAGE_OPERATORS, MACHINES, NETWORK_FOLDERS, VISION, Problem
 from syno.artifact.published_operator import GRAPH_FILE, read_folder
 from syno.base.errors import ParseError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import normal_form
+from syno.results.paper import LANGUAGE_DATA, LANGUAGE_MODEL, TEST_DATA
 
 NAMED = ("operator_1", "operator_2", "gpt2_projection")  # of those that were published, what the library knows by name
 HASH_DIGITS = 4  # of a folder's hash, where its score is that of another operator, too
-IMAGENET = "imagenet"
 
 
 @dataclass(frozen=True)
@@ -28,11 +26,11 @@ class Folder:
     """An operator in a network on a data set.
 
     Attributes:
-        place: in the data.
-        file: that of the figures: of the second training, if there is one.
-        machine: whose latencies lie in it; empty if there are none.
-        model, data: the network, the data set.
-        meta: the figures.
+        place: The folder, in the data.
+        file: The file of its accuracy and costs: that of the second training, if there is one.
+        machine: The machine of the latencies in it; empty if there are none.
+        model, data: The network and the data set.
+        meta: The content of the file.
     """
 
     place: PurePosixPath
@@ -45,14 +43,14 @@ class Folder:
 
 @dataclass(frozen=True)
 class PublishedEntry:
-    """One of the operators.
+    """A published operator.
 
     Attributes:
-        name: the library's, or "published_" and the score of its search's folder, as "published_07835", with digits of the
+        name: The library's name, or "published_" and the score of its search's folder, as "published_07835", with digits of the
             folder's hash where another operator has the same score.
-        path: in the search that found it.
-        places: all its folders.
-        graph: the library's, or in normal form; None where no folder has a drawing that can be read.
+        path: Its path in the search that found it.
+        places: All its folders.
+        graph: The library's, or in normal form; None where no folder has a drawing that can be read.
     """
 
     name: str
@@ -62,14 +60,14 @@ class PublishedEntry:
 
     @property
     def id(self) -> str | None:
-        """Of the graph."""
+        """The id of the graph; None where there is no graph."""
         return None if self.graph is None else self.graph.id
 
 
 def expected_folders(data: Path) -> list[tuple[PurePosixPath, str, str, str]]:
-    """Every folder of an operator that should be there, with its machine, network and data set.
+    """Return every expected folder of an operator, with its machine, network and data set.
 
-    Those of one machine should be there of the other, too; where there are none at all, the folder around them is expected.
+    A folder that one machine has is expected of the other, too; where there are none, the folder around them is expected.
     """
     found: list[tuple[PurePosixPath, str, str, str]] = []
     for data_set, (kind, networks) in NETWORK_FOLDERS.items():
@@ -84,23 +82,23 @@ def expected_folders(data: Path) -> list[tuple[PurePosixPath, str, str, str]]:
 
 
 def read_folders(data: Path, problems: list[Problem]) -> Iterator[Folder]:
-    """The folders that have figures. What is wrong with the others is added to `problems`, but not what is missing."""
+    """Yield the folders whose `meta.json` can be read. Damaged ones, but not missing ones, are added to `problems`."""
     for place, machine, model, data_set in expected_folders(data):
         files = [place / name for name in (META_AGAIN, META) if (data / place / name).exists()]
         for file in files:
             try:
-                yield Folder(place, file, machine, model, data_set, read_meta(data / file))
+                yield Folder(place, file, machine, model, data_set, read_json(data / file, Meta))
                 break
             except ParseError as error:
                 problems.append(Problem(place=str(file), what=str(error)))
 
 
 def entries(data: Path, folders: Sequence[Folder], problems: list[Problem]) -> dict[str, PublishedEntry]:
-    """The operators by their path, in the order of the folders."""
+    """Return the operators by their path, in the order of the folders."""
     known = {normal_form(OPERATORS[name]()).id: name for name in NAMED}
     graphs = _graphs(data, folders, problems)
     homes: dict[str, Folder] = {}  # of each operator, where its search put it
-    for folder in sorted(folders, key=lambda folder: folder.data == IMAGENET):  # stable
+    for folder in sorted(folders, key=lambda folder: folder.data == TEST_DATA):  # stable
         homes.setdefault(folder.meta.path, folder)
     names = _names(homes)
     found = {}
@@ -115,7 +113,7 @@ def entries(data: Path, folders: Sequence[Folder], problems: list[Problem]) -> d
 
 
 def _graphs(data: Path, folders: Iterable[Folder], problems: list[Problem]) -> dict[str, PGraph]:
-    """By path. The coefficients' values, which all layers share, are defaults."""
+    """Return the graphs by path. Values of coefficients, which all layers share, become defaults."""
     graphs: dict[str, PGraph] = {}
     for folder in folders:
         place = folder.place / GRAPH_FILE
@@ -139,7 +137,7 @@ def _folders(path: Path) -> list[str]:
 
 
 def _names(homes: Mapping[str, Folder]) -> dict[str, str]:
-    """By path, the shortest name that no other operator has: the score, then some of the hash, all of it, and the network."""
+    """Return for each path the shortest unique name: the score, then with some of the hash, all of it, and the network."""
     forms = {path: _forms(folder) for path, folder in homes.items()}
     counts = Counter(form for some in forms.values() for form in some)
     return {path: next((form for form in some if counts[form] == 1), some[-1]) for path, some in forms.items()}

@@ -1,4 +1,4 @@
-"""Reading all of the published data: measurements and operators. What is missing or damaged is told, and the rest goes on."""
+"""A reader of all published data: measurements and operators. It lists what is missing or damaged, and reads the rest."""
 
 from __future__ import annotations
 
@@ -7,53 +7,51 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from syno.artifact.files import META, Step, read_latency, read_losses
-from syno.artifact.operators import IMAGENET, Folder, PublishedEntry, entries, expected_folders, read_folders
-from syno.artifact.paper import LANGUAGE_DATA, LANGUAGE_MODEL, told
-from syno.artifact.places import (
-    CASE,
-    INT8,
-    LANGUAGE_LOG,
-    LAYERED,
-    LAYERS,
-    LAYERS_FOLDER,
-    MODELS,
-    NAS_PTE,
-    STACKED,
-    TARGETS,
-    Target,
-)
-from syno.artifact.problems import Problem, find_data, missing
+from syno.artifact.files import META, TrainingStep, read_latency, read_losses
+from syno.artifact.operators import Folder, PublishedEntry, entries, expected_folders, read_folders
+from syno.artifact.places import LANGUAGE_LOG, LAYERS_FOLDER, TARGETS, Problem, Target, find_data, missing
 from syno.base.errors import DataError, ParseError
 from syno.base.files import ORIGINAL
 from syno.results.measurement import Measurement
-
-WRONG_GUARD = "of the published TVM code, in which the bounds check of Unfold is wrong: such kernels read mostly zeros"
+from syno.results.paper import (
+    CASE,
+    INT8,
+    LANGUAGE_DATA,
+    LANGUAGE_MODEL,
+    LAYERED,
+    LAYERS,
+    MODELS,
+    NAS_PTE,
+    STACKED,
+    TEST_DATA,
+    WRONG_GUARD,
+    told,
+)
 
 SEARCHED_SECONDS, SCORED = 1800.0, 0.2  # how long a search trains GPT-2, and the share of its steps whose mean is the score
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What the published data holds.
+    """The content of the published data.
 
     Attributes:
-        measurements: of the data, then what the paper tells beside.
-        operators: each one once.
-        losses: the steps of GPT-2's training as it is; empty if its log is not there.
-        problems: what is missing, damaged or contradictory.
+        measurements: The measurements in the data, then those that only the paper prints.
+        operators: The operators, each one once.
+        losses: The steps of GPT-2's training as it is; empty if its log is not there.
+        problems: What is missing, damaged or contradictory.
     """
 
     measurements: tuple[Measurement, ...]
     operators: tuple[PublishedEntry, ...]
-    losses: tuple[Step, ...]
+    losses: tuple[TrainingStep, ...]
     problems: tuple[Problem, ...]
 
 
 def read(given: Path) -> Contents:
-    """Read a checkout of the artifact, or its data folder.
+    """Return the content of a checkout of the artifact, or of its data folder.
 
-    Raises DataError if it is none, or nothing can be read of it.
+    Raises DataError if it is neither, or has no measurement.
     """
     data = find_data(given)
     problems: list[Problem] = []
@@ -76,7 +74,7 @@ def read(given: Path) -> Contents:
 
 
 class _Collection:
-    """Measurements, each one once: the folders of several machines repeat what is none of a machine."""
+    """Measurements, each one once: the folders of several machines repeat those that do not depend on a machine."""
 
     def __init__(self, data: Path, problems: list[Problem]) -> None:
         self.data = data
@@ -107,12 +105,12 @@ class _Collection:
 
 
 def _figures(folders: Sequence[Folder], operators: dict[str, PublishedEntry]) -> Iterator[Measurement]:
-    """Accuracies, losses and costs. Zero is what was not measured."""
-    searched = {(one.meta.path, one.model, one.meta.flops, one.meta.params) for one in folders if one.data != IMAGENET}
+    """Yield accuracies, losses and costs. A zero in the data means that there is no measurement."""
+    searched = {(one.meta.path, one.model, one.meta.flops, one.meta.params) for one in folders if one.data != TEST_DATA}
     for folder in folders:
         meta, operator = folder.meta, operators[folder.meta.path]
         found: dict[Any, float | None] = {"accuracy": meta.accuracy, "loss": meta.loss}
-        if folder.data != IMAGENET or (meta.path, folder.model, meta.flops, meta.params) not in searched:
+        if folder.data != TEST_DATA or (meta.path, folder.model, meta.flops, meta.params) not in searched:
             found |= {"flops": meta.flops, "parameters": meta.params}  # those in ImageNet's folders are CIFAR's, mostly
         for metric, value in found.items():
             if value:
@@ -131,28 +129,28 @@ def _figures(folders: Sequence[Folder], operators: dict[str, PublishedEntry]) ->
 def _timings(
     data: Path, folders: Sequence[Folder], operators: dict[str, PublishedEntry]
 ) -> Iterator[tuple[PurePosixPath, dict[str, Any]]]:
-    """The files of all latencies that should be there, and what each is of."""
+    """Yield the files of all latencies that are expected, and the fields of each measurement."""
     for target in TARGETS:
         shared = {"device": target.device, "compiler": target.compiler}
         for file, fields in _of_baselines(target):
             yield file, shared | fields
         for folder in folders:
-            if (folder.machine, folder.data) != (target.machine, IMAGENET):
+            if (folder.machine, folder.data) != (target.machine, TEST_DATA):
                 continue
             operator, place = operators[folder.meta.path], folder.place / "perf" / target.folder
             fields = {"operator": operator.name, "operator_id": operator.id, "model": folder.model}
             fields["note"] = WRONG_GUARD if target.compiler == "tvm" else ""
-            yield target.network(place, folder.model), {**shared, **fields, "data": IMAGENET}
+            yield target.network(place, folder.model), {**shared, **fields, "data": TEST_DATA}
             for layer in LAYERS if _has_layers(data, folder) else ():
                 yield target.layer(place, layer), {**shared, **fields, "layer": layer}
 
 
 def _of_baselines(target: Target) -> Iterator[tuple[PurePosixPath, dict[str, Any]]]:
-    """Of networks and layers as they are, and of what the paper compares with."""
+    """Yield the same for networks and layers as they are, and for the operators that the paper compares with."""
     for model in MODELS:
         yield (
             target.network(target.originals, model, is_original=True),
-            {"operator": ORIGINAL, "model": model, "data": IMAGENET},
+            {"operator": ORIGINAL, "model": model, "data": TEST_DATA},
         )
     for layer in LAYERS:
         place = target.layer(target.originals, layer, is_original=True)
@@ -164,17 +162,17 @@ def _of_baselines(target: Target) -> Iterator[tuple[PurePosixPath, dict[str, Any
     if target.compiler == "tvm":
         quantized = target.originals / "qresnet18" / "benchmark_results.csv"
         stacked = target.root / "manual_kernels/bs1/Conv2d_Conv1d/perf" / target.folder
-        yield quantized, {"operator": INT8, "model": CASE, "data": IMAGENET}
-        yield target.network(stacked, CASE), {"operator": STACKED, "model": CASE, "data": IMAGENET}
+        yield quantized, {"operator": INT8, "model": CASE, "data": TEST_DATA}
+        yield target.network(stacked, CASE), {"operator": STACKED, "model": CASE, "data": TEST_DATA}
 
 
 def _has_layers(data: Path, folder: Folder) -> bool:
-    """Whether its latencies in single layers were measured: with any compiler."""
+    """Return whether the operator was measured in single layers, with any compiler."""
     return any((data / folder.place / "perf" / target.folder / LAYERS_FOLDER).is_dir() for target in TARGETS)
 
 
-def _score(steps: Sequence[Step]) -> Iterator[Measurement]:
-    """GPT-2's loss as a training in the search would have ended: the mean of the last steps. Nothing of a shorter log."""
+def _score(steps: Sequence[TrainingStep]) -> Iterator[Measurement]:
+    """Yield GPT-2's loss at the end of a training in the search, the mean of the last steps; nothing for a shorter log."""
     seen = [step.loss for step in steps if step.seconds <= SEARCHED_SECONDS]
     if steps and steps[-1].seconds > SEARCHED_SECONDS:
         last = seen[round((1 - SCORED) * len(seen)) :]
@@ -190,7 +188,7 @@ def _score(steps: Sequence[Step]) -> Iterator[Measurement]:
         )
 
 
-def _losses(data: Path, problems: list[Problem]) -> list[Step]:
+def _losses(data: Path, problems: list[Problem]) -> list[TrainingStep]:
     if not (data / LANGUAGE_LOG).exists():
         return []
     try:

@@ -1,1 +1,1 @@
-"""The table of measurements: its columns, its file, and statistics over its rows."""
+"""The table of measurements: its schema, its file, its views, and statistics over its rows."""

@@ -1,9 +1,14 @@
+# Both make tables/measurements; the first is for published data only.
+ruleorder: artifact > tables
+
+
 rule tables:
     input:
         rules.select.output,
         trainings,
         measurements,
     output:
+        multiext("{folder}/tables/measurements", ".parquet", ".csv"),
         multiext("{folder}/tables/scores", ".parquet", ".csv"),
         multiext("{folder}/tables/latency", ".parquet", ".csv"),
     params:

@@ -1,1 +1,1 @@
-"""The paper's figures, of measurements in the one schema: what is computed, what is drawn, and whether the paper says so."""
+"""The paper's figures and headline numbers, computed from the table of measurements."""

@@ -1,0 +1,137 @@
+"""One table of measurements: its views, results of earlier versions, and mixtures of origins in the paper's figures."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+import pandas
+import pytest
+from small_artifact import write_artifact
+
+from syno.base.errors import SpecError
+from syno.config import Experiment
+from syno.measure.tuning_record import TuningRecord
+from syno.report.paper.catalogue import PAPER_FIGURES
+from syno.results.measurement import DIVERGED, Measurement
+from syno.results.paper import A100, SEARCH_DATA
+from syno.results.table import MEASUREMENTS, latency_view, measurement_table, read_measurements, score_view, write_table
+from syno.stages.artifact import import_artifact
+from syno.stages.figures import draw_paper, read_numbers, write_headlines
+from syno.stages.places import training_file, tuning_file
+from syno.stages.tables import Tables, collect, make_tables, read_tables
+from syno.train.training_record import TrainingRecord
+
+
+@pytest.fixture
+def copied(done: Experiment, tmp_path: Path) -> Experiment:
+    """The experiment with its results, which a test may change."""
+    shutil.copytree(done.folder, tmp_path / "small")
+    return done.model_copy(update={"output": tmp_path / "small"})
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An import of a small artifact. Not to be changed."""
+    folder = tmp_path_factory.mktemp("imported")
+    import_artifact(write_artifact(folder / "data"), folder / "out")
+    return folder / "out"
+
+
+def same(ours: Tables, theirs: Tables) -> bool:
+    return ours.scores.equals(theirs.scores) and ours.latency.equals(theirs.latency)
+
+
+class TestViews:
+    def test_they_are_made_of_the_stored_table_alone(self, done: Experiment) -> None:
+        table = read_measurements(done.folder, "syno tables")
+        for name, view in (("scores", score_view(table)), ("latency", latency_view(table))):
+            assert view.equals(pandas.read_parquet(done.folder / "tables" / f"{name}.parquet"))
+
+    def test_a_failed_measurement_is_a_row_with_its_reason(self, copied: Experiment) -> None:
+        file = tuning_file(copied, "original", "eager", "cpu")
+        nothing = dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "latency_minimum_ms"))
+        TuningRecord.read(file).model_copy(update={**nothing, "status": "timeout", "reason": "too slow"}).write(file)
+        latency = make_tables(copied).latency
+        table = read_measurements(copied.folder, "syno tables")
+        assert table[table["status"] != "ok"][["key", "metric", "reason"]].values.tolist() == [
+            ["original", "latency", "too slow"]
+        ]
+        assert latency["status"].tolist() == ["timeout", "ok"] and latency["speedup"].isna().all()
+
+    def test_a_diverged_training_has_an_infinite_loss(self, copied: Experiment) -> None:
+        for file in copied.folder.glob("train/*/*.json"):
+            TrainingRecord.read(file).model_copy(update={"metric": "loss", "score": 2.5, "scores": (2.5,)}).write(file)
+        file = training_file(copied, "original", copied.train.seeds[0])
+        TrainingRecord.read(file).model_copy(update={"score": inf}).write(file)
+        scores = make_tables(copied).scores.set_index("key")["score"]
+        assert scores["original"] == inf and sorted(set(scores)) == [2.5, inf]
+        table = read_measurements(copied.folder, "syno tables")
+        assert table[table["value"].isna()]["reason"].tolist() == [DIVERGED]
+
+    def test_records_that_are_no_longer_selected_have_no_role(self, copied: Experiment) -> None:
+        before = read_tables(copied)
+        shutil.copytree(copied.folder / "train" / "original", copied.folder / "train" / "0123456789ab")
+        table = collect(copied)
+        assert table["role"].isna().sum() == 3 * len(copied.train.seeds)  # score, FLOPs, parameters
+        assert same(read_tables(copied), before)
+
+
+class TestEarlierVersions:
+    def test_without_the_table_records_are_read(self, copied: Experiment) -> None:
+        before = read_tables(copied)
+        (copied.folder / "tables" / "measurements.parquet").unlink()
+        assert same(read_tables(copied), before)
+
+    def test_a_table_without_roles_is_read_from_records(self, copied: Experiment) -> None:
+        before, table = read_tables(copied), read_measurements(copied.folder, "syno tables")
+        write_table(table.drop(columns=["role", "key", "status"]), copied.folder, MEASUREMENTS)
+        assert same(read_tables(copied), before)
+
+    def test_without_any_table_the_command_is_named(self, copied: Experiment) -> None:
+        shutil.rmtree(copied.folder / "tables")
+        with pytest.raises(SpecError, match=r"measurements.parquet is not there; `syno tables` makes it"):
+            read_tables(copied)
+
+    def test_an_import_gives_the_same_headlines(self, imported: Path, tmp_path: Path) -> None:
+        shutil.copytree(imported, tmp_path / "out")
+        table = read_measurements(imported, "syno artifact import")
+        added = ["key", "role", "device_setting", "batch", "threads", "low", "high", "checked", "status", "reason"]
+        write_table(table.drop(columns=added), tmp_path / "out", MEASUREMENTS)
+        assert write_headlines(tmp_path / "out").equals(write_headlines(imported))
+
+
+class TestMixtures:
+    @pytest.fixture
+    def mixed(self, imported: Path, tmp_path: Path) -> Path:
+        """A folder with accuracies of the artifact and of the paper, and latencies measured here; without a loss curve."""
+        known = read_measurements(imported, "syno artifact import")
+        known = known[known["metric"] == "accuracy"]
+        write_table(pandas.concat([known, measurement_table(self.latencies())], ignore_index=True), tmp_path, MEASUREMENTS)
+        return tmp_path
+
+    def latencies(self) -> Iterator[Measurement]:
+        fields = {"model": "resnet18", "device": "a processor", "compiler": "inductor", "origin": "measured", "source": "here"}
+        for operator, value in (("original", 12.0), ("operator_1", 4.0)):
+            yield Measurement.of("latency", value, operator=operator, **fields)
+        yield Measurement.of("latency", None, operator="published_07801", status="failed", reason="it broke", **fields)
+
+    def test_speedups_are_of_own_latencies_and_published_accuracies(self, mixed: Path) -> None:
+        draw_paper(mixed, ["figure-5"])
+        (row,) = pandas.read_csv(mixed / "tables" / "figure-5.csv").to_dict("records")
+        assert (row["operator"], row["device"], row["speedup"], row["accuracy"]) == ("operator_1", "a processor", 3.0, 0.799)
+        (note,) = [note for note in PAPER_FIGURES["figure-5"].notes(read_numbers(mixed)) if note.startswith("Sources: ")]
+        assert note == ("Sources: latency: measurements made here; accuracy: the authors' published data and the paper.")
+
+    def test_every_figure_is_drawn_of_what_there_is(self, mixed: Path) -> None:
+        files = draw_paper(mixed)
+        assert {file.stem for file in files if file.suffix == ".svg"} == set(PAPER_FIGURES)
+        assert write_headlines(mixed)["computed"].notna().sum() == 2  # a speedup of Figure 6, and Operator 1's accuracy
+
+    def test_an_experiments_own_table_is_enough(self, done: Experiment) -> None:
+        tables = PAPER_FIGURES["figure-5"].tables(read_numbers(done.folder))
+        assert set(tables) == {"figure-5", "figure-5-means"}  # empty: it has no network or data set of the paper
+        assert not read_measurements(done.folder, "syno tables")["device"].eq(A100).any()
+        assert SEARCH_DATA not in set(read_measurements(done.folder, "syno tables")["data"])
