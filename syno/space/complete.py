@@ -17,13 +17,12 @@ from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form
 from syno.lower.causality import leak
 from syno.lower.plan import candidates as plans
-from syno.space.assemble import assemble
 from syno.space.facts import FactTable
 from syno.space.rules import RuleSet
-from syno.space.rules.table import FINALIZE, Candidate
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
+from syno.space.steps import FINALIZE, CandidateStep
 
 
 @dataclass(frozen=True)
@@ -103,9 +102,9 @@ class Completion:
         """What an operator costs."""
         return cost(operator, self.spec)
 
-    def candidate(self, state: State, axes: tuple[Dim, ...]) -> Candidate:
+    def candidate(self, state: State, axes: tuple[Dim, ...]) -> CandidateStep:
         """The step that makes these dims the input's axes."""
-        return Candidate(self.spec, self.sizes, self.facts, state, FINALIZE, axes)
+        return CandidateStep(self.spec, self.sizes, self.facts, state, FINALIZE, axes)
 
     def assignments(self, state: State) -> Iterator[tuple[Dim, ...]]:
         """The ways to match dims with the input's axes: their sizes must be the same."""
@@ -122,7 +121,7 @@ class Completion:
 
     def operator(self, state: State, axes: tuple[Dim, ...]) -> PGraph:
         """The operator with these axes of the input."""
-        return normal_form(assemble(self.spec, state, axes))
+        return normal_form(state.assembled(self.spec, axes))
 
     def cheap_forever(self, state: State) -> bool:
         """Whether the state is so cheap that no operator made of it by reshaping alone reaches the least FLOPs.
@@ -139,7 +138,7 @@ class Completion:
         if not state.ends.counts.strides and state.ends.counts.weights * loops + last + views < least:
             return True
         bound = (self._bound[axis] for axis in sorted(self._bound))
-        partial = assemble(self.spec, state, (*bound, *state.data))
+        partial = state.assembled(self.spec, (*bound, *state.data))
         return cost(partial, self.spec).flops + views < self.spec.budget.least_flops
 
     def leak(self, operator: PGraph) -> str | None:

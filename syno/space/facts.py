@@ -15,7 +15,7 @@ from syno.space.sizes import SizeFacts, SizeTable
 from syno.space.spec import OperatorSpec
 
 
-class Edge(Enum):
+class Origin(Enum):
     """What a dim lies above."""
 
     OUTPUT = auto()
@@ -38,14 +38,14 @@ class Role(Enum):
     LOW_RANK = auto()  # end it: a sum that an earlier weight has already
 
 
-EDGES = {
-    SHIFT: (Edge.SHIFT,),
-    STRIDE: (Edge.STRIDE,),
-    SPLIT: (Edge.SPLIT,),
-    UNFOLD: (Edge.UNFOLD,),
-    MERGE: (Edge.QUOTIENT, Edge.REMAINDER),
-    SHARE: (Edge.DATA, Edge.WEIGHT),
-    REDUCE: (Edge.REDUCE,),
+ORIGINS = {
+    SHIFT: (Origin.SHIFT,),
+    STRIDE: (Origin.STRIDE,),
+    SPLIT: (Origin.SPLIT,),
+    UNFOLD: (Origin.UNFOLD,),
+    MERGE: (Origin.QUOTIENT, Origin.REMAINDER),
+    SHARE: (Origin.DATA, Origin.WEIGHT),
+    REDUCE: (Origin.REDUCE,),
 }
 
 Side = Operation | Dim | None  # a Merge, a reduction, or nothing
@@ -59,9 +59,9 @@ class DimFacts:
         "base",
         "blocks",
         "discards",
-        "edge",
         "height",
         "only_sums",
+        "origin",
         "pooled",
         "role",
         "scope",
@@ -71,7 +71,7 @@ class DimFacts:
         "weighted",
     )
 
-    edge: Edge
+    origin: Origin
     size: SizeFacts
     height: int  # operations on the longest way down, a reduction counting as one
     tags: int  # bit w is set if a Share with weight w is below
@@ -108,7 +108,7 @@ class FactTable:
             return self._bare(dim, facts)
         below = [self[bottom] for bottom in operation.bottoms]
         first = below[0]
-        facts.edge = EDGES[operation.primitive][dim.position]
+        facts.origin = ORIGINS[operation.primitive][dim.position]
         facts.height = 1 + max(fact.height for fact in below)
         facts.tags = 0
         for fact in below:
@@ -119,25 +119,25 @@ class FactTable:
         facts.pooled = frozenset().union(*(fact.pooled for fact in below))
         facts.weighted = frozenset().union(*(fact.weighted for fact in below))
         facts.blocks = {0: (None, None)}
-        match facts.edge:
-            case Edge.STRIDE:
+        match facts.origin:
+            case Origin.STRIDE:
                 facts.discards = True
-            case Edge.UNFOLD:
+            case Origin.UNFOLD:
                 facts.discards = first.discards  # a window takes up what its Stride skips
-            case Edge.SPLIT:
+            case Origin.SPLIT:
                 facts.blocks = _joined(first.blocks, below[1].blocks)
                 facts.shared_by = first.shared_by + below[1].shared_by
-            case Edge.QUOTIENT | Edge.REMAINDER:
+            case Origin.QUOTIENT | Origin.REMAINDER:
                 facts.base, facts.role = first.base, first.role if first.only_sums else Role.OUTER
-                left = facts.edge is Edge.QUOTIENT
+                left = facts.origin is Origin.QUOTIENT
                 facts.blocks = {w: (l, operation) if left else (operation, r) for w, (l, r) in first.blocks.items()}
-            case Edge.DATA | Edge.WEIGHT:
+            case Origin.DATA | Origin.WEIGHT:
                 self._share(facts, first, operation)
         return facts
 
     def _bare(self, dim: Dim, facts: DimFacts) -> DimFacts:
         reduction = dim.is_reduce
-        facts.edge = Edge.REDUCE if reduction else Edge.OUTPUT
+        facts.origin = Origin.REDUCE if reduction else Origin.OUTPUT
         facts.height, facts.tags, facts.discards = int(reduction), 0, False
         facts.scope = dim if reduction or dim.position in self.spec.unordered_output else None
         facts.only_sums = reduction
@@ -154,11 +154,11 @@ class FactTable:
         facts.tags |= 1 << weight
         facts.weighted |= facts.pooled
         facts.pooled = frozenset()
-        if facts.edge is Edge.WEIGHT:
+        if facts.origin is Origin.WEIGHT:
             facts.blocks = {}
             return
         facts.shared_by = (weight,)
-        facts.role = Role.LOW_RANK if below.edge is Edge.REDUCE else below.role
+        facts.role = Role.LOW_RANK if below.origin is Origin.REDUCE else below.role
         facts.blocks = {(weight if w == 0 else w): sides for w, sides in below.blocks.items()}
         facts.blocks[0] = (None, None)
 

@@ -26,6 +26,7 @@ class SizeFacts:
         "is_odd",
         "is_one",
         "is_valid",
+        "is_window",
         "joined",
         "lowest",
         "shared",
@@ -39,6 +40,7 @@ class SizeFacts:
     is_odd: bool  # a whole and odd number for every layer
     is_legal: bool  # a coordinate may have it, and it is at least 1 for every layer
     is_valid: bool  # it is within the options on sizes, and a whole number if they ask for it
+    is_window: bool  # a window may have it
     is_coefficient: bool  # coefficients only, none in the denominator
     exponents: Usage  # of the spec's variables
     shared: Usage  # occurrences that sharing it with a weight uses up
@@ -73,6 +75,8 @@ class SizeTable:
         facts.is_one = all(above == below for above, below in values)
         whole = all(above % below == 0 for above, below in values)
         facts.is_odd = whole and all(above // below % 2 for above, below in values)
+        windows = self.spec.windows
+        facts.is_window = facts.highest <= windows.largest and (facts.is_odd or not windows.odd)
         facts.is_legal = (
             size.trait in (Trait.GENERAL, Trait.COEFFICIENT)
             and all(above >= below for above, below in values)

@@ -20,8 +20,8 @@ from syno.search.evaluation import find_evaluation
 from syno.search.interruption import Interruption, Stoppable, StoppingDisplay
 from syno.search.processes import beside
 from syno.search.worker import Worker
-from syno.space.emptiness import check_not_empty
 from syno.space.space import Space
+from syno.space.state_graph import check_not_empty
 from syno.stages.kept import keep_config
 from syno.stages.places import worker_file
 

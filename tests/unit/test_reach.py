@@ -13,7 +13,8 @@ from syno.base.errors import UnreachableError
 from syno.ir.normal_form import normal_form
 from syno.ir.renaming import with_variables
 from syno.space import Space, paper
-from syno.space.reach import described, reach
+from syno.space.reach import reach
+from syno.space.refusal import described
 
 MODELS = {"resnet": "resnet18", "good_kernels_lm1b": "gpt2"}  # folders of the artifact that are not named after a space
 

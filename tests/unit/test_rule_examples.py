@@ -10,9 +10,9 @@ from syno.space import OperatorSpec
 from syno.space.facts import FactTable
 from syno.space.rules import RULES
 from syno.space.rules.examples import EXAMPLES, VALUES, VARIABLES
-from syno.space.rules.table import Candidate
 from syno.space.sizes import SizeTable
 from syno.space.state import Ends, State
+from syno.space.steps import CandidateStep
 
 VIEWS = [name for name, row in RULES.items() if name[0] == "V" and row.on] + ["U1", "U2", "U3"]
 EXACT = [name for name, row in RULES.items() if row.exact and EXAMPLES[name].kept is not None]
@@ -36,7 +36,7 @@ def rejections(graph: PGraph, rule: str) -> set[str]:
     for operation in graph.operations:
         parameter = operation.parameter if operation.primitive.name in ("Merge", "Stride") else None
         dims: tuple[Dim, ...] = operation.bottoms
-        step = Candidate(spec, sizes, facts, state, operation.primitive.name, dims, parameter)  # type: ignore[arg-type]
+        step = CandidateStep(spec, sizes, facts, state, operation.primitive.name, dims, parameter)  # type: ignore[arg-type]
         if operation.primitive.name in RULES[rule].kinds and RULES[rule].rejects(step):
             found.add(operation.primitive.name)
     return found

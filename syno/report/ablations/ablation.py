@@ -19,9 +19,9 @@ from syno.report.ablations.guided import comparison, run, totals
 from syno.report.ablations.parts import shown_on, silent
 from syno.report.ablations.provenance import provenance
 from syno.report.figures import canonical_figure, distance_figure, save
-from syno.space.emptiness import check_not_empty
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
+from syno.space.state_graph import check_not_empty
 
 UNSEEN = ("rejected_by",)  # columns too wide for a page
 PAPER_REDUNDANCY = 70

@@ -32,9 +32,9 @@ from syno.ir.graph import PGraph
 from syno.report.ablations.parts import Show, silent
 from syno.report.ablations.reordering import first_rejection, is_canonical
 from syno.space.rules import RULES, RuleSet
-from syno.space.rules.table import CONTRACTION, Candidate
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
+from syno.space.steps import CONTRACTION, CandidateStep
 
 CONFIDENCE = 1.96  # standard deviations: 95 %
 ORDER_ONLY = "C1"
@@ -115,7 +115,7 @@ def canonical_rates(spec: OperatorSpec, samples: int, *, seed: int = 0, show: Sh
     return rates
 
 
-def _count(rate: Rate, space: Space, steps: Sequence[Candidate], rules: RuleSet, exact: RuleSet) -> None:
+def _count(rate: Rate, space: Space, steps: Sequence[CandidateStep], rules: RuleSet, exact: RuleSet) -> None:
     rejected = first_rejection(steps, rules)
     rate.graphs += 1
     rate.in_order += rejected is None
@@ -126,12 +126,12 @@ def _count(rate: Rate, space: Space, steps: Sequence[Candidate], rules: RuleSet,
     rate.exact += canonical or is_canonical(space, steps, exact)
 
 
-def random_steps(space: Space, random: Random, most: int) -> list[Candidate]:
+def random_steps(space: Space, random: Random, most: int) -> list[CandidateStep]:
     """A random graph: its steps in the order drawn, `most` of them, or fewer if no step is left."""
     state = space.root
-    steps: list[Candidate] = []
+    steps: list[CandidateStep] = []
     while len(steps) < most:
-        by_kind: dict[str, list[Candidate]] = {}
+        by_kind: dict[str, list[CandidateStep]] = {}
         for candidate in space.candidates(state):
             if candidate.kind == CONTRACTION and (len(candidate.dims) < 2 or not candidate.outer):
                 continue
@@ -139,7 +139,7 @@ def random_steps(space: Space, random: Random, most: int) -> list[Candidate]:
         if not by_kind:
             break
         steps.append(random.choice(by_kind[random.choice(list(by_kind))]))
-        state = space.candidates.take(steps[-1])
+        state = steps[-1].taken()
     return steps
 
 

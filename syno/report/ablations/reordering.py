@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from syno.ir.dim import Dim
 from syno.space.rules import RuleSet
-from syno.space.rules.table import CONTRACTION, REDUCE, Candidate
 from syno.space.space import Space
 from syno.space.state import State
+from syno.space.steps import CONTRACTION, REDUCE, CandidateStep
 
 Image = dict[Dim, Dim]  # dims of the graph as it was built, to those of another order (weights are numbered anew)
 
 
-def first_rejection(steps: Sequence[Candidate], rules: RuleSet) -> str | None:
+def first_rejection(steps: Sequence[CandidateStep], rules: RuleSet) -> str | None:
     """The id of the first rule that rejects one of the steps in this order; None if all are accepted."""
     for step in steps:
         for row in rules.of(step.kind):
@@ -27,7 +27,7 @@ def first_rejection(steps: Sequence[Candidate], rules: RuleSet) -> str | None:
     return None
 
 
-def is_canonical(space: Space, steps: Sequence[Candidate], rules: RuleSet) -> bool:
+def is_canonical(space: Space, steps: Sequence[CandidateStep], rules: RuleSet) -> bool:
     """Whether some order of these steps, taken one by one from the root of the space, is accepted by the rules.
 
     Args:
@@ -41,9 +41,9 @@ def is_canonical(space: Space, steps: Sequence[Candidate], rules: RuleSet) -> bo
 class _Orders:
     """The search: depth first over the sets of steps taken so far, each tried once."""
 
-    def __init__(self, space: Space, steps: Sequence[Candidate], rules: RuleSet) -> None:
+    def __init__(self, space: Space, steps: Sequence[CandidateStep], rules: RuleSet) -> None:
         self.space, self.steps, self.rules = space, steps, rules
-        self.tops = [_new_dims(step.state, space.candidates.take(step)) for step in steps]
+        self.tops = [_new_dims(step.state, step.taken()) for step in steps]
         self.failed: set[tuple[frozenset[int], tuple[int, ...]]] = set()
 
     def accepted(self, state: State, done: frozenset[int], weights: tuple[int, ...], image: Image) -> bool:
@@ -56,7 +56,7 @@ class _Orders:
             step = _moved(self.steps[index], state, image)
             if any(row.rejects(step) for row in self.rules.of(step.kind)):
                 continue
-            after = self.space.candidates.take(step)
+            after = step.taken()
             grown = image | _matched(self.tops[index], _new_dims(state, after), image)
             numbered = (*weights, index) if step.kind == CONTRACTION else weights
             if self.accepted(after, done | {index}, numbered, grown):
@@ -83,7 +83,7 @@ def _new_dims(before: State, after: State) -> list[Dim]:
     return [dim for dim in after.data if dim not in known]
 
 
-def _moved(step: Candidate, state: State, image: Image) -> Candidate:
+def _moved(step: CandidateStep, state: State, image: Image) -> CandidateStep:
     """The same step on top of another state."""
     dims = [image[dim] for dim in step.dims]
     if step.kind == CONTRACTION:  # a set, in the order of the state

@@ -11,9 +11,9 @@ from random import Random
 from syno.base.errors import SpecError
 from syno.base.progress import Display, Progress
 from syno.report.operators.operator_folder import OperatorFolder
-from syno.space.emptiness import check_not_empty, empty
 from syno.space.sample import Sampler
 from syno.space.space import Space
+from syno.space.state_graph import check_not_empty, why_empty
 
 TOP_RULES = 3  # the rules that reject most are shown
 
@@ -75,7 +75,7 @@ def draw_into(
         if len(folder):
             folder.write_table()
     if not len(folder) and sampler.is_exhausted:
-        raise SpecError(empty(space.spec))
+        raise SpecError(why_empty(space.spec))
     return sampler
 
 

@@ -16,13 +16,13 @@ from syno.space.candidates import Candidates
 from syno.space.distance.axes import NO_PARTS, UNREACHABLE, Axis, Limits, Parts
 from syno.space.distance.parting import Parting
 from syno.space.distance.reliance import Reliance
-from syno.space.facts import DimFacts, Edge, FactTable, Role, adjacent
+from syno.space.facts import DimFacts, FactTable, Origin, Role, adjacent
 from syno.space.rules import RuleSet
-from syno.space.rules.table import MERGE, SHIFT, UNFOLD, Candidate
 from syno.space.rules.unordered import Channels, violations
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
+from syno.space.steps import MERGE, SHIFT, UNFOLD, CandidateStep
 
 
 @dataclass
@@ -104,13 +104,13 @@ class Abstraction:
         facts, spec = self.facts[dim], self.spec
         slack = spec.occurrences.chain_length - facts.height if self.rules.is_on("C13") else spec.depth
         window = UNREACHABLE
-        if slack > 0 and self.candidates.is_window(facts):
-            window = int(facts.edge is Edge.REDUCE and self.rules.is_on("V19"))
+        if slack > 0 and facts.size.is_window:
+            window = int(facts.origin is Origin.REDUCE and self.rules.is_on("V19"))
         endings = UNREACHABLE
         if slack > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):
             if self.candidates.may_be_outer(facts, dim.size):
                 endings = 1
-            elif facts.edge is Edge.REDUCE and slack > 1 and self._low_rank(facts):
+            elif facts.origin is Origin.REDUCE and slack > 1 and self._low_rank(facts):
                 endings = 2
         cuts = self._cuts(dim, state) if slack > 0 else ()
         shift = slack > 1 and self._allowed(SHIFT, dim, state, "V5", "V6", "V16", "V18", "U1", "C8")
@@ -125,10 +125,10 @@ class Abstraction:
             minor=slack > 2 and (facts.size.highest <= spec.windows.shift_pattern or not self.rules.is_on("V6")),
             endings=endings,
             window=window,
-            repeat=spec.repeats.largest > 1 and facts.edge in (Edge.QUOTIENT, Edge.REMAINDER),
+            repeat=spec.repeats.largest > 1 and facts.origin in (Origin.QUOTIENT, Origin.REMAINDER),
             widens=facts.role is Role.OUTER,
             shareable=slack > 0 and self.sizes.fits(self.sizes.none, facts.size.joined) and not facts.discards,
-            must_weigh=facts.edge is Edge.REDUCE
+            must_weigh=facts.origin is Origin.REDUCE
             and self.rules.is_on("C14")
             and facts.size.highest > spec.reductions.largest_pooling,
             fresh=not state.ends.counts.weights
@@ -160,7 +160,7 @@ class Abstraction:
             return ()  # whatever the block
         pieces: dict[Size, None] = {}
         for block, _ in self.sizes.divisors(dim.size):
-            step = Candidate(self.spec, self.sizes, self.facts, state, MERGE, (dim,), block)
+            step = CandidateStep(self.spec, self.sizes, self.facts, state, MERGE, (dim,), block)
             if not any(row.rejects(step) for row in self.rules.of(MERGE)):
                 pieces |= {block: None, dim.size / block: None}
         return tuple(sorted(pieces, key=lambda size: size.code))
@@ -185,7 +185,7 @@ class Abstraction:
 
     def _allowed(self, kind: str, dim: Dim, state: State, *rules: str) -> bool:
         """Whether none of the rules forbids the step on the dim."""
-        candidate = Candidate(self.spec, self.sizes, self.facts, state, kind, (dim,))
+        candidate = CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,))
         return not any(self.rules.forbids(name, candidate) for name in rules)
 
 

@@ -11,9 +11,9 @@ from syno.ir.dim import Dim, Operation, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.normal_form import normal_form
 from syno.ir.primitives import SHIFT, UNFOLD
-from syno.space.assemble import assemble
-from syno.space.rules.table import FINALIZE, Candidate, rule
+from syno.space.rules.table import rule
 from syno.space.spec import OperatorSpec
+from syno.space.steps import FINALIZE, CandidateStep
 
 Mirror = tuple[tuple[int, int], tuple[int, int]]  # axes of the output, axes of the input
 
@@ -70,7 +70,7 @@ def mirrored(graph: PGraph, mirror: Mirror) -> PGraph:
     source="published operators",
     on=False,
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return any(_rolls(step.dims[axis]) for axis in rolled_axes(step.spec)[1])
 
 
@@ -91,7 +91,7 @@ def _rolls(dim: Dim) -> bool:
     source="published operators",
     on=False,
 )
-def _(step: Candidate) -> bool:
-    graph = assemble(step.spec, step.state, step.dims)
+def _(step: CandidateStep) -> bool:
+    graph = step.state.assembled(step.spec, step.dims)
     name = normal_form(graph).id
     return any(normal_form(mirrored(graph, mirror)).id < name for mirror in mirrors(step.spec))

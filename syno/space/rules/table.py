@@ -11,61 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from syno.algebra import Size
 from syno.base.errors import SpecError, suggestion
-from syno.ir.dim import Dim
-from syno.space.facts import DimFacts, FactTable
-from syno.space.sizes import SizeTable
-from syno.space.spec import OperatorSpec
-
-if TYPE_CHECKING:
-    from syno.space.state import State
-
-REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE = KINDS = (
-    "Reduce",
-    "Contraction",
-    "Shift",
-    "Stride",
-    "Split",
-    "Unfold",
-    "Expand",
-    "Merge",
-    "Finalize",
-)
-
-
-@dataclass(slots=True)
-class Candidate:
-    """A step that could be taken.
-
-    Attributes:
-        kind: one of KINDS.
-        dims: what it goes on top of: (major, minor) of a Split, (position, window) of an Unfold, the shared dims of a
-            Contraction, the input's axes of a Finalize.
-        size: the block of a Merge, the factor of a Stride, the domain of a Reduce.
-        outer: of a Contraction, which of `dims` only the weight is indexed by.
-    """
-
-    spec: OperatorSpec
-    sizes: SizeTable
-    facts: FactTable
-    state: State
-    kind: str
-    dims: tuple[Dim, ...] = ()
-    size: Size | None = None
-    outer: frozenset[Dim] = frozenset()
-
-    def of(self, position: int = 0) -> DimFacts:
-        """Facts about one of the dims."""
-        return self.facts[self.dims[position]]
-
-    @property
-    def block(self) -> Size:
-        """The size that the step brings with it."""
-        assert self.size is not None
-        return self.size
+from syno.space.steps import KINDS, CandidateStep
 
 
 @dataclass(frozen=True)
@@ -92,11 +40,11 @@ class Rule:
     reason: str
     exact: bool
     source: str
-    rejects: Callable[[Candidate], bool]
+    rejects: Callable[[CandidateStep], bool]
     on: bool = True
     against: str | None = None
     rest_of: str | None = None
-    published: Callable[[Candidate], bool] | None = None
+    published: Callable[[CandidateStep], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -109,10 +57,10 @@ class Rest:
         also: what this part rejects beside, so that with the exact part off no other form gets around it.
     """
 
-    exact_if: Callable[[Candidate], bool]
+    exact_if: Callable[[CandidateStep], bool]
     forbids: str
     reason: str
-    also: Callable[[Candidate], bool] = lambda step: False
+    also: Callable[[CandidateStep], bool] = lambda step: False
 
 
 REST = "p"  # ends the id of the row that holds the rest of a rule: a policy
@@ -130,10 +78,10 @@ def rule(
     on: bool = True,
     against: str | None = None,
     rest: Rest | None = None,
-) -> Callable[[Callable[[Candidate], bool]], Callable[[Candidate], bool]]:
+) -> Callable[[Callable[[CandidateStep], bool]], Callable[[CandidateStep], bool]]:
     """Enter the decorated predicate as a row; with `rest`, as two: where the rule is exact, and where it is not."""
 
-    def enter(rejects: Callable[[Candidate], bool]) -> Callable[[Candidate], bool]:
+    def enter(rejects: Callable[[CandidateStep], bool]) -> Callable[[CandidateStep], bool]:
         assert id not in RULES
         names = (kinds,) if isinstance(kinds, str) else kinds
         row = Rule(id, names, forbids, reason, exact, source, rejects, on, against, None, rejects)
@@ -205,7 +153,7 @@ class RuleSet:
         self._by_kind = {kind: tuple((row.id, row.rejects) for row in self.rules if kind in row.kinds) for kind in KINDS}
         self.rejections: Counter[str] = Counter()
 
-    def reject(self, candidate: Candidate) -> str | None:
+    def reject(self, candidate: CandidateStep) -> str | None:
         """The id of the first rule that rejects the step, or None; counted."""
         for name, rejects in self._by_kind[candidate.kind]:
             if rejects(candidate):
@@ -221,7 +169,7 @@ class RuleSet:
         """Whether the rule applies here in its published form; of a rule in two rows, whether both are on."""
         return name in self._whole
 
-    def forbids(self, name: str, candidate: Candidate) -> bool:
+    def forbids(self, name: str, candidate: CandidateStep) -> bool:
         """Whether the rule is on in its published form and rejects the step, whatever the size that the step brings."""
         published = RULES[name].published
         return self.is_on(name) and published is not None and published(candidate)

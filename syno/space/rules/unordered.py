@@ -15,31 +15,32 @@ from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import MERGE as MERGE_ROW
 from syno.ir.primitives import SHARE as SHARE_ROW
 from syno.ir.primitives import SPLIT as SPLIT_ROW
-from syno.space.facts import Edge
-from syno.space.rules.table import FINALIZE, MERGE, REST, SHIFT, SPLIT, Candidate, Rest, rule
+from syno.space.facts import Origin
+from syno.space.rules.table import REST, Rest, rule
+from syno.space.steps import FINALIZE, MERGE, SHIFT, SPLIT, CandidateStep
 
 
 @rule("U1", SHIFT, "Shift of channels", "a permutation of channels", exact=True)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return step.of().scope is not None
 
 
 @rule("U2", MERGE, "Merge of channels into descending factors", "channels are cut in any order: factors ascend", exact=True)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     facts, dim = step.of(), step.dims[0]
     if facts.scope is None:
         return False
     quotient = dim.size / step.block
     if not quotient <= step.block:
         return True
-    if facts.edge is not Edge.REMAINDER:
+    if facts.origin is not Origin.REMAINDER:
         return False
     assert dim.operation is not None
     return not dim.operation.tops[0].size <= quotient
 
 
 @rule("U3", SPLIT, "Split of pieces of the same channels", "a channel shuffle", exact=True)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     left, right = step.of(0), step.of(1)
     return left.scope is not None and left.scope is right.scope and left.base is right.base
 
@@ -144,7 +145,7 @@ def _through_merge(above: list[Channels], found: set[str]) -> Channels:
 
 
 @rule("U4", FINALIZE, "Shift of the input's channels", "a permutation of channels", exact=True)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return "U4" in final_violations(step)
 
 
@@ -155,7 +156,7 @@ def _(step: Candidate) -> bool:
     "channels are cut in any order: factors ascend",
     exact=True,
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return "U5" in final_violations(step)
 
 
@@ -171,16 +172,16 @@ def _(step: Candidate) -> bool:
         "a channel shuffle, but for what is between",
     ),
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return bool({"U6", "U6" + REST} & final_violations(step))
 
 
 @rule("U7", FINALIZE, "two sums over pieces of the input's channels", "one sum over both", exact=True)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return "U7" in final_violations(step)
 
 
-def final_violations(step: Candidate) -> set[str]:
+def final_violations(step: CandidateStep) -> set[str]:
     """Which of U4 to U7 a complete operator breaks."""
     unordered = {dim for axis, dim in enumerate(step.dims) if axis in step.spec.unordered_input}
     tops = {dim: Channels(True, dim) if dim in unordered else ORDERED for dim in step.dims}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from syno.algebra import Size
 from syno.ir.dim import Dim
-from syno.space.facts import Edge, adjacent
+from syno.space.facts import Origin, adjacent
 from syno.space.rules.forms import (
     below_a_stride,
     below_minor,
@@ -19,7 +19,8 @@ from syno.space.rules.forms import (
     neighbours_alike,
     two_sums,
 )
-from syno.space.rules.table import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, Candidate, Rest, rule
+from syno.space.rules.table import Rest, rule
+from syno.space.steps import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
 
 PAPER = "section 5.3"
 
@@ -50,8 +51,8 @@ def _window_below(dim: Dim) -> Size:
         also=cut_of_a_split,
     ),
 )
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SPLIT
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.SPLIT
 
 
 @rule(
@@ -65,15 +66,15 @@ def _(step: Candidate) -> bool:
         fused_merge, "Merge on a quotient above a Shift or an Unfold", "an approximate rule rejects the larger Merge below"
     ),
 )
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.QUOTIENT
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.QUOTIENT
 
 
 @rule(
     "V3", SPLIT, "Split of a Split as major", "nested Splits re-associate: they go on the minor only", exact=True, source=PAPER
 )
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SPLIT
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.SPLIT
 
 
 @rule(
@@ -85,13 +86,13 @@ def _(step: Candidate) -> bool:
     source=PAPER,
     rest=Rest(neighbours_alike, "Split of adjacent dims that different weights have", "one weight has but one of the pieces"),
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return adjacent(step.of(0), step.of(1))
 
 
 @rule("V5", SHIFT, "Shift, then Shift", "shifts add up, and one position is enough", exact=False, source=PAPER)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SHIFT
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.SHIFT
 
 
 @rule(
@@ -102,16 +103,16 @@ def _(step: Candidate) -> bool:
     exact=False,
     source=PAPER,
 )
-def _(step: Candidate) -> bool:
-    largest, edge = step.spec.windows.shift_pattern, step.of().edge
+def _(step: CandidateStep) -> bool:
+    largest, edge = step.spec.windows.shift_pattern, step.of().origin
     if step.kind == SHIFT:
-        return edge is Edge.SPLIT and step.sizes[_minor_below(step.dims[0])].highest > largest
-    return edge is Edge.SHIFT and step.sizes[step.block].highest > largest
+        return edge is Origin.SPLIT and step.sizes[_minor_below(step.dims[0])].highest > largest
+    return edge is Origin.SHIFT and step.sizes[step.block].highest > largest
 
 
 @rule("V7", STRIDE, "Stride, then Stride", "strides multiply", exact=True, source=PAPER)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.STRIDE
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.STRIDE
 
 
 @rule(
@@ -122,8 +123,8 @@ def _(step: Candidate) -> bool:
     exact=True,
     rest=Rest(below_minor, "Split with an Unfold as minor, then Stride", "V10 rejects the Stride under the minor"),
 )
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SPLIT
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.SPLIT
 
 
 @rule(
@@ -138,8 +139,8 @@ def _(step: Candidate) -> bool:
         "the cut runs between two strides, or an approximate rule rejects the Merge below",
     ),
 )
-def _(step: Candidate) -> bool:
-    if step.of().edge is not Edge.STRIDE:
+def _(step: CandidateStep) -> bool:
+    if step.of().origin is not Origin.STRIDE:
         return False
     operation = step.dims[0].operation
     assert operation is not None and isinstance(operation.parameter, Size)
@@ -147,15 +148,15 @@ def _(step: Candidate) -> bool:
 
 
 @rule("V10", STRIDE, "Unfold, then Stride", "the Stride distributes, but for the window's centre", exact=False)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.UNFOLD
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.UNFOLD
 
 
 @rule(
     "V11", UNFOLD, "Split, then Unfold", "B*i + j + w: the window goes on the minor; padding differs", exact=False, source=PAPER
 )
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SPLIT
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.SPLIT
 
 
 @rule(
@@ -166,28 +167,28 @@ def _(step: Candidate) -> bool:
     exact=False,
     source="section 5.3, Figure 3c",
 )
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.UNFOLD and step.sizes[step.block / _window_below(step.dims[0])].lowest >= 1
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.UNFOLD and step.sizes[step.block / _window_below(step.dims[0])].lowest >= 1
 
 
 @rule(
     "V13", MERGE, "Unfold, then Merge of a block that divides the window", "the window is cut by the block's tiles", exact=False
 )
-def _(step: Candidate) -> bool:
-    if step.of().edge is not Edge.UNFOLD:
+def _(step: CandidateStep) -> bool:
+    if step.of().origin is not Origin.UNFOLD:
         return False
     facts = step.sizes[_window_below(step.dims[0]) / step.block]
     return facts.is_coefficient and any(facts.exponents)
 
 
 @rule("V14", UNFOLD, "Shift, then Unfold", "they commute, but for wrapping around against padding", exact=False)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SHIFT
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.SHIFT
 
 
 @rule("V15", UNFOLD, "Unfold, then Unfold of a smaller window", "windows add up in any order: they ascend", exact=False)
-def _(step: Candidate) -> bool:
-    if step.of().edge is not Edge.UNFOLD:
+def _(step: CandidateStep) -> bool:
+    if step.of().origin is not Origin.UNFOLD:
         return False
     return step.sizes[step.dims[1].size / _window_below(step.dims[0])].lowest < 1
 
@@ -204,8 +205,8 @@ def _(step: Candidate) -> bool:
         "an approximate rule or a policy rejects it below the Share",
     ),
 )
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.DATA
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.DATA
 
 
 @rule(
@@ -217,25 +218,25 @@ def _(step: Candidate) -> bool:
     source=PAPER,
     rest=Rest(two_sums, "Merge on a reduction where two take more", "the occurrences that a spec allows count both loops"),
 )
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.REDUCE
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.REDUCE
 
 
 @rule("V18", SHIFT, "Shift on a reduction", "a sum does not depend on where it starts", exact=True, source=PAPER)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.REDUCE
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.REDUCE
 
 
 @rule("V19", UNFOLD, "a reduction as a window", "a sum over an unweighted window, a box filter", exact=False, source=PAPER)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     window = step.of(1)
-    if window.edge in (Edge.QUOTIENT, Edge.REMAINDER):  # a piece of a reduction is one as well
+    if window.origin in (Origin.QUOTIENT, Origin.REMAINDER):  # a piece of a reduction is one as well
         return window.only_sums and not window.tags and not window.discards
-    return window.edge is Edge.REDUCE
+    return window.origin is Origin.REDUCE
 
 
 @rule("V20", UNFOLD, "Unfold of reductions", "summing all positions sums the window times as much", exact=False, source=PAPER)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return step.of(0).only_sums
 
 
@@ -251,6 +252,6 @@ def _(step: Candidate) -> bool:
         "the weight would be indexed by those between as well",
     ),
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     weights = step.of(0).shared_by + step.of(1).shared_by
     return len(set(weights)) < len(weights)
