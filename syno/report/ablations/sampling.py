@@ -10,7 +10,7 @@ from random import Random
 
 from syno.base.errors import SpecError
 from syno.base.progress import Display, Progress
-from syno.report.operators.operator_folder import OperatorFolder
+from syno.report.operators.folder import OperatorFolder
 from syno.space.sample import Sampler
 from syno.space.space import Space
 from syno.space.state_graph import check_not_empty, why_empty
