@@ -119,7 +119,7 @@ class Candidates:
 
     def _unfolds(self, state: State) -> Iterator[CandidateStep]:
         least = self.spec.windows.least_ratio
-        windows = [dim for dim in state.data if self.facts[dim].size.is_window]
+        windows = [dim for dim in state.data if self.facts[dim].size.can_be_window]
         for position in state.data:
             for window in windows:
                 if position is not window and self.sizes[position.size / window.size].lowest >= least:

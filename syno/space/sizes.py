@@ -19,6 +19,7 @@ class SizeFacts:
     """What is known of one size under the spec's valuations."""
 
     __slots__ = (
+        "can_be_window",
         "exponents",
         "highest",
         "is_coefficient",
@@ -26,7 +27,6 @@ class SizeFacts:
         "is_odd",
         "is_one",
         "is_valid",
-        "is_window",
         "joined",
         "lowest",
         "shared",
@@ -39,8 +39,8 @@ class SizeFacts:
     is_one: bool  # for every layer
     is_odd: bool  # a whole and odd number for every layer
     is_legal: bool  # a coordinate may have it, and it is at least 1 for every layer
+    can_be_window: bool  # whether it is small enough for the window of an Unfold, and odd if the options ask for that
     is_valid: bool  # it is within the options on sizes, and a whole number if they ask for it
-    is_window: bool  # a window may have it
     is_coefficient: bool  # coefficients only, none in the denominator
     exponents: Usage  # of the spec's variables
     shared: Usage  # occurrences that sharing it with a weight uses up
@@ -75,8 +75,6 @@ class SizeTable:
         facts.is_one = all(above == below for above, below in values)
         whole = all(above % below == 0 for above, below in values)
         facts.is_odd = whole and all(above // below % 2 for above, below in values)
-        windows = self.spec.windows
-        facts.is_window = facts.highest <= windows.largest and (facts.is_odd or not windows.odd)
         facts.is_legal = (
             size.trait in (Trait.GENERAL, Trait.COEFFICIENT)
             and all(above >= below for above, below in values)
@@ -87,6 +85,8 @@ class SizeTable:
             and sum(abs(exponent) for _, exponent in size.exponents) <= options.powers
             and (whole or not options.exact_division)
         )
+        windows = self.spec.windows
+        facts.can_be_window = facts.highest <= windows.largest and (facts.is_odd or not windows.odd)
         facts.is_coefficient = size.trait in (Trait.COEFFICIENT, Trait.ONE)
         exponents = dict(size.exponents)
         facts.exponents = tuple(exponents.get(variable, 0) for variable in self.variables)

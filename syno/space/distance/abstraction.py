@@ -15,10 +15,10 @@ from syno.ir.dim import Dim
 from syno.space.candidates import Candidates
 from syno.space.distance.axes import NO_PARTS, UNREACHABLE, Axis, Limits, Parts
 from syno.space.distance.parting import Parting
-from syno.space.distance.reliance import Reliance
 from syno.space.facts import DimFacts, FactTable, Origin, Role, adjacent
 from syno.space.rules import RuleSet
-from syno.space.rules.unordered import Channels, violations
+from syno.space.rules.guarantees import Guarantees, is_blocked, may_be_unordered
+from syno.space.rules.order import pools_much
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
@@ -37,9 +37,9 @@ class Abstraction:
     _axes: dict[tuple[Dim, int], Axis] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.relies = Reliance.on(self.rules)
+        self.ensured = Guarantees.of(self.rules)
         self._elements = self.sizes[product(self.spec.output_sizes)].total
-        self.parting = Parting(self.spec, self.sizes, apart=self.relies.neighbours)
+        self.parting = Parting(self.spec, self.sizes, apart=self.ensured.outer_not_adjacent)
 
     def __call__(self, state: State, left: int) -> tuple[tuple[Axis, ...], Limits]:
         """What the distance knows of a state with `left` primitives left, axes sorted."""
@@ -49,12 +49,6 @@ class Abstraction:
         def room(used: int, limit: int | None) -> int:
             return left if limit is None else min(left, limit - used)
 
-        pooled: set[Dim] = set()
-        weighted: set[Dim] = set()
-        for dim in state.data:
-            pooled |= self.facts[dim].pooled
-            weighted |= self.facts[dim].weighted
-        much = self.sizes[product(dim.size for dim in pooled - weighted)].highest > self.spec.reductions.largest_pooling
         limits = Limits(
             merges=room(counts.merges, most.merges),
             splits=room(counts.splits, most.splits),
@@ -65,7 +59,7 @@ class Abstraction:
             weighted=counts.weights,
             iterations=self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total,
             elements=self._elements,
-            needs_weight=not counts.weights or (much and self.rules.is_on("C14")),
+            needs_weight=not counts.weights or (self.ensured.pooling_is_small and pools_much(state, self.facts, self.spec)),
             room=tuple(limit - used for limit, used in zip(self.sizes.limits, state.ends.usage, strict=True)),
             outer=state.ends.outer,
             copies=self.sizes[state.ends.copies].highest,
@@ -84,11 +78,11 @@ class Abstraction:
         for i, a in facts:
             for j, b in facts[i + 1 :]:
                 before, after = adjacent(a, b), adjacent(b, a)
-                if (before or after) and axes[i].endings == 1 == axes[j].endings and self.rules.is_on("C9"):
+                if (before or after) and axes[i].endings == 1 == axes[j].endings and self.ensured.outer_not_adjacent:
                     beside.append((i, j))
-                if a.shared_by and b.shared_by and set(a.shared_by) & set(b.shared_by) and self.rules.is_on("V21"):
+                if a.shared_by and b.shared_by and set(a.shared_by) & set(b.shared_by) and self.ensured.shared_stay_apart:
                     apart.append((i, j))
-                if before and after and self.rules.is_on("V4"):
+                if before and after and self.ensured.adjacent_stay_apart:
                     touching.append((i, j))
         return limits._replace(beside=tuple(beside), apart=tuple(apart), touching=tuple(touching))
 
@@ -102,10 +96,10 @@ class Abstraction:
 
     def _find_axis(self, dim: Dim, state: State) -> Axis:
         facts, spec = self.facts[dim], self.spec
-        slack = spec.occurrences.chain_length - facts.height if self.rules.is_on("C13") else spec.depth
+        slack = spec.occurrences.chain_length - facts.height if self.ensured.chains_are_short else spec.depth
         window = UNREACHABLE
-        if slack > 0 and facts.size.is_window:
-            window = int(facts.origin is Origin.REDUCE and self.rules.is_on("V19"))
+        if slack > 0 and facts.size.can_be_window:
+            window = int(facts.origin is Origin.REDUCE and self.ensured.no_sum_as_window)
         endings = UNREACHABLE
         if slack > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):
             if self.candidates.may_be_outer(facts, dim.size):
@@ -113,7 +107,7 @@ class Abstraction:
             elif facts.origin is Origin.REDUCE and slack > 1 and self._low_rank(facts):
                 endings = 2
         cuts = self._cuts(dim, state) if slack > 0 else ()
-        shift = slack > 1 and self._allowed(SHIFT, dim, state, "V5", "V6", "V16", "V18", "U1", "C8")
+        shift = slack > 1 and not self._blocked(SHIFT, dim, state)
         fold = self._folds(dim, slack, state)
         return Axis(
             size=dim.size,
@@ -122,21 +116,21 @@ class Abstraction:
             parts=self._parts(dim.size, cuts, shift, fold, endings) if slack > 0 else NO_PARTS,
             shift=shift,
             fold=fold,
-            minor=slack > 2 and (facts.size.highest <= spec.windows.shift_pattern or not self.rules.is_on("V6")),
+            minor=slack > 2 and (facts.size.highest <= spec.windows.shift_pattern or not self.ensured.shifted_blocks_are_small),
             endings=endings,
             window=window,
             repeat=spec.repeats.largest > 1 and facts.origin in (Origin.QUOTIENT, Origin.REMAINDER),
             widens=facts.role is Role.OUTER,
             shareable=slack > 0 and self.sizes.fits(self.sizes.none, facts.size.joined) and not facts.discards,
             must_weigh=facts.origin is Origin.REDUCE
-            and self.rules.is_on("C14")
+            and self.ensured.pooling_is_small
             and facts.size.highest > spec.reductions.largest_pooling,
             fresh=not state.ends.counts.weights
             or bool(facts.tags >> state.ends.counts.weights & 1)
-            or not self.rules.is_on("C8"),
+            or not self.ensured.views_before_weights,
             only_sums=facts.only_sums,
             pool=self._pool(facts),
-            misordered=self._misordered(dim),
+            misordered=not may_be_unordered(self.rules, dim),
             strided=facts.discards,
         )
 
@@ -146,17 +140,13 @@ class Abstraction:
 
     def _pool(self, facts: DimFacts) -> float:
         """The product of the sums below that may stay unweighted."""
-        largest = self.spec.reductions.largest_pooling if self.rules.is_on("C14") else float("inf")
+        largest = self.spec.reductions.largest_pooling if self.ensured.pooling_is_small else float("inf")
         small = [dim.size for dim in facts.pooled if self.sizes[dim.size].highest <= largest]
         return self.sizes[product(small)].highest
 
-    def _misordered(self, dim: Dim) -> bool:
-        broken = violations({dim: Channels(True, dim)})
-        return any(self.rules.is_on(name) for name in broken)
-
     def _cuts(self, dim: Dim, state: State) -> tuple[Size, ...]:
         """The pieces that rules let a Merge cut now."""
-        if not self._allowed(MERGE, dim, state, "V1", "V2", "V16", "V17", "C8"):
+        if self._blocked(MERGE, dim, state):
             return ()  # whatever the block
         pieces: dict[Size, None] = {}
         for block, _ in self.sizes.divisors(dim.size):
@@ -167,7 +157,7 @@ class Abstraction:
 
     def _parts(self, size: Size, cuts: tuple[Size, ...], shift: bool, fold: int, endings: int) -> Parts:
         """What it takes to end the dim in pieces, if that may be better than to end it as it is."""
-        anything = not self.relies.cuts_first
+        anything = not self.ensured.merges_below_joins
         if not (cuts or anything or shift or fold < UNREACHABLE):
             return NO_PARTS
         parts = self.parting(size, cuts if cuts and not anything else None)
@@ -178,15 +168,16 @@ class Abstraction:
         return parts
 
     def _folds(self, dim: Dim, slack: int, state: State) -> int:
-        if slack > 0 and self._allowed(UNFOLD, dim, state, "V11", "V14", "V20"):
+        if slack > 0 and not self._blocked(UNFOLD, dim, state):
             return 0
-        shareable = self.sizes.fits(self.sizes.none, self.facts[dim].size.joined)
-        return 1 if slack > 1 and shareable and self._allowed(UNFOLD, dim, state, "V20") else UNREACHABLE
+        facts = self.facts[dim]
+        if slack <= 1 or (facts.only_sums and self.ensured.no_window_over_sums):
+            return UNREACHABLE
+        return 1 if self.sizes.fits(self.sizes.none, facts.size.joined) else UNREACHABLE
 
-    def _allowed(self, kind: str, dim: Dim, state: State, *rules: str) -> bool:
-        """Whether none of the rules forbids the step on the dim."""
-        candidate = CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,))
-        return not any(self.rules.forbids(name, candidate) for name in rules)
+    def _blocked(self, kind: str, dim: Dim, state: State) -> bool:
+        """Return whether rules reject every such step on the dim."""
+        return is_blocked(self.rules, CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,)))
 
 
 def axis_order(axis: Axis) -> tuple[Any, ...]:

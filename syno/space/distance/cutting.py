@@ -19,7 +19,7 @@ def cutting(choice: Choice, group: int, ended: bool) -> int:
     `ended` says that a weight ends what is cut off.
     """
     members, rest = choice.members[group], choice.rest[group]
-    if not choice.distance.relies.cuts_first:
+    if not choice.distance.ensured.merges_below_joins:
         return 0
     if len(choice.partition[group]) > 1:
         return 0 if any(axis.cuts or axis.shift or axis.fold <= choice.contractions for axis in members) else UNREACHABLE
@@ -43,13 +43,13 @@ def _divides(choice: Choice, rest: Size, whole: Size) -> bool:
 
 def _cut_above_window(choice: Choice, group: int, ended: bool) -> bool:
     """Whether a Merge may cut off the rest above an Unfold, where one of the two pieces is smaller than the window."""
-    members, rest, relies = choice.members[group], choice.rest[group], choice.distance.relies
+    members, rest, ensured = choice.members[group], choice.rest[group], choice.distance.ensured
     beside = choice.cuts_beside(group)  # other pieces may be windows, or end with a weight
     if not (choice.windows or beside):
         return False
     weighted = choice.contractions > ended and (beside or bool(choice.ended))  # a weight comes first: it needs an axis to end
     wholes = {axis.size for axis in members if axis.fold <= (choice.contractions if weighted else 0)}
-    if weighted or not relies.slides_first:
+    if weighted or not ensured.unfolds_below_splits:
         wholes |= {
             axis.size * whole
             for place, axis in enumerate(members)
@@ -58,7 +58,9 @@ def _cut_above_window(choice: Choice, group: int, ended: bool) -> bool:
         }
     window = product(axis.size for axis in choice.windows)
     return any(
-        beside or not relies.small_windows or any(choice.sizes[block / window].lowest < 1 for block in (rest, whole / rest))
+        beside
+        or not ensured.slid_blocks_are_small
+        or any(choice.sizes[block / window].lowest < 1 for block in (rest, whole / rest))
         for whole in wholes
         if _divides(choice, rest, whole)
     )

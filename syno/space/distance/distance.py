@@ -19,7 +19,7 @@ from syno.algebra import Kind, Size, Trait, product
 from syno.space.distance.axes import UNREACHABLE, Axis, Grouping, Limits
 from syno.space.distance.fates import Fates
 from syno.space.distance.parting import Parting
-from syno.space.distance.reliance import Reliance
+from syno.space.rules.guarantees import Guarantees
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
 
@@ -35,15 +35,15 @@ class Distance:
     least_flops: float  # of the replaced layers
     most_flops: float
     parting: Parting
-    relies: Reliance
+    ensured: Guarantees
     _known: dict[tuple[tuple[Axis, ...], Limits], tuple[int, int]] = field(default_factory=dict)  # distance, searched up to
     _excess: dict[Size, tuple[bool, bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         order = sorted(range(len(self.wanted)), key=lambda i: str(self.wanted[i]))
         self._goal = product(self.wanted)
-        self.shift_pattern = self.spec.windows.shift_pattern if self.relies.small_shifts else float("inf")
-        self.largest_pooling = self.spec.reductions.largest_pooling if self.relies.pooling else float("inf")
+        self.shift_pattern = self.spec.windows.shift_pattern if self.ensured.shifted_blocks_are_small else float("inf")
+        self.largest_pooling = self.spec.reductions.largest_pooling if self.ensured.pooling_is_small else float("inf")
         partitions = [[tuple(self.wanted[i] for i in block) for block in partition] for partition in _partitions(tuple(order))]
         # with the number of Merges that part the axes of blocks, fewest first
         self._partitions = sorted(

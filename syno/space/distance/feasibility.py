@@ -40,7 +40,7 @@ class Feasibility:
             self.least_flops,
             self.most_flops,
             self.abstract.parting,
-            self.abstract.relies,
+            self.abstract.ensured,
         )
         self._goal = product(completion.wanted)
         self._cheap_states: dict[State, bool] = {}
@@ -55,7 +55,7 @@ class Feasibility:
         left = self.spec.depth - state.steps
         most = left if most is None else most
         counts = state.ends.counts
-        if not self.rules.is_on("C1") and counts.reductions < self.spec.occurrences.reductions:
+        if not self.abstract.ensured.sums_come_first and counts.reductions < self.spec.occurrences.reductions:
             return 0  # a sum can come at any time, and make anything fit
         if counts.steps == counts.reductions and most <= left:
             found = self.sum_sets.distance_of(tuple(dim.size for dim in state.ends.sums))
@@ -79,7 +79,7 @@ class Feasibility:
             0,
             float("inf"),
             self.abstract.parting,
-            self.abstract.relies,
+            self.abstract.ensured,
         )
         return free(axes, limits, left)
 
@@ -93,7 +93,7 @@ class Feasibility:
             return False
         if not self.use_distance:
             return True
-        if product(dim.size for dim in state.data) is not self._goal or not self.rules.is_on("C1"):
+        if product(dim.size for dim in state.data) is not self._goal or not self.abstract.ensured.sums_come_first:
             return True
         return not self._cheap(state)
 
@@ -105,7 +105,7 @@ class Feasibility:
 
     def _within_reach(self, state: State) -> bool:
         counts = state.ends.counts
-        if counts.steps == counts.reductions and self.rules.is_on("C1"):  # cheaper than to find the least
+        if counts.steps == counts.reductions and self.abstract.ensured.sums_come_first:  # cheaper than to find the least
             return self.sum_sets.leads_on(tuple(dim.size for dim in state.ends.sums))
         return self.distance_of(state) < UNREACHABLE
 

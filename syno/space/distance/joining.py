@@ -12,12 +12,12 @@ from syno.space.distance.choice import Choice
 
 def windows_fit(choice: Choice) -> bool:
     """Whether each window has an axis to slide over; without another weight, bare sums have to join a window for it."""
-    relies = choice.distance.relies
+    ensured = choice.distance.ensured
     positions = {axis.size for members in choice.members for axis in members if axis.fold <= choice.contractions}
     for goal, (_, rest, members) in zip(choice.goal, choice.groups, strict=True):
         if choice.contractions and len(members) > 1 and any(axis.fold <= 1 for axis in members):
             positions.add(goal)  # joined, weighted, then slid over
-        if not relies.slides_first and len(members) > 1:
+        if not ensured.unfolds_below_splits and len(members) > 1:
             positions.add(goal)
         if rest is not ONE:
             positions |= {rest, *(axis.size / rest for axis in members if choice.sizes[axis.size / rest].is_legal)}
@@ -30,7 +30,7 @@ def windows_fit(choice: Choice) -> bool:
         elif choice.parted:
             continue
         else:
-            others = (o for o in choice.windows if o is not axis and not (relies.sums_apart and o.window))
+            others = (o for o in choice.windows if o is not axis and not (ensured.adjacent_stay_apart and o.window))
             sizes = [axis.size * size for size in (*pieces, *(o.size for o in others))]
         if not any(_slides(choice, size, positions) for size in sizes):
             return False

@@ -75,6 +75,5 @@ class Parting:
         return facts.highest <= self.spec.contractions.largest_outer and self.sizes.fits(self.sizes.none, facts.shared)
 
     def _is_taken(self, piece: Size) -> bool:
-        facts, windows = self.sizes[piece], self.spec.windows
-        is_window = facts.highest <= windows.largest and (facts.is_odd or not windows.odd)
-        return is_window or 1 < self.spec.repeats.largest >= facts.highest
+        facts = self.sizes[piece]
+        return facts.can_be_window or 1 < self.spec.repeats.largest >= facts.highest

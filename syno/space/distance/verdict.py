@@ -61,7 +61,9 @@ def _total(choice: Choice, cost: int, fates: tuple[RestFate, ...]) -> tuple[int,
     if choice.sizes[outer].highest > choice.spec.contractions.largest_outer:
         return None
     ended = len(choice.ended) + 2 * len(choice.parted) + sum(fate.size is not ONE for fate in fates)
-    more = max(0, choice.contractions - ended) if choice.distance.relies.inner else 0  # what is cut off for a weight to end
+    more = (
+        max(0, choice.contractions - ended) if choice.distance.ensured.weights_are_matmuls else 0
+    )  # what is cut off for a weight to end
     cuts = sum(rest is not ONE for rest in choice.rest)  # `cost` has them already
     merges = choice.base + len(choice.parted) + cuts + more + sum(fate.merges for fate in fates)
     splits = sum(len(members) - 1 for members in choice.members)
@@ -90,7 +92,7 @@ def _conflict(choice: Choice) -> bool:
 
 def _may_exchange(choice: Choice) -> bool:
     """Whether a Merge that is not needed otherwise, and a Split, may put another axis in the place of one."""
-    if not choice.distance.relies.cuts_first:
+    if not choice.distance.ensured.merges_below_joins:
         return True
     fresh = choice.contractions or any(axis.fresh for axis in choice.given)
     if any(axis.cuts for axis in choice.given) or (choice.limits.shifts and any(axis.shift for axis in choice.given)):
@@ -108,7 +110,7 @@ def _rest_fates(choice: Choice, group: int) -> list[RestFate]:
         return [] if extra == UNREACHABLE else [RestFate(extra // 2, (extra + 1) // 2)]
     facts, found = choice.sizes[rest], []
     if (extra := cutting(choice, group, False)) < UNREACHABLE:
-        if facts.highest <= spec.windows.largest and (facts.is_odd or not spec.windows.odd) and choice.limits.unfolds:
+        if facts.can_be_window and choice.limits.unfolds:
             found.append(RestFate(extra // 2, (extra + 1) // 2 + 1, windows=1))
         if choice.limits.repeats and facts.highest <= spec.repeats.largest:
             found.append(RestFate(extra // 2, (extra + 1) // 2 + 1, repeats=1))

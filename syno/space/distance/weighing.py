@@ -52,7 +52,7 @@ def weights_large_enough(choice: Choice) -> bool:
 
     Together they have at most the product of all axes, each as often as occurrences allow, or once for each weight.
     """
-    if choice.parted or not choice.distance.relies.elements:
+    if choice.parted or not choice.distance.ensured.weights_are_large:
         return True
     used = weighed(choice) or choice.sizes.none
     room = tuple(limit - use for limit, use in zip(choice.limits.room, used, strict=True))
@@ -86,7 +86,7 @@ def inner_dims_fit(choice: Choice) -> bool:
     kept = [axis for axis in (*chain.from_iterable(choice.members), *choice.windows, *choice.repeated) if axis.shareable]
     need -= any(axis.must_weigh for axis in kept)
     need -= any(axis.endings == 2 for axis in choice.ended)
-    if need <= 0 or not choice.distance.relies.inner:
+    if need <= 0 or not choice.distance.ensured.weights_are_matmuls:
         return True
     used = weighed(choice) or choice.sizes.none
     costs = {choice.sizes[axis.size].joined for axis in kept}
@@ -145,7 +145,7 @@ def _copies(choice: Choice) -> float:
     copies = limits.copies * sizes[product(axis.size for axis in after)].highest
     for rest in (rest for rest in choice.rest if rest is not ONE):
         facts = sizes[rest]
-        if facts.highest <= windows.largest and (facts.is_odd or not windows.odd):
+        if facts.can_be_window:
             copies *= facts.highest
         elif limits.repeats:
             copies *= min(facts.highest, choice.spec.repeats.largest)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from syno.algebra import product
 from syno.ir.dim import Dim
-from syno.space.facts import Origin, Role, adjacent, touches
+from syno.space.facts import FactTable, Origin, adjacent, touches
 from syno.space.rules.forms import outer_alike
 from syno.space.rules.table import Rest, rule
+from syno.space.spec import OperatorSpec
+from syno.space.state import State
 from syno.space.steps import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, CandidateStep
 
 
@@ -124,15 +126,11 @@ def _(step: CandidateStep) -> bool:
 
 @rule("C14", FINALIZE, "much pooling", "sums over unweighted elements lose what they add up", exact=False)
 def _(step: CandidateStep) -> bool:
-    return step.sizes[pooled(step.state.data, step)].highest > step.spec.reductions.largest_pooling
+    return pools_much(step.state, step.facts, step.spec)
 
 
-def pooled(dims: tuple[Dim, ...], step: CandidateStep):  # type: ignore[no-untyped-def]
-    """The product of the reductions that no Share stands above."""
-    facts = [step.facts[dim] for dim in dims]
-    return product(
-        dim.size for dim in frozenset().union(*(f.pooled for f in facts)) - frozenset().union(*(f.weighted for f in facts))
-    )
-
-
-__all__ = ["Role", "leader", "pooled"]
+def pools_much(state: State, facts: FactTable, spec: OperatorSpec) -> bool:
+    """Return whether the product of the sums that no Share stands above is larger than the spec allows."""
+    found = [facts[dim] for dim in state.data]
+    pooled, weighted = (frozenset().union(*dims) for dims in ((f.pooled for f in found), (f.weighted for f in found)))
+    return facts.sizes[product(dim.size for dim in pooled - weighted)].highest > spec.reductions.largest_pooling
