@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from syno.space.rules.examples import EXAMPLES
-from syno.space.rules.table import BY_CONSTRUCTION, RULES
+from syno.space.rules.table import RULES, Rule
 
 COLUMNS = ("id", "looks at", "forbids", "because", "kind", "default", "source")
 
 
-def rows() -> list[tuple[str, ...]]:
-    """One row per rule, and one per rule that nothing can break."""
+@dataclass(frozen=True)
+class Unbreakable:
+    """A rule that the language or the generator keeps by itself: no step can break it, so it cannot be switched off."""
+
+    id: str
+    forbids: str
+    reason: str
+    source: str
+
+
+BY_CONSTRUCTION = (
+    Unbreakable(
+        "C2", "a view of a weight's axis", "weights can be laid out anew offline: the language has no such views", "section 5.3"
+    ),
+    Unbreakable(
+        "C3",
+        "Share above the weight's side of a Share",
+        "products commute: chains of Shares grow on the data's side",
+        "section 5.3",
+    ),
+    Unbreakable("C4", "the Shares of one weight in several steps", "they come at once, in one order", "published system"),
+)
+
+
+def rows(rules: Iterable[Rule] = tuple(RULES.values())) -> list[tuple[str, ...]]:
+    """Return one row per rule, in order of their ids, and one per rule that nothing can break.
+
+    Args:
+        rules: the built-in rules, or those of a space (`space.rules.rules`), which may be a user's own.
+    """
     table = [
         (
             row.id,
@@ -20,19 +51,26 @@ def rows() -> list[tuple[str, ...]]:
             "on" if row.on else "off" + (f" (the other of {row.against})" if row.against else ""),
             row.source,
         )
-        for row in RULES.values()
+        for row in rules
     ]
     table += [(held.id, "–", held.forbids, held.reason, "exact", "always", held.source) for held in BY_CONSTRUCTION]
-    return sorted(table, key=lambda row: (row[0][0] != "V", row[0][0], int("".join(filter(str.isdigit, row[0]))), row[0]))
+    return sorted(table, key=_place)
+
+
+def _place(row: tuple[str, ...]) -> tuple[object, ...]:
+    """Return where a row is listed: views first, then by letter and number; a user's own rules last."""
+    name, number = row[0], "".join(filter(str.isdigit, row[0]))
+    is_own = name not in EXAMPLES and name not in {held.id for held in BY_CONSTRUCTION}
+    return is_own, name[0] != "V", name[0], int(number or 0), name
 
 
 def _approximate(rule: str) -> str:
-    """With the agreement ratio of the rule's example, if that has another form."""
-    share = EXAMPLES[rule].agreement()
+    """Return the kind of a rule that is not exact, with the agreement ratio of its example if that has another form."""
+    share = EXAMPLES[rule].agreement() if rule in EXAMPLES else None
     return "policy" if share is None else f"approximate ({share:.3f})"
 
 
 def rules_table() -> str:
-    """The table in Markdown."""
+    """Return the table in Markdown."""
     rule = ["---"] * len(COLUMNS)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (COLUMNS, rule, *rows()))
