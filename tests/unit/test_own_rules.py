@@ -100,7 +100,7 @@ def test_it_is_switched_like_the_others() -> None:
         (["rules_of_my_own:taken"], 'the rule "rules_of_my_own:taken" has the id "V1", which a built-in rule has already'),
         ([RULE, "rules_of_my_own:twin"], f'"rules_of_my_own:twin" has the id "no-split", which "{RULE}" has already'),
         (["rules_of_unknown_steps:row"], 'rule "x" looks at steps of kind "Splitt"; there are: Reduce,'),
-        (["V99"], 'no rule "V99"; there are: V1,'),
+        (["V99"], 'no rule "V99"; there are: C1,'),
     ],
 )
 def test_a_mistake_is_one_clear_error(rules: list[str], message: str) -> None:

@@ -14,7 +14,7 @@ from syno.ir.dim import Dim
 from syno.space import OperatorSpec, Space, paper
 from syno.space.distance.flops import FlopsBound
 from syno.space.facts import DimFacts, FactTable, adjacent
-from syno.space.rules.unordered import ORDERED, Channels, violations
+from syno.space.rules.symmetry import ORDERED, Channels, violations
 from syno.space.sizes import SizeTable
 
 

@@ -1,6 +1,6 @@
 """Canonicalization rules."""
 
-from syno.space.rules import order, other_forms, symmetry, unordered, views  # noqa: F401  # importing them fills the table
+from syno.space.rules import order, symmetry, views  # noqa: F401  # importing them fills the table
 from syno.space.rules.table import RULES, Rule, RuleSet
 from syno.space.steps import KINDS, CandidateStep
 

@@ -1,18 +1,19 @@
-"""The other form of what a rule on views rejects: whether there is one, and whether the approximate rules leave it.
+"""Whether what an exact rule rejects has another form, and whether the approximate rules leave that form.
 
 An exact rule may reject a step only if its result is reached in another way. The functions here find the primitives that
-the other form is made of, ask the rules that are not exact about them, and compare what both forms use of the occurrences
-that a spec allows.
+the other form is made of, ask the rules that are not exact about them, and compare how often both forms use each variable.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 from syno.algebra import Size
 from syno.ir.dim import Dim
 from syno.ir.primitives import SHARE
 from syno.ir.primitives import SPLIT as SPLIT_ROW
 from syno.space.facts import Origin, Role, adjacent
-from syno.space.rules.table import RULES
+from syno.space.rules.table import RULES, Rule
 from syno.space.sizes import Usage
 from syno.space.steps import MERGE, SPLIT, STRIDE, CandidateStep
 
@@ -20,13 +21,13 @@ from syno.space.steps import MERGE, SPLIT, STRIDE, CandidateStep
 def is_left(step: CandidateStep, kind: str, dims: tuple[Dim, ...], size: Size | None = None) -> bool:
     """Whether the rules on views that are not exact accept this primitive on these dims."""
     other = step.other(kind, dims, size)
-    return not any(row.rejects(other) for row in RULES.values() if kind in row.kinds and is_asked(row.id))
+    return not any(row.rejects(other) for row in _approximate() if kind in row.kinds)
 
 
-def is_asked(name: str) -> bool:
-    """Whether it is a rule on views that is on by default and not exact."""
-    row = RULES[name]
-    return name[0] == "V" and row.on and not row.exact
+@cache
+def _approximate() -> tuple[Rule, ...]:
+    """Return the rules on views that are on by default and not exact."""
+    return tuple(row for row in RULES.values() if row.id[0] == "V" and row.on and not row.exact)
 
 
 def is_size(step: CandidateStep, size: Size) -> bool:
@@ -49,7 +50,7 @@ def no_more(step: CandidateStep, used: Usage, most: Usage) -> bool:
 
 
 def merged(step: CandidateStep) -> Usage:
-    """Occurrences that the step, a Merge, takes."""
+    """Return the occurrences that the step, a Merge, takes."""
     return step.sizes.merged(step.block, step.dims[0].size / step.block)
 
 
@@ -176,7 +177,7 @@ def _is_share(dim: Dim) -> bool:
 
 
 def _shared(dim: Dim) -> tuple[Dim, frozenset[object]]:
-    """The dim below the Shares, and their weights."""
+    """Return the dim below the Shares, and their weights."""
     weights = set()
     while _is_share(dim):
         assert dim.operation is not None
@@ -186,14 +187,16 @@ def _shared(dim: Dim) -> tuple[Dim, frozenset[object]]:
 
 
 def _last(dim: Dim) -> Dim:
-    """The innermost dim that the dim is split of."""
-    while dim.operation is not None and dim.operation.primitive is SPLIT_ROW:
-        dim = dim.operation.bottoms[1]
-    return dim
+    """Return the innermost of the dims that Splits have joined to this one."""
+    return _joined(dim, 1)
 
 
 def _first(dim: Dim) -> Dim:
-    """The outermost dim that the dim is split of."""
+    """Return the outermost of the dims that Splits have joined to this one."""
+    return _joined(dim, 0)
+
+
+def _joined(dim: Dim, side: int) -> Dim:
     while dim.operation is not None and dim.operation.primitive is SPLIT_ROW:
-        dim = dim.operation.bottoms[0]
+        dim = dim.operation.bottoms[side]
     return dim

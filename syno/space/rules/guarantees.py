@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 from syno.ir.dim import Dim
+from syno.space.rules.symmetry import Channels, violations
 from syno.space.rules.table import RuleSet
-from syno.space.rules.unordered import Channels, violations
 from syno.space.steps import MERGE, SHIFT, UNFOLD, CandidateStep
 
 

@@ -6,13 +6,12 @@ Paper: section 5.3.
 from __future__ import annotations
 
 from syno.algebra import product
-from syno.ir.dim import Dim
 from syno.space.facts import FactTable, Origin, adjacent, touches
 from syno.space.rules.forms import outer_alike
 from syno.space.rules.table import Rest, rule
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
-from syno.space.steps import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, CandidateStep
+from syno.space.steps import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
 
 
 @rule("C1", REDUCE, "anything, then Reduce", "a sum is independent of what is beside it: all sums come first", exact=True)
@@ -37,11 +36,6 @@ def _(step: CandidateStep) -> bool:
     return step.sizes[product(dim.size for dim in step.dims)].lowest < step.spec.contractions.least_elements
 
 
-def leader(dims: tuple[Dim, ...], step: CandidateStep) -> tuple[int, str]:
-    """What orders weights that do not depend on each other: their lowest dim."""
-    return min((step.facts[dim].height, dim.id) for dim in dims)
-
-
 @rule(
     "C7",
     CONTRACTION,
@@ -53,7 +47,7 @@ def _(step: CandidateStep) -> bool:
     leaders = step.state.ends.leaders
     if not leaders or any(step.facts[dim].tags >> len(leaders) & 1 for dim in step.dims):
         return False
-    return not leaders[-1] < leader(step.dims, step)
+    return not leaders[-1] < step.leader
 
 
 @rule(
@@ -114,7 +108,7 @@ def _(step: CandidateStep) -> bool:
 
 @rule(
     "C13",
-    (CONTRACTION, SHIFT, STRIDE, SPLIT, "Unfold", EXPAND, MERGE),
+    (CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE),
     "long chains",
     "deep expressions are no operators people use",
     exact=False,

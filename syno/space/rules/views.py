@@ -1,4 +1,6 @@
-"""Rules on views: one primitive above another that commutes or fuses with it.
+"""Rules on views: one primitive above another that commutes with it, or fuses with it.
+
+Rules whose id ends in b reject the other of two equal forms; they are off, as the rules that they are against are on.
 
 Paper: section 5.3, Figure 3.
 """
@@ -19,25 +21,67 @@ from syno.space.rules.forms import (
     neighbours_alike,
     two_sums,
 )
-from syno.space.rules.table import Rest, rule
+from syno.space.rules.table import Predicate, Rest, rule
 from syno.space.steps import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
 
-PAPER = "section 5.3"
+PAPER, THEIRS = "section 5.3", "published system"
 
 
-def _minor_below(dim: Dim) -> Size:
-    """The block of the Split under this dim."""
+def above(origin: Origin, position: int = 0) -> Predicate:
+    """Return the predicate of steps whose dim at `position` lies above this primitive."""
+    return lambda step: step.facts[step.dims[position]].origin is origin
+
+
+def _block_below(dim: Dim) -> Size:
+    """Return the minor of the Split, or the window of the Unfold, under the dim."""
     assert dim.operation is not None
     return dim.operation.bottoms[1].size
 
 
-def _window_below(dim: Dim) -> Size:
-    """The window of the Unfold under this dim."""
-    assert dim.operation is not None
-    return dim.operation.bottoms[1].size
+# Rules that only ask what the first dim lies above.
+for id_, kind, below, forbids, reason, exact, source in (
+    (
+        "V3",
+        SPLIT,
+        Origin.SPLIT,
+        "Split of a Split as major",
+        "nested Splits re-associate: they go on the minor only",
+        True,
+        PAPER,
+    ),
+    ("V5", SHIFT, Origin.SHIFT, "Shift, then Shift", "shifts add up, and one position is enough", False, PAPER),
+    ("V7", STRIDE, Origin.STRIDE, "Stride, then Stride", "strides multiply", True, PAPER),
+    ("V10", STRIDE, Origin.UNFOLD, "Unfold, then Stride", "the Stride distributes, but for the window's centre", False, THEIRS),
+    (
+        "V11",
+        UNFOLD,
+        Origin.SPLIT,
+        "Split, then Unfold",
+        "B*i + j + w: the window goes on the minor; padding differs",
+        False,
+        PAPER,
+    ),
+    ("V14", UNFOLD, Origin.SHIFT, "Shift, then Unfold", "they commute, but for wrapping around against padding", False, THEIRS),
+    ("V18", SHIFT, Origin.REDUCE, "Shift on a reduction", "a sum does not depend on where it starts", True, PAPER),
+):
+    rule(id_, kind, forbids, reason, exact=exact, source=source)(above(below))
 
+# Rules that reject the other of two equal forms, and what the dim at a position lies above.
+for against, kind, forbids, exact, below, position in (
+    ("V8", SPLIT, "Stride, then Split as minor", True, Origin.STRIDE, 1),
+    ("V9", STRIDE, "Merge, then Stride of the remainder", True, Origin.REMAINDER, 0),
+    ("V11", SPLIT, "Unfold, then Split as minor", False, Origin.UNFOLD, 1),
+    ("V12", UNFOLD, "Merge, then Unfold of the remainder", False, Origin.REMAINDER, 0),
+    ("V14", SHIFT, "Unfold, then Shift", False, Origin.UNFOLD, 0),
+):
+    other_way = f"as {against}, the other way"
+    rule(against + "b", kind, forbids, other_way, exact=exact, on=False, against=against)(above(below, position))
 
-@rule(
+rule("V22", SPLIT, "Unfold, then Split as major", "the window goes above the Split, but for padding", exact=False, on=False)(
+    above(Origin.UNFOLD)
+)
+
+rule(
     "V1",
     MERGE,
     "Split, then Merge of a block that is a multiple of the minor, or divides it",
@@ -50,12 +94,9 @@ def _window_below(dim: Dim) -> Size:
         "the cut runs through both pieces, or an approximate rule rejects the Merge below",
         also=cut_of_a_split,
     ),
-)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.SPLIT
+)(above(Origin.SPLIT))
 
-
-@rule(
+rule(
     "V2",
     MERGE,
     "Merge on a quotient",
@@ -65,16 +106,7 @@ def _(step: CandidateStep) -> bool:
     rest=Rest(
         fused_merge, "Merge on a quotient above a Shift or an Unfold", "an approximate rule rejects the larger Merge below"
     ),
-)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.QUOTIENT
-
-
-@rule(
-    "V3", SPLIT, "Split of a Split as major", "nested Splits re-associate: they go on the minor only", exact=True, source=PAPER
-)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.SPLIT
+)(above(Origin.QUOTIENT))
 
 
 @rule(
@@ -90,11 +122,6 @@ def _(step: CandidateStep) -> bool:
     return adjacent(step.of(0), step.of(1))
 
 
-@rule("V5", SHIFT, "Shift, then Shift", "shifts add up, and one position is enough", exact=False, source=PAPER)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.SHIFT
-
-
 @rule(
     "V6",
     (SHIFT, MERGE),
@@ -104,27 +131,20 @@ def _(step: CandidateStep) -> bool:
     source=PAPER,
 )
 def _(step: CandidateStep) -> bool:
-    largest, edge = step.spec.windows.shift_pattern, step.of().origin
+    largest, origin = step.spec.windows.shift_pattern, step.of().origin
     if step.kind == SHIFT:
-        return edge is Origin.SPLIT and step.sizes[_minor_below(step.dims[0])].highest > largest
-    return edge is Origin.SHIFT and step.sizes[step.block].highest > largest
+        return origin is Origin.SPLIT and step.sizes[_block_below(step.dims[0])].highest > largest
+    return origin is Origin.SHIFT and step.sizes[step.block].highest > largest
 
 
-@rule("V7", STRIDE, "Stride, then Stride", "strides multiply", exact=True, source=PAPER)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.STRIDE
-
-
-@rule(
+rule(
     "V8",
     STRIDE,
     "Split, then Stride",
     "S*(B*i + j) = S*B*i + S*j: the Stride goes under the minor",
     exact=True,
     rest=Rest(below_minor, "Split with an Unfold as minor, then Stride", "V10 rejects the Stride under the minor"),
-)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.SPLIT
+)(above(Origin.SPLIT))
 
 
 @rule(
@@ -147,18 +167,6 @@ def _(step: CandidateStep) -> bool:
     return step.sizes[step.block / operation.parameter].lowest >= 1
 
 
-@rule("V10", STRIDE, "Unfold, then Stride", "the Stride distributes, but for the window's centre", exact=False)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.UNFOLD
-
-
-@rule(
-    "V11", UNFOLD, "Split, then Unfold", "B*i + j + w: the window goes on the minor; padding differs", exact=False, source=PAPER
-)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.SPLIT
-
-
 @rule(
     "V12",
     MERGE,
@@ -168,7 +176,7 @@ def _(step: CandidateStep) -> bool:
     source="section 5.3, Figure 3c",
 )
 def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.UNFOLD and step.sizes[step.block / _window_below(step.dims[0])].lowest >= 1
+    return step.of().origin is Origin.UNFOLD and step.sizes[step.block / _block_below(step.dims[0])].lowest >= 1
 
 
 @rule(
@@ -177,23 +185,18 @@ def _(step: CandidateStep) -> bool:
 def _(step: CandidateStep) -> bool:
     if step.of().origin is not Origin.UNFOLD:
         return False
-    facts = step.sizes[_window_below(step.dims[0]) / step.block]
+    facts = step.sizes[_block_below(step.dims[0]) / step.block]
     return facts.is_coefficient and any(facts.exponents)
-
-
-@rule("V14", UNFOLD, "Shift, then Unfold", "they commute, but for wrapping around against padding", exact=False)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.SHIFT
 
 
 @rule("V15", UNFOLD, "Unfold, then Unfold of a smaller window", "windows add up in any order: they ascend", exact=False)
 def _(step: CandidateStep) -> bool:
     if step.of().origin is not Origin.UNFOLD:
         return False
-    return step.sizes[step.dims[1].size / _window_below(step.dims[0])].lowest < 1
+    return step.sizes[step.dims[1].size / _block_below(step.dims[0])].lowest < 1
 
 
-@rule(
+rule(
     "V16",
     (MERGE, SHIFT),
     "Share, then Merge or Shift",
@@ -204,12 +207,9 @@ def _(step: CandidateStep) -> bool:
         "Share, then a Merge or Shift that is left out below it",
         "an approximate rule or a policy rejects it below the Share",
     ),
-)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.DATA
+)(above(Origin.DATA))
 
-
-@rule(
+rule(
     "V17",
     MERGE,
     "Merge on a reduction",
@@ -217,14 +217,7 @@ def _(step: CandidateStep) -> bool:
     exact=True,
     source=PAPER,
     rest=Rest(two_sums, "Merge on a reduction where two take more", "the occurrences that a spec allows count both loops"),
-)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.REDUCE
-
-
-@rule("V18", SHIFT, "Shift on a reduction", "a sum does not depend on where it starts", exact=True, source=PAPER)
-def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.REDUCE
+)(above(Origin.REDUCE))
 
 
 @rule("V19", UNFOLD, "a reduction as a window", "a sum over an unweighted window, a box filter", exact=False, source=PAPER)
