@@ -1,11 +1,19 @@
-"""The table of rules as text: for a terminal, and for the documentation."""
+"""The table of rules as text, and the evidence for each rule: both forms of its example compared.
+
+Exact rules are proven on their examples: both forms have one fingerprint. Approximate ones have an agreement ratio, the share
+of summands at which both forms read the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from syno.space.rules.examples import EXAMPLES
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
+from syno.space.identity.agreement import agreement
+from syno.space.identity.fingerprint import same_operator
+from syno.space.rules.examples import EXAMPLES, VALUES, VARIABLES
 from syno.space.rules.table import RULES, Rule
 
 COLUMNS = ("id", "looks at", "forbids", "because", "kind", "default", "source")
@@ -33,6 +41,32 @@ BY_CONSTRUCTION = (
     ),
     Unbreakable("C4", "the Shares of one weight in several steps", "they come at once, in one order", "published system"),
 )
+
+
+def forms(rule: str) -> tuple[PGraph, PGraph | None]:
+    """Return the form that a rule rejects in its example, and the form that stays, if there is one."""
+    example = EXAMPLES[rule]
+    rejected, kept = (
+        None if text is None else parse(f"operator example\nvariables {VARIABLES}\n" + text.replace("; ", "\n"))
+        for text in (example.rejected, example.kept)
+    )
+    assert rejected is not None
+    return rejected, kept
+
+
+def is_proven(rule: str) -> bool:
+    """Return whether both forms of a rule's example compute the same."""
+    (rejected, kept), (output, given) = forms(rule), EXAMPLES[rule].unordered
+    return kept is not None and same_operator(rejected, kept, unordered_output=output, unordered_input=given)
+
+
+def agreement_ratio(rule: str) -> float | None:
+    """Return the share of summands at which both forms of a rule's example read the same; None without another form."""
+    rejected, kept = forms(rule)
+    if kept is None:
+        return None
+    values = {**VALUES, **EXAMPLES[rule].values}
+    return agreement(rejected, kept, {name: values[name] for name in {*rejected.variables, *kept.variables}})
 
 
 def rows(rules: Iterable[Rule] = tuple(RULES.values())) -> list[tuple[str, ...]]:
@@ -66,7 +100,7 @@ def _place(row: tuple[str, ...]) -> tuple[object, ...]:
 
 def _approximate(rule: str) -> str:
     """Return the kind of a rule that is not exact, with the agreement ratio of its example if that has another form."""
-    share = EXAMPLES[rule].agreement() if rule in EXAMPLES else None
+    share = agreement_ratio(rule) if rule in EXAMPLES else None
     return "policy" if share is None else f"approximate ({share:.3f})"
 
 
