@@ -17,8 +17,9 @@ from syno.base.text_tables import Row, csv_text, markdown
 from syno.report.ablations.canonical import Rate, canonical_rates, complete_operators
 from syno.report.ablations.guided import comparison, run, totals
 from syno.report.ablations.parts import shown_on, silent
+from syno.report.ablations.pictures import canonical_figure, distance_figure
 from syno.report.ablations.provenance import provenance
-from syno.report.figures import canonical_figure, distance_figure, save
+from syno.report.figures import save
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.space.state_graph import check_not_empty

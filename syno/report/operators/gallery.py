@@ -33,7 +33,8 @@ from syno.report.page_tables import (
     setting,
     word,
 )
-from syno.report.results import SCORE_COLUMNS, TRIAL_COLUMNS, Results, complete
+from syno.report.results import TRIAL_COLUMNS, Results, complete
+from syno.results.table import SCORE_COLUMNS
 
 
 @dataclass(frozen=True)
