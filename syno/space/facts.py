@@ -1,6 +1,6 @@
-"""What the rules and the distance want to know of a dim: everything that follows from the expression under it.
+"""Facts about dims, which rules and distance use: everything that follows from the expression below a dim.
 
-Found once per dim and space. Adjacency and order of channels are the published system's; see the rows that use them.
+The facts about a dim are computed once per space. Adjacency and order of channels are the published system's.
 
 Source: the published system's coloring of pGraphs.
 """
@@ -16,7 +16,7 @@ from syno.space.spec import OperatorSpec
 
 
 class Origin(Enum):
-    """What a dim lies above."""
+    """The primitive that a dim lies above."""
 
     OUTPUT = auto()
     REDUCE = auto()
@@ -31,11 +31,11 @@ class Origin(Enum):
 
 
 class Role(Enum):
-    """What a weight may do with a dim, beside indexing by it."""
+    """How a weight may use a dim in addition to indexing by it."""
 
-    INNER = auto()  # nothing else
-    OUTER = auto()  # end it: an axis of the output, or a piece of one
-    LOW_RANK = auto()  # end it: a sum that an earlier weight has already
+    INNER = auto()  # no other use
+    OUTER = auto()  # it may end the dim, an axis of the output or a piece of one
+    LOW_RANK = auto()  # it may end the dim, a sum that an earlier weight has already
 
 
 ORIGINS = {
@@ -49,7 +49,7 @@ ORIGINS = {
 }
 
 Side = Operation | Dim | None  # a Merge, a reduction, or nothing
-Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), what lies to the left and to the right
+Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), the sides to the left and to the right
 
 
 class DimFacts:
@@ -76,18 +76,18 @@ class DimFacts:
     height: int  # operations on the longest way down, a reduction counting as one
     tags: int  # bit w is set if a Share with weight w is below
     discards: bool  # whether a Stride skips elements that no window takes up
-    scope: Dim | None  # the unordered dim it is made of, if it is made of one
+    scope: Dim | None  # the unordered dim that it is made of, if it is made of one
     only_sums: bool  # whether it stands on reductions alone
     role: Role
     blocks: Blocks
-    base: Dim  # below Merges
-    shared_by: tuple[int, ...]  # weights of the Shares that it is split of, or is
+    base: Dim  # the dim below the Merges
+    shared_by: tuple[int, ...]  # the weights of the Shares right below, through Splits
     pooled: frozenset[Dim]  # reductions below without a Share between
-    weighted: frozenset[Dim]  # reductions below with one
+    weighted: frozenset[Dim]  # reductions below with a Share between
 
 
 class FactTable:
-    """Facts about dims, each found once."""
+    """Facts about dims, each computed once."""
 
     def __init__(self, spec: OperatorSpec, sizes: SizeTable) -> None:
         self.spec, self.sizes = spec, sizes
@@ -169,7 +169,7 @@ def _joined(left: Blocks, right: Blocks) -> Blocks:
 
 
 def adjacent(left: DimFacts, right: DimFacts) -> bool:
-    """Whether the one ends where the other begins: pieces of one Merge, or two reductions."""
+    """Return whether `left` ends where `right` begins: pieces of one Merge, or two reductions."""
     for weight, (_, end) in left.blocks.items():
         if end is None or weight not in right.blocks:
             continue
@@ -180,7 +180,7 @@ def adjacent(left: DimFacts, right: DimFacts) -> bool:
 
 
 def touches(one: DimFacts, other: DimFacts) -> bool:
-    """Whether they are adjacent at the same Merge or the same reduction, in either order."""
+    """Return whether two dims are adjacent at one Merge or one reduction, in either order."""
     for weight, (left, right) in one.blocks.items():
         begin, end = other.blocks.get(weight, (None, None))
         if (right is not None and right is begin) or (left is not None and left is end):
