@@ -23,7 +23,7 @@ from syno.artifact.dot_reader import read_dot
 from syno.artifact.files import META, Meta, Published, PublishedFile, read_json
 from syno.base.errors import ParseError, SynoError
 from syno.ir.graph import PGraph
-from syno.ir.normal_form import normal_form
+from syno.ir.rewriting import normal_form
 
 GRAPH_FILE = "graph.dot"
 LAYERS_FILE = "kernel_scheduler_dir/metadata.json"

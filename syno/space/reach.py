@@ -12,9 +12,8 @@ from syno.algebra import Size
 from syno.base.errors import UnreachableError
 from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
-from syno.ir.normal_form import normal_form
 from syno.ir.primitives import EXPAND, REDUCE, SHARE
-from syno.ir.weight_order import weight_orders
+from syno.ir.rewriting import normal_form, weight_orders
 from syno.space.distance.axes import Grouping
 from syno.space.refusal import described, why_infeasible, why_not_offered, why_rejected
 from syno.space.spec import OperatorSpec

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from syno.algebra import ONE, Size
-from syno.base.names import name_from
+from syno.base.files import name_from
 from syno.ir.dim import Dim, content_id, output_axis
 from syno.ir.graph import PGraph
 from syno.space.sizes import Usage

@@ -11,8 +11,8 @@ from typing import Any
 from syno.algebra import Size, Valuations
 from syno.algebra.code_names import code_name, renaming_note, stem
 from syno.base.registry import Registry
+from syno.ir.coordinates import expression
 from syno.ir.graph import PGraph
-from syno.ir.loops import expression
 from syno.lower.plan import Plan, candidates, fewest_flops, plan_for
 from syno.lower.pytorch.functions import definitions
 from syno.lower.pytorch.fused import FusedLowering

@@ -10,9 +10,9 @@ from syno.algebra import Valuation, Valuations
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.base.text_tables import markdown
+from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_dot, to_svg
 from syno.ir.graph import PGraph
-from syno.ir.loops import expression, loop_nest
 from syno.lower.plan import Plan, candidates, fewest_flops
 from syno.report.operators.words import in_words
 from syno.space.spec import OperatorSpec

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from syno.base.errors import SpecError
-from syno.base.files import write_whole
-from syno.base.names import name_from
+from syno.base.files import name_from, write_whole
 from syno.base.text_tables import csv_text
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE

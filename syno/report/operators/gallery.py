@@ -14,9 +14,9 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from syno.base.errors import SynoError
+from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_svg
 from syno.ir.graph import PGraph
-from syno.ir.loops import expression, loop_nest
 from syno.lower.pytorch.source import to_source
 from syno.report.inline_svg import inline_svg
 from syno.report.page_tables import (

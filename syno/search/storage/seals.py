@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from syno.base.checksums import checksum
+from syno.base.files import checksum
 
 CHECKSUM = "checksum"
 
