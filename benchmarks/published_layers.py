@@ -10,8 +10,9 @@ import json
 from pathlib import Path
 
 from syno.artifact.files import read_latency
-from syno.artifact.places import A100, MOBILE_CPU, NAS_PTE, TARGETS
+from syno.artifact.places import TARGETS
 from syno.base.errors import ParseError, SpecError
+from syno.results.paper import A100, MOBILE_CPU, NAS_PTE
 
 DEVICES = {MOBILE_CPU: "cpu", A100: "cuda"}  # what is compared with which kind of device
 PLACES = {(DEVICES[target.device], target.compiler): target for target in TARGETS if target.device in DEVICES}

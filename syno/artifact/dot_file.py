@@ -1,5 +1,8 @@
 """The nodes and edges of a `graph.dot` of the published system, checked one by one.
 
+The DOT language has much that the published drawings lack, and pydot takes exponential time for nested brackets and quadratic
+time for many statements. A file with more than drawings need is refused before pydot reads it, in time linear in its length.
+
 A node is a primitive (`op_...`), a reduction (`reduce_...`), an axis of the output (`out_0`), of the input (`in_0_0`) or
 of a weight (`in_1_0`). An edge is a dim, drawn in the direction of the data and labelled `size (from->to)`: `from` says
 which of the two dims below a Split or an Unfold it is, `to` which of the two above a Merge or a Share (`L` or `R`, in the
@@ -22,8 +25,7 @@ from typing import Any
 import pydot
 
 from syno.algebra import Size, VariableTable
-from syno.algebra.limits import shortened
-from syno.artifact.dot_tokens import check_dot_text
+from syno.algebra.limits import MOST_DOT_CHARACTERS, shortened
 from syno.base.errors import ParseError, SynoError, suggestion
 from syno.ir.primitives import REDUCE, TABLE
 
@@ -34,29 +36,43 @@ _EDGE_LABEL = re.compile(r"(\S+)(?: \(([LR]?)->([LR]?)\))?")
 _AXIS_LABEL = re.compile(r"(\S+)\(([0-9]{1,4})\)")
 _PRIMITIVES = [name for name in TABLE if name != REDUCE.name]
 _DEFAULTS = ("node", "edge", "graph")  # statements that set attributes for all
+MOST_NAMES = 400  # outside of attributes: nodes, both ends of edges; the published drawings have up to 125
+MOST_TOKENS = 3_000
+MOST_SUBGRAPHS = 60
+DEEPEST = 3  # a graph, clusters in it
+_TOKEN = re.compile(r'"[^"\\]*"|->|[A-Za-z0-9_.]+|[\[\]{};,=]')
+_SPACE = re.compile(r"\s*")
 
 
 @dataclass(frozen=True)
-class Node:
-    """A node; `above` and `below` name the dims it must have there, in the order of Table 1."""
+class DotNode:
+    """A node.
+
+    Attributes:
+        name: Its name in the file.
+        label: Its label.
+        above, below: The names of the dims that it must have there, in the order of Table 1.
+        axis: (index,) for an axis of the output; (tensor, index) for one of the input, which is tensor 0, or of a weight.
+        size: The size of an axis.
+    """
 
     name: str
     label: str
     above: tuple[str, ...]
     below: tuple[str, ...]
-    axis: tuple[int, ...] = ()  # (index,) of the output; (tensor, index) of the input, which is tensor 0, and the weights
-    size: Size | None = None  # of an axis
+    axis: tuple[int, ...] = ()
+    size: Size | None = None
 
     def __str__(self) -> str:
         return f'node {shortened(self.name)} [label="{shortened(self.label)}"]'
 
 
 @dataclass(frozen=True)
-class Edge:
+class DotEdge:
     """A dim, between the node above it (`source`) and the one below it (`target`)."""
 
-    source: Node
-    target: Node
+    source: DotNode
+    target: DotNode
     size: Size
     source_side: str
     target_side: str
@@ -70,20 +86,20 @@ class Edge:
 class DotFile:
     """All nodes by name, and the edges above and below each node by their side."""
 
-    nodes: Mapping[str, Node] = field(default_factory=dict)
-    above: Mapping[str, dict[str, Edge]] = field(default_factory=dict)
-    below: Mapping[str, dict[str, Edge]] = field(default_factory=dict)
+    nodes: Mapping[str, DotNode] = field(default_factory=dict)
+    above: Mapping[str, dict[str, DotEdge]] = field(default_factory=dict)
+    below: Mapping[str, dict[str, DotEdge]] = field(default_factory=dict)
 
 
 def parse_dot_file(text: str, variables: VariableTable) -> DotFile:
-    """The nodes and edges of a `graph.dot`; sizes are read with `variables`.
+    """Return the nodes and edges of a `graph.dot`; sizes are read with `variables`.
 
     Raises ParseError that names the node or the edge: one that is no legal one by itself or whose end does not exist,
-    two edges for the same dim of a node, a dim of a node without an edge.
+    two edges for the same dim of a node.
     """
     check_dot_text(text)
     declared, drawn = _statements(text)
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, DotNode] = {}
     for name, label in declared:
         if label:  # without a label it is only mentioned, as in { rank = same; out_0; }
             node = _node(name, label, variables)
@@ -97,15 +113,12 @@ def parse_dot_file(text: str, variables: VariableTable) -> DotFile:
         edge = _edge(source, target, label, nodes, variables)
         _attach(edge, file.below[source], edge.source, edge.source_side, edge.source.below, "out of")
         _attach(edge, file.above[target], edge.target, edge.target_side, edge.target.above, "into")
-    for node in nodes.values():
-        _check_complete(node, file.below[node.name], node.below, "out of")
-        _check_complete(node, file.above[node.name], node.above, "into")
     return file
 
 
 @lru_cache(maxsize=128)  # pydot takes a tenth of a second for a file, and published files come in equal copies
 def _statements(text: str) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
-    """Nodes (name, label) and edges (source, target, label), subgraphs included. An absent label is empty."""
+    """Return nodes (name, label) and edges (source, target, label), subgraphs included. An absent label is empty."""
     said = io.StringIO()  # pydot prints what is wrong and returns None
     try:
         with (
@@ -140,7 +153,7 @@ def _unquoted(text: object) -> str:
     return str(text or "").removeprefix('"').removesuffix('"')
 
 
-def _node(name: str, label: str, variables: VariableTable) -> Node:
+def _node(name: str, label: str, variables: VariableTable) -> DotNode:
     where = f'node {shortened(name)} [label="{shortened(label)}"]'
     match = _NAME.fullmatch(name)
     if not match:
@@ -149,15 +162,15 @@ def _node(name: str, label: str, variables: VariableTable) -> Node:
         axis = tuple(int(number) for number in match.group("output", "tensor", "axis") if number)
         size = _axis_size(label, axis[-1], where, variables)
         above, below = (("data",), ()) if match["output"] else ((), ("data",))
-        return Node(name, label, above, below, axis, size)
+        return DotNode(name, label, above, below, axis, size)
     if name.startswith("reduce_"):
         if label != "Sum":
             raise ParseError(f'{where}: unknown reduction "{label}"; there is: Sum')
-        return Node(name, label, REDUCE.tops, REDUCE.bottoms)
+        return DotNode(name, label, REDUCE.tops, REDUCE.bottoms)
     if label not in _PRIMITIVES:
         allowed = ", ".join(_PRIMITIVES)
         raise ParseError(f'{where}: unknown primitive "{label}"; there are: {allowed}.{suggestion(label, _PRIMITIVES)}')
-    return Node(name, label, TABLE[label].tops, TABLE[label].bottoms)
+    return DotNode(name, label, TABLE[label].tops, TABLE[label].bottoms)
 
 
 def _axis_size(label: str, index: int, where: str, variables: VariableTable) -> Size:
@@ -167,7 +180,7 @@ def _axis_size(label: str, index: int, where: str, variables: VariableTable) -> 
     return _size(match[1], where, variables)
 
 
-def _edge(source: str, target: str, label: str, nodes: Mapping[str, Node], variables: VariableTable) -> Edge:
+def _edge(source: str, target: str, label: str, nodes: Mapping[str, DotNode], variables: VariableTable) -> DotEdge:
     where = _edge_text(source, target, label)
     for end in (source, target):
         if end not in nodes:
@@ -175,7 +188,7 @@ def _edge(source: str, target: str, label: str, nodes: Mapping[str, Node], varia
     match = _EDGE_LABEL.fullmatch(label)
     if not match:
         raise ParseError(f'{where}: the label of an edge is "size" or "size (from->to)", as in "k_1 (R->L)"')
-    edge = Edge(nodes[source], nodes[target], _size(match[1], where, variables), match[2] or "", match[3] or "", label)
+    edge = DotEdge(nodes[source], nodes[target], _size(match[1], where, variables), match[2] or "", match[3] or "", label)
     for node in (edge.source, edge.target):
         if node.axis and node.size is not edge.size:
             raise ParseError(f"{where}: its size is {edge.size}, but that of {node} is {node.size}")
@@ -193,8 +206,8 @@ def _size(text: str, where: str, variables: VariableTable) -> Size:
         raise ParseError(f"{where}: {error}") from error
 
 
-def _attach(edge: Edge, others: dict[str, Edge], node: Node, side: str, dims: Sequence[str], way: str) -> None:
-    """Enter `edge` as the dim that its `side` says, among the `dims` that lead into or out of `node`."""
+def _attach(edge: DotEdge, others: dict[str, DotEdge], node: DotNode, side: str, dims: Sequence[str], way: str) -> None:
+    """Store `edge` as the dim that its `side` says, among the `dims` that lead into or out of `node`."""
     if not dims:
         raise ParseError(f"{edge}: no edge may lead {way} {node}")
     if side not in SIDES[len(dims)]:
@@ -207,8 +220,34 @@ def _attach(edge: Edge, others: dict[str, Edge], node: Node, side: str, dims: Se
         raise ParseError(f"{edge}: it leads {way} {node} where {others[side]} already does")
 
 
-def _check_complete(node: Node, edges: Mapping[str, Edge], dims: Sequence[str], way: str) -> None:
-    for side, dim in zip(SIDES[len(dims)], dims, strict=True):
-        if side not in edges:
-            needs = " and ".join(f"{s or 'unmarked'} ({d})" for s, d in zip(SIDES[len(dims)], dims, strict=True))
-            raise ParseError(f"{node}: no edge leads {way} it as its {side or 'only'} ({dim}); it needs: {needs}")
+def check_dot_text(text: str) -> None:
+    """Raise ParseError for a text that is larger than any drawing of an operator, or has other syntax than these."""
+    if len(text) > MOST_DOT_CHARACTERS:
+        raise ParseError(f"{len(text)} characters; a drawing has at most {MOST_DOT_CHARACTERS}")
+    names = tokens = subgraphs = depth = 0
+    in_attributes = False
+    position = _end(text, 0)
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if not match:
+            raise ParseError(f'not in the DOT language of drawings: "{shortened(text[position:].splitlines()[0], 40)}"')
+        token, position = match[0], _end(text, match.end())
+        tokens += 1
+        in_attributes = token == "[" or (in_attributes and token != "]")
+        names += not in_attributes and token not in "[]{};,=->"
+        subgraphs += token == "{"
+        depth += (token == "{") - (token == "}")
+        counts = (
+            ("names of nodes", names, MOST_NAMES),
+            ("words and signs", tokens, MOST_TOKENS),
+            ("subgraphs", subgraphs, MOST_SUBGRAPHS),
+            ("braces inside each other", depth, DEEPEST),
+        )
+        for what, count, most in counts:
+            if count > most:
+                raise ParseError(f"more than {most} {what}, which are the most that a drawing has")
+
+
+def _end(text: str, start: int) -> int:
+    match = _SPACE.match(text, start)
+    return match.end() if match else start

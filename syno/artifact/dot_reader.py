@@ -1,4 +1,4 @@
-"""Reading a pGraph from the `graph.dot` of the published system.
+"""A reader of pGraphs from the `graph.dot` of the published system.
 
 In the file a node is named by an address, so neither names nor the order of lines mean anything here: files that differ
 in nothing else give pGraphs with equal ids.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from syno.algebra import Size, VariableTable
 from syno.algebra.limits import MOST_DOT_CHARACTERS, MOST_HEIGHT, shortened
-from syno.artifact.dot_file import SIDES, DotFile, Edge, Node, parse_dot_file
+from syno.artifact.dot_file import SIDES, DotEdge, DotFile, DotNode, parse_dot_file
 from syno.base.errors import ParseError, SynoError
 from syno.ir.dim import Dim, Operation, output_axis, reduce
 from syno.ir.graph import PGraph
@@ -26,15 +26,15 @@ SHIFT_AMOUNT = 1  # the published system has no other; the file does not say it
 
 
 def read_dot(path: Path, variables: VariableTable, name: str = "operator") -> PGraph:
-    """The operator that a `graph.dot` draws.
+    """Return the operator that a `graph.dot` draws.
 
     Reductions of equal domain are numbered in the order in which the axes of the input, then those of the weights, lead
     down to them.
 
     Args:
-        path: the file.
-        variables: the variables its sizes are written in; the file does not say which are primary.
-        name: the pGraph's name.
+        path: The file.
+        variables: The variables that its sizes are written in; the file does not say which are primary.
+        name: The pGraph's name.
 
     Raises:
         ParseError: the file cannot be read, or draws no operator. The message names the file and the node or edge.
@@ -48,13 +48,28 @@ def read_dot(path: Path, variables: VariableTable, name: str = "operator") -> PG
 
 
 def parse_dot(text: str, variables: VariableTable, name: str = "operator", source: str = "dot text") -> PGraph:
-    """The operator that the text of a `graph.dot` draws; errors name `source`. See `read_dot`."""
+    """Return the operator that the text of a `graph.dot` draws, as `read_dot` does; errors name `source`."""
     try:
         file = parse_dot_file(text, variables)
+        _check_all_edges(file)
         _check_no_cycle(file)
         return _Reader(file).graph(name, variables)
     except SynoError as error:
         raise ParseError(f"{source}: {shortened(str(error), LONGEST_MESSAGE)}") from error
+
+
+def _check_all_edges(file: DotFile) -> None:
+    """Raise ParseError if a node lacks an edge for one of its dims."""
+    for node in file.nodes.values():
+        for way, edges, dims in (
+            ("out of", file.below[node.name], node.below),
+            ("into", file.above[node.name], node.above),
+        ):
+            sides = SIDES[len(dims)]
+            for side, dim in zip(sides, dims, strict=True):
+                if side not in edges:
+                    needs = " and ".join(f"{s or 'unmarked'} ({d})" for s, d in zip(sides, dims, strict=True))
+                    raise ParseError(f"{node}: no edge leads {way} it as its {side or 'only'} ({dim}); it needs: {needs}")
 
 
 def _check_no_cycle(file: DotFile) -> None:
@@ -72,18 +87,18 @@ def _check_no_cycle(file: DotFile) -> None:
 
 
 class _Reader:
-    """Builds each dim after those below it."""
+    """Builds the dims of a drawing, each one after those below it."""
 
     def __init__(self, file: DotFile) -> None:
         self.file = file
-        self.dims: dict[Edge, Dim] = {}
+        self.dims: dict[DotEdge, Dim] = {}
         self.operations: dict[str, Operation] = {}
         self.reduces: Counter[Size] = Counter()
 
     def graph(self, name: str, variables: VariableTable) -> PGraph:
         nodes = self.file.nodes.values()
         output = _numbered({node.axis[0]: node for node in nodes if len(node.axis) == 1}, "out_{}")
-        axes: dict[int, dict[int, Node]] = defaultdict(dict)
+        axes: dict[int, dict[int, DotNode]] = defaultdict(dict)
         for node in nodes:
             if len(node.axis) == 2:
                 axes[node.axis[0]][node.axis[1]] = node
@@ -94,15 +109,15 @@ class _Reader:
         output_dims = tuple(self._dim(self._only_edge(node)) for node in output)
         return renumbered(PGraph(output_dims, input_dims, weight_dims, expansions, name, variables.defaults))
 
-    def _only_edge(self, node: Node) -> Edge:
+    def _only_edge(self, node: DotNode) -> DotEdge:
         return (self.file.below if node.below else self.file.above)[node.name][""]
 
-    def _weight_axis(self, edge: Edge) -> Dim:
+    def _weight_axis(self, edge: DotEdge) -> Dim:
         if edge.target.label != SHARE.name or edge.target_side != "R":
             raise ParseError(f"{edge}: an axis of a weight must lead into a Share, as its R (weight)")
         return self._dim(edge)
 
-    def _dim(self, edge: Edge) -> Dim:
+    def _dim(self, edge: DotEdge) -> Dim:
         if edge not in self.dims:
             try:
                 dim = self._new_dim(edge)
@@ -115,7 +130,7 @@ class _Reader:
             self.dims[edge] = dim
         return self.dims[edge]
 
-    def _new_dim(self, edge: Edge) -> Dim:
+    def _new_dim(self, edge: DotEdge) -> Dim:
         node = edge.target
         if node.axis:
             return output_axis(node.axis[0], edge.size)
@@ -127,7 +142,7 @@ class _Reader:
             self.operations[node.name] = Operation(TABLE[node.label], self._parameter(node), bottoms)
         return self.operations[node.name].tops[SIDES[len(node.above)].index(edge.target_side)]
 
-    def _parameter(self, node: Node) -> Parameter:
+    def _parameter(self, node: DotNode) -> Parameter:
         above = self.file.above[node.name]
         if node.label == MERGE.name:
             return above["R"].size
@@ -143,8 +158,8 @@ class _Reader:
         return None
 
 
-def _numbered(axes: dict[int, Node], name: str) -> list[Node]:
-    """The axes of one tensor in order; ParseError if there is none, or a gap."""
+def _numbered(axes: dict[int, DotNode], name: str) -> list[DotNode]:
+    """Return the axes of one tensor in order; ParseError if there is none, or a gap."""
     for index in range(max(axes, default=0) + 1):
         if index not in axes:
             raise ParseError(f"there is no node {name.format(index)}: axes and tensors are numbered from 0 without a gap")

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from syno.algebra import Kind
-from syno.artifact.files import META, META_AGAIN, Meta, read_meta
-from syno.artifact.paper import LANGUAGE_DATA, LANGUAGE_MODEL
-from syno.artifact.places import LANGUAGE_OPERATORS, MACHINES, NETWORK_FOLDERS, VISION
-from syno.artifact.problems import Problem
+from syno.artifact.files import META, META_AGAIN, Meta, read_json
+from syno.artifact.places import LANGUAGE_OPERATORS, MACHINES, NETWORK_FOLDERS, VISION, Problem
 from syno.artifact.published_operator import GRAPH_FILE, read_folder
 from syno.base.errors import ParseError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import normal_form
+from syno.results.paper import LANGUAGE_DATA, LANGUAGE_MODEL, TEST_DATA
 
 NAMED = ("operator_1", "operator_2", "gpt2_projection")  # of those that were published, what the library knows by name
 HASH_DIGITS = 4  # of a folder's hash, where its score is that of another operator, too
-IMAGENET = "imagenet"
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def read_folders(data: Path, problems: list[Problem]) -> Iterator[Folder]:
         files = [place / name for name in (META_AGAIN, META) if (data / place / name).exists()]
         for file in files:
             try:
-                yield Folder(place, file, machine, model, data_set, read_meta(data / file))
+                yield Folder(place, file, machine, model, data_set, read_json(data / file, Meta))
                 break
             except ParseError as error:
                 problems.append(Problem(place=str(file), what=str(error)))
@@ -100,7 +98,7 @@ def entries(data: Path, folders: Sequence[Folder], problems: list[Problem]) -> d
     known = {normal_form(OPERATORS[name]()).id: name for name in NAMED}
     graphs = _graphs(data, folders, problems)
     homes: dict[str, Folder] = {}  # of each operator, where its search put it
-    for folder in sorted(folders, key=lambda folder: folder.data == IMAGENET):  # stable
+    for folder in sorted(folders, key=lambda folder: folder.data == TEST_DATA):  # stable
         homes.setdefault(folder.meta.path, folder)
     names = _names(homes)
     found = {}

@@ -1,4 +1,4 @@
-"""What is where in the data that the paper's authors published.
+"""The folders and files of the data that the paper's authors published, and what of them is missing.
 
     vision/MACHINE/baseline-latency/TARGET/torchvision/MODEL-N=1-orig       networks as they are
     vision/MACHINE/baseline-latency/TARGET/resnet34layers/LAYER-N=1         layers of ResNet-34
@@ -15,41 +15,19 @@ Source: the artifact of the paper (ASPLOS'25).
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-MOBILE_CPU, MOBILE_GPU, A100 = "Jetson Orin Nano CPU", "Jetson Orin Nano GPU", "A100"
-DEVICES = {MOBILE_CPU: "mobile CPU", MOBILE_GPU: "mobile GPU", A100: "A100"}  # and what the paper calls them
-COMPILERS = {"tvm": "TVM", "inductor": "TorchInductor"}
+from pydantic import BaseModel, ConfigDict
 
-MODELS = {  # and what the paper calls them
-    "resnet18": "ResNet-18",
-    "resnet34": "ResNet-34",
-    "densenet121": "DenseNet-121",
-    "resnext29_2x64d": "ResNeXt-29",
-    "efficientnet_v2_s": "EfficientNet-V2-S",
-}
-LAYERS = {  # of ResNet-34, and their numbers in the paper
-    "conv_io64": "L1",
-    "conv_i64_o128": "L7",
-    "conv_io128": "L8",
-    "residual_i64_o128": "L9",
-    "conv_i128_o256": "L16",
-    "conv_io256": "L17",
-    "residual_i128_o256": "L18",
-    "conv_i256_o512": "L29",
-    "conv_io512": "L30",
-    "residual_i256_o512": "L31",
-}
-LAYERED = "resnet34"  # the network that these are layers of
-CASE = "resnet18"  # the network of the case study
-INT8, STACKED = "int8", "stacked_convolution"
-NAS_PTE = {"nas_pte_sequence_1": "seq_1", "nas_pte_sequence_2": "seq_2", "nas_pte_sequence_3": "seq_3"}
-BASELINES = (INT8, STACKED, *NAS_PTE)  # what no search of the paper found
+from syno.base.errors import DataError
+from syno.results.paper import A100, CASE, LAYERED, MOBILE_CPU, MOBILE_GPU, MODELS, SEARCH_DATA, TEST_DATA
 
 NETWORK_FOLDERS = {  # of operators, by data set: the folder around them, and the networks of the folders in it
-    "cifar100": ("good-kernels-cifar100", {"resnet": CASE, **{name: name for name in MODELS if name not in (CASE, LAYERED)}}),
-    "imagenet": ("good-kernels-imagenet", {name: name for name in MODELS}),
+    SEARCH_DATA: ("good-kernels-cifar100", {"resnet": CASE, **{name: name for name in MODELS if name not in (CASE, LAYERED)}}),
+    TEST_DATA: ("good-kernels-imagenet", {name: name for name in MODELS}),
 }
 VISION, MACHINES = PurePosixPath("vision"), ("mdev", "a100")
 LANGUAGE_OPERATORS = PurePosixPath("gpt2/good_kernels_lm1b")
@@ -96,3 +74,51 @@ TARGETS = (
     Target("a100", "cuda", A100, "tvm"),
     Target("a100", "inductor-cuda", A100, "inductor"),
 )
+
+
+EXPECTED = ("vision", "gpt2")  # either is enough
+WANTED = "give a checkout of the paper's artifact, or the data folder in it"
+SHOWN = 6  # names in a message
+
+
+class Problem(BaseModel):
+    """A file or a folder, by its path in the data, and what is wrong with it: missing, damaged or contradictory."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    place: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}"
+
+
+def find_data(given: Path) -> Path:
+    """Return the data folder: the folder given, or `data` in it. DataError, which lists what is there, if it is neither."""
+    if not given.is_dir():
+        raise DataError(f"{given} is {'no folder' if given.exists() else 'not there'}; {WANTED}")
+    for folder in (given, given / "data"):
+        if any((folder / name).is_dir() for name in EXPECTED):
+            return folder
+    found = sorted(entry.name for entry in given.iterdir())
+    if not found:
+        raise DataError(f"{given} is empty; {WANTED}")
+    names = ", ".join(found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
+    folders = " nor ".join(EXPECTED)
+    raise DataError(f"{given} holds no artifact: neither {folders} is in it or in its data; {WANTED}; it has: {names}")
+
+
+def missing(data: Path, expected: Iterable[PurePosixPath]) -> list[Problem]:
+    """Return a problem for each expected file that is missing; a missing folder stands for all files expected in it."""
+    tops = Counter(_top(data, place) for place in expected if not (data / place).exists())
+    return [
+        Problem(place=str(place), what="missing" if count == 1 else f"missing, and with it {count} of the files expected there")
+        for place, count in sorted(tops.items())
+    ]
+
+
+def _top(data: Path, place: PurePosixPath) -> PurePosixPath:
+    """Return the outermost folder around it that is missing, or itself."""
+    for parent in reversed(place.parents[:-1]):
+        if not (data / parent).exists():
+            return parent
+    return place

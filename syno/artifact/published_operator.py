@@ -1,4 +1,4 @@
-"""The operators that the paper's authors published: folders with a drawing, quality figures, and the layers' sizes.
+"""The operators that the paper's authors published: folders with a drawing, accuracy and costs, and the layers' sizes.
 
     07889_15252107013978896537/             accuracy times 10^4 (or loss times 10^3), and a hash
       graph.dot                             the operator
@@ -10,24 +10,54 @@ Source: the artifact of the paper (ASPLOS'25).
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from syno.algebra import Size, Valuation, VariableTable
-from syno.algebra.limits import MOST_JSON_BYTES
 from syno.artifact.dot_reader import read_dot
-from syno.base.errors import ParseError, SynoError, suggestion
+from syno.artifact.files import META, Meta, Published, PublishedFile, read_json
+from syno.base.errors import ParseError, SynoError
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import normal_form
 
 GRAPH_FILE = "graph.dot"
-META_FILE = "meta.json"
 LAYERS_FILE = "kernel_scheduler_dir/metadata.json"
 _DESCRIPTION = re.compile(r"Primary:\s*\{(?P<primary>[^{}]*)\},\s*Coefficient:?\s*\{(?P<coefficient>[^{}]*)\}")
+
+
+class _Values(PublishedFile):
+    """The values of a layer's variables, in the order of its description."""
+
+    primary: tuple[int, ...]
+    coefficient: tuple[int, ...]
+
+
+class _Constants(PublishedFile):
+    """The values before padding."""
+
+    unpadded: _Values
+
+
+class _Layer(PublishedFile):
+    """A layer that the operator replaced."""
+
+    description: Annotated[str, Field(alias="constsDescription")]
+    constants: Annotated[_Constants, Field(alias="consts")]
+    flops: int
+
+
+class _Layers(PublishedFile):
+    """The content of `metadata.json`."""
+
+    layers: Annotated[tuple[_Layer, ...], Field(alias="validPlaceholders", min_length=1)]
+    indices: Annotated[tuple[int, ...], Field(alias="validPlaceholdersIndices")]
+    inputs: Annotated[tuple[str, ...], Field(alias="inputsShapes")]
+    output: Annotated[str, Field(alias="outputShape")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,20 +65,20 @@ class PublishedOperator:
     """One folder of the artifact: an operator in a backbone. FLOPs count one multiply-add as one.
 
     Attributes:
-        folder: where it was read.
-        path: its path in the published search; folders with equal paths hold the same operator.
-        graph: the operator, named after the folder's score. It is in normal form, because copies of one operator give
+        folder: The folder that it was read from.
+        path: Its path in the published search; folders with equal paths hold the same operator.
+        graph: The operator, named after the folder's score. It is in normal form, because copies of one operator give
             the axes of its weights in different orders.
-        variables: all variables of its search, used or not.
-        valuations: the distinct valuations of the layers that it replaced, of the variables that occur in `graph`.
-        layer_flops: published FLOPs of the operator, for each of `valuations` (they include the sizes of its inputs).
-        placeholders: for each replaced layer, the index of its valuation.
-        weight_shapes: the weights' sizes as the published kernels take them: the axes of `graph.weights`, perhaps in
+        variables: All variables of its search, used or not.
+        valuations: The distinct valuations of the layers that it replaced, of the variables that occur in `graph`.
+        layer_flops: Published FLOPs of the operator, for each of `valuations` (they include the sizes of its inputs).
+        placeholders: The index of the valuation of each replaced layer.
+        weight_shapes: The weights' sizes as the published kernels take them: the axes of `graph.weights`, perhaps in
             another order.
-        accuracy: of the whole model, in [0, 1]; 0 where the artifact has none.
-        loss: of the whole model; 0 or None where the artifact has none.
-        flops: of the whole model, for one sample.
-        params: of the whole model.
+        accuracy: Accuracy of the whole model, in [0, 1]; 0 where the artifact has none.
+        loss: Loss of the whole model; 0 or None where the artifact has none.
+        flops: Multiply-adds of the whole model, for one sample.
+        params: Parameters of the whole model.
     """
 
     folder: Path
@@ -69,7 +99,7 @@ class PublishedOperator:
 
 
 def read_artifact(data: Path) -> list[PublishedOperator]:
-    """Every operator folder under the artifact's `data`, sorted by its path there.
+    """Return every operator folder under the artifact's `data`, sorted by its path there.
 
     Raises ParseError if there is none, or if one of them cannot be read.
     """
@@ -80,7 +110,7 @@ def read_artifact(data: Path) -> list[PublishedOperator]:
 
 
 def distinct(operators: Iterable[PublishedOperator]) -> list[PublishedOperator]:
-    """The first of the operators that share a path, in the order given."""
+    """Return the first of the operators that share a path, in the order given."""
     first: dict[str, PublishedOperator] = {}
     for operator in operators:
         first.setdefault(operator.path, operator)
@@ -88,148 +118,83 @@ def distinct(operators: Iterable[PublishedOperator]) -> list[PublishedOperator]:
 
 
 def read_folder(folder: Path) -> PublishedOperator:
-    """The operator in one folder of the artifact.
+    """Return the operator in one folder of the artifact.
 
     Raises ParseError that names the file: one is missing or broken, or they do not belong together.
     """
-    meta = _Object.read(folder / META_FILE)
-    layers = _Object.read(folder / LAYERS_FILE)
-    path = meta.text("path")
-    if not path:
-        raise ParseError(f'{meta.where}: "path" is empty; it must be the path of the operator in its search')
-    kernels = layers.objects("validPlaceholders")
-    if not kernels:
-        raise ParseError(f'{layers.where}: "validPlaceholders" is empty; an operator replaces at least one layer')
-    described = [_constants(kernel) for kernel in kernels]
+    meta = _read(folder / META, Meta)
+    for name in ("accuracy", "flops", "params"):
+        if name not in meta.model_fields_set:
+            raise ParseError(f'{folder / META}: no entry "{name}"')
+    file = folder / LAYERS_FILE
+    content = _read(file, _Layers)
+    places = [f"{file}: validPlaceholders: {number}" for number in range(len(content.layers))]
+    described = [_constants(layer, place) for layer, place in zip(content.layers, places, strict=True)]
     variables = described[0][0]
-    for kernel, (other, _) in zip(kernels, described, strict=True):
+    for place, (other, _) in zip(places, described, strict=True):
         if str(other) != str(variables):
-            raise ParseError(f'{kernel.where}: its variables are "{other}", those of the first layer are "{variables}"')
-    placeholders = layers.integers("validPlaceholdersIndices")
-    for index in placeholders:
-        if not 0 <= index < len(kernels):
-            raise ParseError(
-                f'{layers.where}: "validPlaceholdersIndices" has {index}; there are {len(kernels)} "validPlaceholders"'
-            )
+            raise ParseError(f'{place}: its variables are "{other}", those of the first layer are "{variables}"')
+    for index in content.indices:
+        if not 0 <= index < len(described):
+            raise ParseError(f'{file}: "validPlaceholdersIndices" has {index}; there are {len(described)} "validPlaceholders"')
     score = "".join(re.findall("^[A-Za-z0-9]+", folder.name))
     graph = normal_form(read_dot(folder / GRAPH_FILE, variables, f"published_{score[:40]}"))
     used = set(graph.variables)
     return PublishedOperator(
         folder=folder,
-        path=path,
+        path=meta.path,
         graph=graph,
         variables=variables,
         valuations=tuple(Valuation({name: value for name, value in values.items() if name in used}) for _, values in described),
-        layer_flops=tuple(kernel.integer("flops") for kernel in kernels),
-        placeholders=placeholders,
-        weight_shapes=_weight_shapes(layers, graph, variables),
-        accuracy=meta.number("accuracy"),
-        loss=meta.number("loss") if "loss" in meta.entries else None,
-        flops=meta.integer("flops"),
-        params=meta.integer("params"),
+        layer_flops=tuple(layer.flops for layer in content.layers),
+        placeholders=content.indices,
+        weight_shapes=_weight_shapes(content, graph, variables, file),
+        accuracy=meta.accuracy,
+        loss=meta.loss if "loss" in meta.model_fields_set else None,
+        flops=meta.flops,
+        params=meta.params,
     )
 
 
-def _constants(kernel: _Object) -> tuple[VariableTable, dict[str, int]]:
-    """The variables of a layer, and their values before padding."""
-    description = kernel.text("constsDescription")
-    match = _DESCRIPTION.fullmatch(description.strip())
+def _read(file: Path, kind: type[Published]) -> Published:
+    """Return the object in a JSON file. ParseError names the file."""
+    try:
+        return read_json(file, kind)
+    except ParseError as error:
+        raise ParseError(f"{file}: {error}") from error
+
+
+def _constants(layer: _Layer, place: str) -> tuple[VariableTable, dict[str, int]]:
+    """Return the variables of a layer, and their values before padding."""
+    match = _DESCRIPTION.fullmatch(layer.description.strip())
     if not match:
         example = "Primary: { H: 56 }, Coefficient { k: 3 }"
-        raise ParseError(f'{kernel.where}: "constsDescription" is "{description}"; it must read as in "{example}"')
+        raise ParseError(f'{place}: "constsDescription" is "{layer.description}"; it must read as in "{example}"')
     names = {kind: re.findall(r"(\w+)\s*:", match[kind]) for kind in ("primary", "coefficient")}
-    unpadded = kernel.object("consts").object("unpadded")
+    given = layer.constants.unpadded.model_dump()
     values: dict[str, int] = {}
-    for kind in names:
-        given = unpadded.integers(kind)
-        if len(given) != len(names[kind]):
-            raise ParseError(f'{unpadded.where}: {len(given)} values in "{kind}", but "constsDescription" is "{description}"')
-        values |= zip(names[kind], given, strict=True)
+    for kind, known in names.items():
+        if len(given[kind]) != len(known):
+            described = f'"constsDescription" is "{layer.description}"'
+            raise ParseError(f'{place}: {len(given[kind])} values in "{kind}", but {described}')
+        values |= zip(known, given[kind], strict=True)
     try:
         variables = VariableTable.parse(f"{', '.join(names['primary'])}; {', '.join(names['coefficient'])}")
         return variables, dict(variables.valuation(values))
     except SynoError as error:
-        raise ParseError(f"{kernel.where}: {error}") from error
+        raise ParseError(f"{place}: {error}") from error
 
 
-def _weight_shapes(layers: _Object, graph: PGraph, variables: VariableTable) -> tuple[tuple[Size, ...], ...]:
-    """The shapes in `metadata.json`; ParseError if they are not those of `graph`."""
-    texts = [*layers.texts("inputsShapes"), layers.text("outputShape")]
+def _weight_shapes(content: _Layers, graph: PGraph, variables: VariableTable, file: Path) -> tuple[tuple[Size, ...], ...]:
+    """Return the shapes of the weights in `metadata.json`. ParseError if its shapes are not those of `graph`."""
+    texts = [*content.inputs, content.output]
     try:
         shapes = [tuple(variables.sizes(text.strip().removeprefix("[").removesuffix("]"))) for text in texts]
     except SynoError as error:
-        raise ParseError(f"{layers.where}: {error}") from error
+        raise ParseError(f"{file}: {error}") from error
     drawn = [tuple(dim.size for dim in dims) for dims in (graph.input, *graph.weights, graph.output)]
     inner = slice(1, -1)  # the weights, whose axes the two files give in different orders
     same_weights = [sorted(shape) for shape in shapes[inner]] == [sorted(shape) for shape in drawn[inner]]
     if shapes[:1] != drawn[:1] or shapes[-1:] != drawn[-1:] or not same_weights:
-        raise ParseError(f"{layers.where}: its shapes are {' '.join(texts)}, but {GRAPH_FILE} beside it draws {graph!r}")
+        raise ParseError(f"{file}: its shapes are {' '.join(texts)}, but {GRAPH_FILE} beside it draws {graph!r}")
     return tuple(shapes[inner])
-
-
-@dataclass(frozen=True)
-class _Object:
-    """An object in a JSON file; its entries are read with the type that they must have."""
-
-    where: str
-    entries: Mapping[str, Any]
-
-    @classmethod
-    def read(cls, path: Path) -> _Object:
-        try:
-            with path.open("rb") as opened:
-                text = opened.read(MOST_JSON_BYTES + 1)
-            if len(text) > MOST_JSON_BYTES:
-                raise ParseError(f"{path}: more than {MOST_JSON_BYTES} bytes, which are the most allowed")
-            content = json.loads(text.decode("utf-8"))
-        except ParseError:
-            raise
-        except RecursionError:
-            raise ParseError(f"{path}: cannot be read as JSON: too many lists and objects inside each other") from None
-        except (OSError, ValueError) as error:  # ValueError: not JSON, or not UTF-8
-            raise ParseError(f"{path}: cannot be read as JSON: {error}") from error
-        return cls._checked(content, str(path))
-
-    @classmethod
-    def _checked(cls, content: object, where: str) -> _Object:
-        if not isinstance(content, dict):
-            raise ParseError(f"{where}: it must be a JSON object; it is {_shortened(content)}")
-        return cls(where, content)
-
-    def _entry(self, name: str, wanted: str, *types: type) -> Any:
-        if name not in self.entries:
-            raise ParseError(f'{self.where}: no entry "{name}" ({wanted}).{suggestion(name, self.entries)}')
-        return self._typed(name, self.entries[name], wanted, *types)
-
-    def _typed(self, name: str, value: object, wanted: str, *types: type) -> Any:
-        if not isinstance(value, types) or isinstance(value, bool):
-            raise ParseError(f'{self.where}: "{name}" must be {wanted}; it has {_shortened(value)}')
-        return value
-
-    def text(self, name: str) -> str:
-        return str(self._entry(name, "a text", str))
-
-    def integer(self, name: str) -> int:
-        return int(self._entry(name, "a whole number", int))
-
-    def number(self, name: str) -> float:
-        return float(self._entry(name, "a number", int, float))
-
-    def object(self, name: str) -> _Object:
-        return self._checked(self._entry(name, "an object", dict), f'{self.where}, "{name}"')
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        return tuple(self._typed(name, item, "a list of texts", str) for item in self._entry(name, "a list of texts", list))
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        wanted = "a list of whole numbers"
-        return tuple(self._typed(name, item, wanted, int) for item in self._entry(name, wanted, list))
-
-    def objects(self, name: str) -> tuple[_Object, ...]:
-        items = self._entry(name, "a list of objects", list)
-        return tuple(self._checked(item, f'{self.where}, "{name}" number {index}') for index, item in enumerate(items))
-
-
-def _shortened(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."

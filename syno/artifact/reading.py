@@ -7,28 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from syno.artifact.files import META, Step, read_latency, read_losses
-from syno.artifact.operators import IMAGENET, Folder, PublishedEntry, entries, expected_folders, read_folders
-from syno.artifact.paper import LANGUAGE_DATA, LANGUAGE_MODEL, told
-from syno.artifact.places import (
+from syno.artifact.files import META, TrainingStep, read_latency, read_losses
+from syno.artifact.operators import Folder, PublishedEntry, entries, expected_folders, read_folders
+from syno.artifact.places import LANGUAGE_LOG, LAYERS_FOLDER, TARGETS, Problem, Target, find_data, missing
+from syno.base.errors import DataError, ParseError
+from syno.results.measurement import Measurement
+from syno.results.paper import (
     CASE,
     INT8,
-    LANGUAGE_LOG,
+    LANGUAGE_DATA,
+    LANGUAGE_MODEL,
     LAYERED,
     LAYERS,
-    LAYERS_FOLDER,
     MODELS,
     NAS_PTE,
     STACKED,
-    TARGETS,
-    Target,
+    TEST_DATA,
+    WRONG_GUARD,
+    told,
 )
-from syno.artifact.problems import Problem, find_data, missing
-from syno.base.errors import DataError, ParseError
-from syno.results.measurement import Measurement
 from syno.train.settings import ORIGINAL
-
-WRONG_GUARD = "of the published TVM code, in which the bounds check of Unfold is wrong: such kernels read mostly zeros"
 
 SEARCHED_SECONDS, SCORED = 1800.0, 0.2  # how long a search trains GPT-2, and the share of its steps whose mean is the score
 
@@ -46,7 +44,7 @@ class Contents:
 
     measurements: tuple[Measurement, ...]
     operators: tuple[PublishedEntry, ...]
-    losses: tuple[Step, ...]
+    losses: tuple[TrainingStep, ...]
     problems: tuple[Problem, ...]
 
 
@@ -108,11 +106,11 @@ class _Collection:
 
 def _figures(folders: Sequence[Folder], operators: dict[str, PublishedEntry]) -> Iterator[Measurement]:
     """Accuracies, losses and costs. Zero is what was not measured."""
-    searched = {(one.meta.path, one.model, one.meta.flops, one.meta.params) for one in folders if one.data != IMAGENET}
+    searched = {(one.meta.path, one.model, one.meta.flops, one.meta.params) for one in folders if one.data != TEST_DATA}
     for folder in folders:
         meta, operator = folder.meta, operators[folder.meta.path]
         found: dict[Any, float | None] = {"accuracy": meta.accuracy, "loss": meta.loss}
-        if folder.data != IMAGENET or (meta.path, folder.model, meta.flops, meta.params) not in searched:
+        if folder.data != TEST_DATA or (meta.path, folder.model, meta.flops, meta.params) not in searched:
             found |= {"flops": meta.flops, "parameters": meta.params}  # those in ImageNet's folders are CIFAR's, mostly
         for metric, value in found.items():
             if value:
@@ -137,12 +135,12 @@ def _timings(
         for file, fields in _of_baselines(target):
             yield file, shared | fields
         for folder in folders:
-            if (folder.machine, folder.data) != (target.machine, IMAGENET):
+            if (folder.machine, folder.data) != (target.machine, TEST_DATA):
                 continue
             operator, place = operators[folder.meta.path], folder.place / "perf" / target.folder
             fields = {"operator": operator.name, "operator_id": operator.id, "model": folder.model}
             fields["note"] = WRONG_GUARD if target.compiler == "tvm" else ""
-            yield target.network(place, folder.model), {**shared, **fields, "data": IMAGENET}
+            yield target.network(place, folder.model), {**shared, **fields, "data": TEST_DATA}
             for layer in LAYERS if _has_layers(data, folder) else ():
                 yield target.layer(place, layer), {**shared, **fields, "layer": layer}
 
@@ -152,7 +150,7 @@ def _of_baselines(target: Target) -> Iterator[tuple[PurePosixPath, dict[str, Any
     for model in MODELS:
         yield (
             target.network(target.originals, model, is_original=True),
-            {"operator": ORIGINAL, "model": model, "data": IMAGENET},
+            {"operator": ORIGINAL, "model": model, "data": TEST_DATA},
         )
     for layer in LAYERS:
         place = target.layer(target.originals, layer, is_original=True)
@@ -164,8 +162,8 @@ def _of_baselines(target: Target) -> Iterator[tuple[PurePosixPath, dict[str, Any
     if target.compiler == "tvm":
         quantized = target.originals / "qresnet18" / "benchmark_results.csv"
         stacked = target.root / "manual_kernels/bs1/Conv2d_Conv1d/perf" / target.folder
-        yield quantized, {"operator": INT8, "model": CASE, "data": IMAGENET}
-        yield target.network(stacked, CASE), {"operator": STACKED, "model": CASE, "data": IMAGENET}
+        yield quantized, {"operator": INT8, "model": CASE, "data": TEST_DATA}
+        yield target.network(stacked, CASE), {"operator": STACKED, "model": CASE, "data": TEST_DATA}
 
 
 def _has_layers(data: Path, folder: Folder) -> bool:
@@ -173,7 +171,7 @@ def _has_layers(data: Path, folder: Folder) -> bool:
     return any((data / folder.place / "perf" / target.folder / LAYERS_FOLDER).is_dir() for target in TARGETS)
 
 
-def _score(steps: Sequence[Step]) -> Iterator[Measurement]:
+def _score(steps: Sequence[TrainingStep]) -> Iterator[Measurement]:
     """GPT-2's loss as a training in the search would have ended: the mean of the last steps. Nothing of a shorter log."""
     seen = [step.loss for step in steps if step.seconds <= SEARCHED_SECONDS]
     if steps and steps[-1].seconds > SEARCHED_SECONDS:
@@ -190,7 +188,7 @@ def _score(steps: Sequence[Step]) -> Iterator[Measurement]:
         )
 
 
-def _losses(data: Path, problems: list[Problem]) -> list[Step]:
+def _losses(data: Path, problems: list[Problem]) -> list[TrainingStep]:
     if not (data / LANGUAGE_LOG).exists():
         return []
     try:

@@ -11,7 +11,7 @@ from syno.cli.app import RESULTS, app
 from syno.cli.arguments import Config, experiment_of
 
 if TYPE_CHECKING:
-    from syno.stages.artifact import ImportRecord
+    from syno.artifact.imported import ImportRecord
 
 artifact = typer.Typer(
     help="The data that the paper's authors published, as measurements and operators, and the paper's figures of it.",
@@ -39,8 +39,9 @@ def figures(
     only: Annotated[list[str] | None, typer.Option(metavar="FIGURE", help="Such as figure-5; all if not given.")] = None,
 ) -> None:
     """Import it, draw the paper's figures, and print the headline numbers beside those of the paper."""
-    from syno.stages.artifact import RECORD, import_artifact
-    from syno.stages.paper_figures import draw_paper
+    from syno.artifact.imported import RECORD
+    from syno.stages.artifact import import_artifact
+    from syno.stages.figures import draw_paper
 
     if (given / RECORD).is_file():
         if output is not None:
@@ -64,7 +65,8 @@ def headlines(
 ) -> None:
     """Print the headline numbers beside those of the paper, and write them as a table."""
     from syno.base.text_tables import markdown
-    from syno.stages.paper_figures import headline_texts, write_headlines
+    from syno.report.paper.headlines import headline_texts
+    from syno.stages.figures import write_headlines
 
     table, notes = headline_texts(write_headlines(folder))
     typer.echo(markdown(table, left=2))
@@ -77,7 +79,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="That an import has written.")] = FOLDER,
 ) -> None:
     """Write a page of it that opens without a server: the figures, what deviates from the paper, the operators."""
-    from syno.stages.paper_figures import write_page
+    from syno.stages.report import write_page
 
     typer.echo(f"{write_page(folder)}")
 
@@ -85,11 +87,12 @@ def report(
 @app.command(rich_help_panel=RESULTS)
 def measurements(config: Config) -> None:
     """Collect all measurements of an experiment, of whatever kind, into one tidy table."""
-    from syno.stages.measurements import FOLDER, NAME, collect
+    from syno.results.table import FOLDER, MEASUREMENTS
+    from syno.stages.tables import collect
 
     experiment = experiment_of(config)
     table = collect(experiment)
-    typer.echo(f"{len(table)} measurements in {experiment.folder / FOLDER / NAME}.parquet and .csv")
+    typer.echo(f"{len(table)} measurements in {experiment.folder / FOLDER / MEASUREMENTS}.parquet and .csv")
 
 
 def _tell(record: ImportRecord, output: Path) -> None:

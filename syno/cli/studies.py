@@ -19,7 +19,7 @@ def search(
     """Search a space, and freeze what was found. It goes on where it was stopped."""
     from syno.base.progress import display
     from syno.base.text_tables import markdown
-    from syno.report.search_results import outcomes, search_rows
+    from syno.report.results import outcomes, search_rows
     from syno.stages import freeze
     from syno.stages.search import search as searched
 
@@ -53,7 +53,7 @@ def worker(
 @app.command(rich_help_panel=STAGES)
 def freeze(config: Config, output: OutputFile = None) -> None:
     """Write the trials of a study as a table, and its operators to the operator store."""
-    from syno.report.search_results import outcomes
+    from syno.report.results import outcomes
     from syno.stages import freeze as stage
 
     experiment = experiment_of(config)

@@ -35,12 +35,12 @@ class Composition:
     below: int
 
     def kept(self, weights: int) -> list[int]:
-        """The numbers, in the operator before, of the weights that are not composed."""
+        """Return the numbers, in the original operator, of the weights that are not composed."""
         return [number for number in range(1, weights + 1) if number not in (self.above, self.below)]
 
 
 def compositions(graph: PGraph) -> Iterator[Composition]:
-    """Every way to compose two weights of the operator."""
+    """Return every way to compose two weights of the operator."""
     numbers = range(1, len(graph.weights) + 1)
     for below in numbers:
         for above in numbers:
@@ -51,12 +51,12 @@ def compositions(graph: PGraph) -> Iterator[Composition]:
 
 
 def compose(graph: PGraph, above: int, below: int) -> Composition | None:
-    """Weights `above` and `below` as one, or None where what lies between them is more than a reshape or a rotation."""
+    """Compose weights `above` and `below`. Return None where more than reshapes and rotations lie between them."""
     return _Composer(graph, above, below).composition()
 
 
 class _Composer:
-    """A root is a dim on which Shares stand: the composed weight has one axis for each root that either weight needs."""
+    """The composition of two weights. A root is a dim on which Shares stand; the new weight has one axis per needed root."""
 
     def __init__(self, graph: PGraph, above: int, below: int) -> None:
         self.graph, self.above, self.below = graph, above, below
@@ -89,7 +89,7 @@ class _Composer:
             return None
 
     def _lies_under(self, lower: int, upper: int) -> bool:
-        """Whether some Share of weight `lower` lies below one of weight `upper`."""
+        """Return whether some Share of weight `lower` lies below one of weight `upper`."""
         return any(upper in self.structure.weights_above(share.tops[0]) for share in self.structure.shares[lower])
 
     @staticmethod
@@ -112,14 +112,14 @@ class _Composer:
             yield root
 
     def _is_weight_only(self, root: Dim) -> bool:
-        """Whether only the two weights are read at `root`, not the data and no third weight."""
+        """Return whether only the two weights are read at `root`, neither the data nor a third weight."""
         operation: Operation | None = self.structure.above[root]
         while operation is not None and operation.primitive is SHARE and operation.parameter in self.pair:
             operation = self.structure.above.get(operation.tops[0])
         return operation is not None and operation.primitive is EXPAND
 
     def _recipe(self, below_roots: Sequence[Dim], axes: Sequence[Dim], only_weights: Sequence[Dim]) -> PGraph:
-        """[weight above] -> [composed weight], with the weight below."""
+        """Return the operator that maps the weight above to the composed weight, with the weight below as its weight."""
         start = {root: output_axis(index, root.size) for index, root in enumerate(axes)}
         start |= numbered(only_weights)
         shares = {root: share(start[root], 1) for root in below_roots}
@@ -133,7 +133,7 @@ class _Composer:
         return PGraph(output, axes_of_input, (sides,), expansions, name, self.graph.defaults)
 
     def _with_one_weight(self, axes: Sequence[Dim], only_weights: Sequence[Dim]) -> PGraph:
-        """The operator with the two weights' Shares replaced by those of the composed weight."""
+        """Return the operator with the two weights' Shares replaced by those of the composed weight."""
         others = [number for number in range(1, len(self.graph.weights) + 1) if number not in self.pair]
         renumbered = {number: position for position, number in enumerate(others, 1)}
         loops = numbered(dim for dim in self.graph.reduces if dim not in only_weights)

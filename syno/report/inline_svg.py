@@ -16,7 +16,7 @@ _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 
 
 def inline_svg(document: str, prefix: str) -> str:
-    """The document as an `<svg>` element in which every id begins with `prefix`, and whose styles apply to nothing else.
+    """Return the document as an `<svg>` element in which every id begins with `prefix`, and whose styles apply to nothing else.
 
     Raises SpecError if it is no SVG, holds a script, or refers to anything outside itself.
     """
@@ -48,7 +48,7 @@ def _inline(element: ElementTree.Element, prefix: str) -> None:
 
 
 def _name(name: str) -> str:
-    """`{namespace}name` as HTML knows it."""
+    """Return the name in HTML of `{namespace}name`."""
     space, _, local = name.rpartition("}")
     return f"xml:{local}" if space == f"{{{XML}" else local
 
@@ -68,7 +68,7 @@ def _attribute(name: str, value: str, prefix: str) -> str:
 
 
 def _scoped(styles: str, prefix: str) -> str:
-    """Style rules that apply within the picture only."""
+    """Return style rules that apply within the picture only."""
     if "@" in styles:
         raise SpecError(f"styles of an SVG picture on the page have no @ rules; given: {styles.strip()[:60]!r}")
     rules = [
@@ -79,7 +79,7 @@ def _scoped(styles: str, prefix: str) -> str:
 
 
 def _local(text: str, prefix: str) -> str:
-    """References to ids, renamed. SpecError for others."""
+    """Return the text with its references to ids renamed. SpecError for other references."""
     renamed = _REFERENCE.sub(lambda found: f"url(#{prefix}-{found[2]})", text)
     if renamed.lower().count("url(") != len(_REFERENCE.findall(text)):
         raise SpecError(f"an SVG picture on the page refers to nothing outside itself; given: {text.strip()[:60]!r}")

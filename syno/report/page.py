@@ -1,12 +1,15 @@
-"""An experiment on one page of HTML, which needs no other file and no network."""
+"""The page of an experiment: one document of HTML that needs no other file and no network."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
+from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from syno.report.document import document
 from syno.report.inline_svg import inline_svg
 from syno.report.operators.gallery import cards, order_name
 from syno.report.page_tables import latencies, summary, targets, trial_lines
@@ -15,9 +18,9 @@ from syno.report.search_tree import search_tree
 
 
 def page(results: Results, pictures: Sequence[Picture]) -> str:
-    """Tables, pictures and operators as one HTML document. All that is given appears as text, but for the pictures.
+    """Return tables, pictures and operators as one HTML document. All texts are escaped; the pictures become part of it.
 
-    The part of its address after `#` is what is looked at: `#filter=conv`, `#sort=FLOPs`, `#card=<operator>`, joined by `&`.
+    The part of its address after `#` selects what it shows: `#filter=conv`, `#sort=FLOPs`, `#card=<operator>`, joined by `&`.
 
     Raises SpecError if a table lacks a column, or a picture is no SVG that stands alone.
     """
@@ -38,13 +41,33 @@ def page(results: Results, pictures: Sequence[Picture]) -> str:
 
 
 def orders(results: Results) -> list[tuple[str, bool]]:
-    """What cards can be sorted by, and whether most is best."""
+    """Return the quantities that cards can be sorted by, and whether more is better."""
     timed = map(order_name, targets(latencies(results).values()))
     return [(results.metric.name, results.metric.more_is_better), ("FLOPs", False), *((name, False) for name in timed)]
 
 
 def _outcomes(results: Results) -> str:
-    """`30 trials: 22 complete, 5 pruned, 3 failed`."""
+    """Return how many trials there are, and how they ended: `30 trials: 22 complete, 5 pruned, 3 failed`."""
     counts = complete(results.trials, TRIAL_COLUMNS, "trials")["outcome"].value_counts()
     total = f"{counts.sum():,} trial{'' if counts.sum() == 1 else 's'}"
     return total + (": " + ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items()) if len(counts) else "")
+
+
+def document(template: str, **values: Any) -> str:
+    """Return a template as a whole document, with the styles and the script in it. Values are escaped, except for `Markup`."""
+    environment = Environment(
+        loader=PackageLoader("syno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    script = _part(environment, "page.js")
+    return environment.get_template(template).render(
+        **values,
+        styles=_part(environment, "page.css"),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _part(environment: Environment, name: str) -> Markup:
+    loader = environment.loader
+    assert loader is not None
+    return Markup(loader.get_source(environment, name)[0].rstrip("\n"))

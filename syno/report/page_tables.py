@@ -1,4 +1,4 @@
-"""The tables of the page: cells with what is shown, what is sorted by, and what resting on them tells."""
+"""The tables of the page: each cell has a text, the number that it is sorted by, and a tooltip."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import pandas
 
 from syno.base.text_tables import shown
-from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, TRIAL_COLUMNS, Results, complete
+from syno.report.results import TRIAL_COLUMNS, Results, complete
 from syno.results.metric import ScoreMetric
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
 NOTHING = "–"
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -25,12 +26,12 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        text: what is shown.
-        value: the number to sort by; None for a text, and where there is none.
-        note: what resting on it tells.
-        card: the operator whose card it leads to.
-        is_number: whether it is set like a number.
-        warns: whether it is set apart, for it is not to be trusted.
+        text: The text that is shown.
+        value: The number that rows are sorted by; None for texts and unknown numbers.
+        note: The tooltip.
+        card: The operator whose card it links to; "" for none.
+        is_number: Whether it is aligned like a number.
+        warns: Whether it is highlighted, because the number is not to be trusted.
     """
 
     text: str
@@ -50,7 +51,7 @@ class Table:
 
 
 def summary(results: Results) -> Table:
-    """A line for each operator and the original: score, cost, and latency on each device with each compiler."""
+    """Return a row for each operator and the original: score, cost, and latency on each device with each compiler."""
     metric, measured = results.metric, latencies(results)
     reached = targets(measured.values())
     rows = []
@@ -68,7 +69,7 @@ def summary(results: Results) -> Table:
 
 
 def trial_lines(results: Results) -> Table:
-    """A line for each trial."""
+    """Return a row for each trial."""
     trials, metric = complete(results.trials, TRIAL_COLUMNS, "trials"), results.metric
     measured = [str(name) for name in trials.columns if str(name).startswith("metric_")]
     more = [name for name in measured if name.removeprefix("metric_") not in (*SHOWN_METRICS, metric.name)]
@@ -92,7 +93,7 @@ def trial_lines(results: Results) -> Table:
 
 
 def score_rows(results: Results) -> list[dict[Any, Any]]:
-    """The rows of the table of scores; operators that were measured only have one with nothing in it."""
+    """Return the rows of the table of scores, and an empty one for each operator that has a latency only."""
     rows = complete(results.scores, SCORE_COLUMNS, "scores").to_dict("records")
     seen = {str(row["operator"]) for row in rows}
     for times in latencies(results).values():
@@ -103,7 +104,7 @@ def score_rows(results: Results) -> list[dict[Any, Any]]:
 
 
 def latencies(results: Results) -> dict[str, dict[Target, Row]]:
-    """What was measured of each operator, by device and compiler."""
+    """Return the latencies of each operator, by device and compiler."""
     found: dict[str, dict[Target, Row]] = {}
     for row in complete(results.latency, LATENCY_COLUMNS, "latency").to_dict("records"):
         found.setdefault(str(row["operator"]), {})[str(row["device"]), str(row["compiler"])] = row
@@ -111,22 +112,22 @@ def latencies(results: Results) -> dict[str, dict[Target, Row]]:
 
 
 def targets(measured: Iterable[Mapping[Target, Row]]) -> list[Target]:
-    """The devices and compilers that there are."""
+    """Return all pairs of a device and a compiler."""
     return sorted({target for times in measured for target in times})
 
 
 def number(value: Any) -> float | None:
-    """A number, or None where a table has none."""
+    """Return a cell of a table as a number; None where it has none."""
     return None if value is None or isinstance(value, str) or pandas.isna(value) else float(value)
 
 
 def word(text: Any, card: str = "") -> Cell:
-    """A text."""
+    """Return a cell with a text."""
     return Cell("" if text is None or text is pandas.NA or text != text else str(text), card=card, is_number=False)
 
 
 def plain(value: Any) -> Cell:
-    """A number as it is. One that is infinite is not sorted by, as the loss of a training that broke."""
+    """Return a cell with a number as it is. An infinite loss, as of a training that diverged, is not sorted by."""
     known = number(value)
     if known is None:
         return Cell(NOTHING)
@@ -134,7 +135,7 @@ def plain(value: Any) -> Cell:
 
 
 def quantity(value: Any, of_original: Any = None) -> Cell:
-    """A large number, short, and what share of the original's it is; resting on it tells all its digits."""
+    """Return a cell with a large number in short, and its share of the original's; the tooltip has all digits."""
     known, part = number(value), share(of_original)
     if known is None:
         return Cell(NOTHING)
@@ -144,13 +145,13 @@ def quantity(value: Any, of_original: Any = None) -> Cell:
 
 
 def share(value: Any) -> Cell:
-    """A share, as a percentage."""
+    """Return a cell with a percentage."""
     known = number(value)
     return Cell(NOTHING) if known is None else Cell(f"{100 * known:.3g} %", known)
 
 
 def score(row: Row, metric: ScoreMetric) -> Cell:
-    """A mean score with its standard deviation."""
+    """Return a cell with a mean score and its standard deviation."""
     mean, spread, seeds = number(row["score"]), number(row["score_std"]), number(row["seeds"])
     if mean is None:
         return Cell(NOTHING)
@@ -160,7 +161,7 @@ def score(row: Row, metric: ScoreMetric) -> Cell:
 
 
 def difference(row: Row, metric: ScoreMetric) -> Cell:
-    """How far a score is from the original's, with its interval; nothing where that is not known."""
+    """Return a cell with the difference of a score from the original's and its interval, if they are known."""
     known = [number(row[name]) for name in ("difference", "difference_low", "difference_high")]
     value, low, high = (nan if one is None else one for one in known)
     text = metric.difference_text(value, low, high)
@@ -168,7 +169,7 @@ def difference(row: Row, metric: ScoreMetric) -> Cell:
 
 
 def latency(row: Row | None) -> Cell:
-    """A latency and its speedup, or that there is none."""
+    """Return a cell with a latency and its speedup, or why there is none."""
     if row is None:
         return Cell(NOTHING)
     time, speedup = number(row["latency_ms"]), number(row["speedup"])
@@ -187,12 +188,12 @@ def latency(row: Row | None) -> Cell:
 
 
 def digits(value: float) -> str:
-    """Three digits at least, zeros too."""
+    """Return a number with at least three significant digits."""
     return f"{value:.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")
 
 
 def setting(times: Sequence[Row]) -> str:
-    """Batch and threads of measurements, where all have the same."""
+    """Return the batch and the threads of measurements as text, where all have the same."""
     batches, threads = ({number(row[name]) for row in times} - {None} for name in ("batch", "threads"))
     parts = [f"batch of {batch:.0f}" for batch in batches] if len(batches) == 1 else []
     parts += [f"{count:.0f} thread{'' if count == 1 else 's'}" for count in threads] if len(threads) == 1 else []

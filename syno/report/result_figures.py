@@ -1,9 +1,10 @@
-"""How much faster the operators are, and how the search found them."""
+"""The figures of an experiment by name: scores against costs, speedups, and the rewards of the search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isnan
+from typing import NamedTuple
 
 import pandas
 from matplotlib.axes import Axes
@@ -11,8 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
-from syno.report.results import LATENCY_COLUMNS, ORIGINAL, TRIAL_COLUMNS, complete
+from syno.base.registry import Registry
+from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, nothing
+from syno.report.results import ORIGINAL, TRIAL_COLUMNS, Picture, Results, complete
+from syno.report.trade_off import cost_figure, pareto_figure
+from syno.results.metric import ScoreMetric
+from syno.results.table import LATENCY_COLUMNS
 
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers; the palette of Okabe and Ito
 BAR = 0.21  # inches
@@ -22,9 +27,10 @@ AT_THE_BOTTOM = {"pruned": ("v", ORANGE, 0.085), "failed": ("x", INK, 0.035)}  #
 
 
 def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Speedup over the original") -> Figure:
-    """Bars of the speedup over the original network: a panel for each device, a group for each operator, fastest first, and
-    a colour for each compiler. What failed, or is tuned only in part, has a cross and no bar. SpecError if the table lacks a
-    column.
+    """Draw bars of the speedup over the original network: a panel for each device, a group for each operator, fastest first,
+    and a colour for each compiler.
+
+    Measurements that failed or are partial have a cross and no bar. SpecError if the table lacks a column.
     """
     rows = complete(latency, LATENCY_COLUMNS, "latency")
     rows = rows[rows["role"] != ORIGINAL].drop_duplicates(["operator", "device", "compiler"], keep="last")
@@ -78,7 +84,7 @@ def _bars(axes: Axes, rows: pandas.DataFrame, operators: Sequence[str], compiler
 
 
 def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Rewards of the search") -> Figure:
-    """Reward over trial number, and the best so far; trials that were pruned or failed have marks of their own below.
+    """Draw rewards over trial numbers, and the best so far; trials that were pruned or failed have marks of their own below.
 
     SpecError if the table lacks a column.
     """
@@ -118,3 +124,69 @@ def _running_best(axes: Axes, done: pandas.DataFrame, last: int) -> None:
         f"{high:.4g} in trial {first['number']}", (first["number"], high), (0, 5), textcoords="offset points",
         ha="right" if first["number"] > last / 2 else "left", fontsize=8, color=GREY,
     )  # fmt: skip
+
+
+# ---- the figures by name --------------------------------------------------------------------------------------------
+
+
+class Drawing(NamedTuple):
+    """A figure of an experiment.
+
+    Attributes:
+        title: The title; `{metric}` and `{Metric}` in it stand for the name of the metric of its scores.
+        caption: How to read it; `{better}` in it stands for the direction of better scores.
+        draw: Draws it from results.
+    """
+
+    title: str
+    caption: str
+    draw: Callable[[Results], Figure]
+
+    def words(self, metric: ScoreMetric) -> tuple[str, str]:
+        """Return the title and the caption for scores of this metric."""
+        named = {"metric": metric.name, "Metric": metric.name.capitalize(), "better": metric.better}
+        return self.title.format(**named), self.caption.format(**named)
+
+
+FIGURES: Registry[Drawing] = Registry("figure")
+
+
+def pictures(results: Results, names: Iterable[str]) -> list[Picture]:
+    """Draw the figures of these names for a page. UnknownNameError for an unknown name."""
+    found = []
+    for drawing in [FIGURES[name] for name in names]:
+        title, caption = drawing.words(results.metric)
+        found.append(Picture(title, drawn(drawing.draw(results), "svg").decode(), caption))
+    return found
+
+
+FIGURES.register("score-latency")(
+    Drawing(
+        "{Metric} against latency",
+        "Mean {metric} with its standard deviation over seeds; median latency of the whole network with its 95 % interval. The "
+        "{better} and the further to the left, the better; along the line is what no other operator betters in both.",
+        lambda found: pareto_figure(found.scores, found.latency, found.notes),
+    )
+)
+FIGURES.register("score-flops")(
+    Drawing(
+        "{Metric} against FLOPs",
+        "Mean {metric} with its standard deviation over seeds, against the share of the original network's multiply-adds that "
+        "is left with the operator in its place. The {better} and the further to the left, the better.",
+        lambda found: cost_figure(found.scores, found.notes),
+    )
+)
+FIGURES.register("speedup")(
+    Drawing(
+        "Speedup over the original",
+        "Latency of the original network over that with the operator, on the same device with the same compiler.",
+        lambda found: speedup_figure(found.latency, found.notes),
+    )
+)
+FIGURES.register("reward")(
+    Drawing(
+        "Rewards of the search",
+        "Each dot is an operator that was tried. Below, without a reward: what was stopped early, and what failed.",
+        lambda found: reward_figure(found.trials, found.notes),
+    )
+)

@@ -1,27 +1,24 @@
-"""What a finished experiment has found, as tables: the input of its figures and its page."""
+"""The results of an experiment as tables: the input of its figures, its page and `syno top`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import pandas
+from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError, suggestion
+from syno.base.text_tables import Row
 from syno.ir.graph import PGraph
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.train.settings import ORIGINAL
 
-ORIGINAL = "original"  # the name and the role of the network as it is
+if TYPE_CHECKING:
+    import pandas
+
 ROLES = (ORIGINAL, "baseline", "found")
-SCORE_COLUMNS = (
-    "operator", "operator_id", "role", "metric", "score", "score_std", "seeds", "difference", "difference_low",
-    "difference_high", "flops", "flops_share", "parameters", "parameters_share",
-)  # fmt: skip
-LATENCY_COLUMNS = (
-    "operator", "operator_id", "role", "device", "device_name", "compiler", "status", "reason", "latency_ms", "latency_low_ms",
-    "latency_high_ms", "batch", "threads", "checked", "suspicious", "speedup",
-)  # fmt: skip
 TRIAL_COLUMNS = ("number", "outcome", "reward")
+METRIC = "metric_"  # the beginning of the names of columns that trials have for metrics
 
 
 @dataclass(frozen=True)
@@ -29,16 +26,12 @@ class Results:
     """The results of one experiment. Each table may be empty.
 
     Attributes:
-        name: of the experiment.
-        trials: one row for each trial (`syno.search.storage.records.table`).
-        scores: one row for each operator (`SCORE_COLUMNS`), all of one `metric`: the score is the mean over seeds; the
-            difference is from the original's, with its 95 % interval (NaN where that is not known); FLOPs are those of one
-            sample; shares are of the original network's.
-        latency: one row for each operator, device and compiler (`LATENCY_COLUMNS`): `status` is "ok" or says what failed
-            or, with "partial", that some of it is not tuned; `speedup` is of those that are "ok", over the original on the
-            same device with the same compiler.
-        operators: by the name that the tables use; the original is not among them.
-        notes: where the results come from.
+        name: The name of the experiment.
+        trials: A row for each trial (`syno.search.storage.records.table`).
+        scores: A row for each operator, all of one metric (`syno.results.table.score_view`).
+        latency: A row for each operator, device and compiler (`syno.results.table.latency_view`).
+        operators: The operators by the name that the tables use, without the original.
+        notes: Lines that say where the results come from.
 
     Raises SpecError if a table lacks a column, or the scores are of no metric or of several.
     """
@@ -58,7 +51,7 @@ class Results:
 
     @property
     def metric(self) -> ScoreMetric:
-        """Of the scores; of the trials, where nothing was trained again; accuracy, where there are none."""
+        """The metric of the scores; that of the trials, where nothing was trained again; accuracy, where there are none."""
         if self.scores.empty:
             return metric_of_trials(self.trials.columns) or ACCURACY
         return metric_of(self.scores)
@@ -69,9 +62,9 @@ class Picture:
     """A figure of the page.
 
     Attributes:
-        title: what it shows.
-        svg: an SVG document.
-        caption: how to read it.
+        title: The title.
+        svg: An SVG document.
+        caption: How to read it.
     """
 
     title: str
@@ -80,7 +73,7 @@ class Picture:
 
 
 def metric_of(scores: pandas.DataFrame) -> ScoreMetric:
-    """The metric of a table of scores; accuracy if it is empty. SpecError if it is of none or of several."""
+    """Return the metric of a table of scores; accuracy if it is empty. SpecError if it is of none or of several."""
     if scores.empty:
         return ACCURACY
     given = list(map(str, scores["metric"].unique()))
@@ -90,10 +83,35 @@ def metric_of(scores: pandas.DataFrame) -> ScoreMetric:
 
 
 def complete(rows: pandas.DataFrame, columns: Sequence[str], what: str) -> pandas.DataFrame:
-    """The table, numbered from 0; an empty one gets the columns it lacks. SpecError if one with rows lacks any."""
+    """Return the table, numbered from 0; an empty one gets the columns it lacks. SpecError if one with rows lacks any."""
     if rows.empty:
         return rows.reindex(columns=list(dict.fromkeys([*rows.columns, *columns])))
     if missing := [name for name in columns if name not in rows.columns]:
         hint = suggestion(missing[0], map(str, rows.columns))
         raise SpecError(f'the {what} table has no column "{missing[0]}"; it needs: {", ".join(columns)}.{hint}')
     return rows.reset_index(drop=True)
+
+
+def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
+    """Return a row for each of the best trials, the highest reward first, and the earlier trial first among equals.
+
+    A row has the name of the trial's operator in the store, its reward and its metrics.
+    """
+    complete = trials[trials["outcome"] == "complete"]
+    best = complete.sort_values(["reward", "number"], ascending=[False, True]).head(count)
+    metrics = {str(column): str(column).removeprefix(METRIC) for column in best if str(column).startswith(METRIC)}
+    shown = {column: name for column, name in metrics.items() if not name.startswith("original_")}
+    return [
+        {
+            "operator": f"{study}_{row['number']}",
+            "reward": row["reward"],
+            **{name: row[column] for column, name in shown.items()},
+        }
+        for _, row in best.iterrows()
+    ]
+
+
+def outcomes(trials: pandas.DataFrame) -> str:
+    """Return how many trials there are, and how they ended, in words."""
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in trials["outcome"].value_counts().items())
+    return f"{len(trials)} trials ({counts})"

@@ -1,6 +1,6 @@
-"""The tree that a search has walked, as a picture: how often it went where, and what came of it.
+"""A picture of the search tree: how often the search took each step, and the mean reward of its trials.
 
-Trials whose paths begin with the same steps share these. Steps on which no two of them part are one branch.
+Trials whose paths begin with the same steps share branches. Steps after which no two trials differ are one branch.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Walk(NamedTuple):
 
 @dataclass(frozen=True)
 class Branch:
-    """Steps that lead from one parting of ways to the next, and all beyond.
+    """Steps from one branching of the tree to the next, and the subtree behind them.
 
     Attributes:
-        kinds: of the steps.
-        depth: how many steps lead to its end, from the root.
-        walks: that go through it.
-        children: most visited first.
+        kinds: The kinds of the steps.
+        depth: The number of steps from the root to its end.
+        walks: The trials that go through it.
+        children: The next branches, the most visited first.
     """
 
     kinds: tuple[str, ...]
@@ -56,22 +56,22 @@ class Branch:
         return sum(rewards) / len(rewards) if rewards else None
 
     def leaves(self, least: int = 1) -> int:
-        """How many ends are left where branches with fewer than `least` trials are cut off."""
+        """Return the number of leaves without branches that have fewer than `least` trials."""
         return sum(child.leaves(least) for child in self.children if len(child.walks) >= least) or 1
 
     def cut(self, least: int) -> Branch:
-        """Without branches that have fewer trials."""
+        """Return the branch without those that have fewer than `least` trials."""
         children = tuple(child.cut(least) for child in self.children if len(child.walks) >= least)
         return Branch(self.kinds, self.depth, self.walks, children)
 
 
 def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) -> Branch:
-    """The tree of walks that have their first `depth` steps in common, of which the last are `kinds`."""
+    """Return the tree of walks that have their first `depth` steps in common, of which the last are `kinds`."""
     groups: dict[tuple[str, str], list[Walk]] = {}
     for walk in walks:
         if depth < len(walk.steps):
             groups.setdefault(walk.steps[depth], []).append(walk)
-    if kinds and len(groups) == 1 and all(depth < len(walk.steps) for walk in walks):  # nobody parts here
+    if kinds and len(groups) == 1 and all(depth < len(walk.steps) for walk in walks):  # no two differ here
         ((kind, _),) = groups
         return grown(walks, depth + 1, (*kinds, kind))
     children = [grown(group, depth + 1, (kind,)) for (kind, _), group in groups.items()]
@@ -79,10 +79,10 @@ def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) ->
 
 
 def search_tree(trials: pandas.DataFrame) -> Picture | None:
-    """The picture, an SVG; None of trials without paths.
+    """Return the picture, an SVG; None if the trials have no paths.
 
-    A circle's area is in proportion to the trials that went through it, its colour is their mean reward, and resting on it
-    tells both. It is as far to the right as steps lead to it.
+    A circle's area is proportional to the number of trials that went through it, its colour is their mean reward, and its
+    tooltip has both. Its distance from the left is the number of steps to it.
     """
     rows = complete(trials, TRIAL_COLUMNS, "trials")
     if not {"path", "steps"} <= set(rows.columns) or rows.empty:
@@ -93,9 +93,9 @@ def search_tree(trials: pandas.DataFrame) -> Picture | None:
     shown = root.cut(least)
     left_out = f" Branches with fewer than {least} trials are left out." if least > 1 else ""
     caption = (
-        f"{len(root.walks):,} trials from the left to the right, step by step. The area of a circle is in proportion to the "
-        "trials that went through it; its colour is their mean reward, of those that are complete; grey is none. Steps on "
-        f"which no two trials part are one branch. Rest on a circle for its numbers.{left_out}"
+        f"{len(root.walks):,} trials from the left to the right, step by step. The area of a circle is proportional to the "
+        "number of trials that went through it; its colour is the mean reward of those that are complete, grey if there is "
+        f"none. Steps after which no two trials differ are one branch. Hover over a circle for its numbers.{left_out}"
     )
     return Picture("The search tree", ElementTree.tostring(_drawing(shown), encoding="unicode"), caption)
 
@@ -111,7 +111,7 @@ def _walk(row: dict[object, object]) -> Walk:
 
 
 class Placed(NamedTuple):
-    """A branch and where its end is, and where its parent's; None at the root."""
+    """A branch, the position of its end, and that of its parent's end; None at the root."""
 
     branch: Branch
     at: tuple[float, float]
@@ -119,7 +119,7 @@ class Placed(NamedTuple):
 
 
 def _placed(branch: Branch, top: float, parent: tuple[float, float] | None = None) -> Iterator[Placed]:
-    """The branch and all below it, which have as many rows as there are leaves, from `top` on."""
+    """Yield the branch and its subtree, which take as many rows as there are leaves, from `top` on."""
     at = (MARGIN + STEP * branch.depth, top + ROW * branch.leaves() / 2)
     yield Placed(branch, at, parent)
     for child in branch.children:
@@ -168,7 +168,7 @@ def _circle(svg: ElementTree.Element, place: Placed, total: int, colour: str) ->
 
 
 def _told(branch: Branch) -> str:
-    """`Unfold, Share: 12 trials, mean reward 0.431`."""
+    """Return the tooltip: `Unfold, Share: 12 trials, mean reward 0.431`."""
     count, mean = len(branch.walks), branch.mean
     steps = ", ".join(branch.kinds) or "all"
     reward = "none complete" if mean is None else f"mean reward {mean:.3f}"
@@ -176,7 +176,7 @@ def _told(branch: Branch) -> str:
 
 
 def _named(branch: Branch) -> str:
-    """What is beside a leaf: its trial, or how many there are."""
+    """Return the text beside a leaf: its trial, or the number of trials."""
     if len(branch.walks) > 1:
         return _counted(branch)
     (walk,) = branch.walks

@@ -1,4 +1,4 @@
-"""The score against what it costs: latency on each device, or FLOPs. The Pareto front is drawn, what is near it is named."""
+"""Figures of scores against costs, which are latencies or FLOPs. The Pareto front is drawn, and operators near it are named."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from matplotlib.transforms import Bbox
 
 from syno.report.figures import BLUE, GREY, INK, ORANGE, finish, nothing
 from syno.report.labels import Label, place_labels
-from syno.report.results import LATENCY_COLUMNS, ORIGINAL, SCORE_COLUMNS, complete, metric_of
+from syno.report.results import ORIGINAL, complete, metric_of
 from syno.results.metric import ScoreMetric
 from syno.results.pareto import front, near_front
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
 LOOKS = {  # of each role: marker, its size, colour, name in the legend
     ORIGINAL: ("D", 6.5, INK, "the network as it is"),
@@ -27,14 +28,17 @@ LOOKS = {  # of each role: marker, its size, colour, name in the legend
     "found": ("o", 6.5, BLUE, "found operators"),
 }
 WIDE = 8.0  # costs that differ by a larger factor are on a logarithmic axis
-NEAR = 0.08  # what is this share of the ranges of cost and score from the front is named too
-NAMED = 14  # at most, in one panel
+NEAR = 0.08  # operators within this share of the ranges of cost and score from the front are named, too
+NAMED = 14  # operators named in one panel, at most
 WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A point with its bars. One that is not trusted is faster than its device can be, and on no front."""
+class ScoredPoint:
+    """An operator's score and cost with their error bars.
+
+    An operator that is not trusted was measured to be faster than its device can be; it is on no front.
+    """
 
     name: str
     role: str
@@ -47,19 +51,21 @@ class Mark:
 
     @property
     def point(self) -> tuple[float, float]:
-        """Where it is."""
+        """Its coordinates."""
         return self.cost, self.score
 
     @property
     def bars(self) -> list[Bbox]:
-        """Its interval and its standard deviation, as boxes without area."""
+        """The error bars, as boxes without area."""
         across = Bbox.from_extents(self.low, self.score, self.high, self.score)
         return [across, Bbox.from_extents(self.cost, self.score - self.spread, self.cost, self.score + self.spread)]
 
 
 def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = (), title: str = "") -> Figure:
-    """The score (mean, standard deviation over seeds) against latency (median, 95 % interval), a panel for each device and
-    compiler. Operators of which one of the two is unknown have no mark. SpecError if a table lacks a column.
+    """Draw scores (mean, standard deviation over seeds) against latencies (median, 95 % interval).
+
+    There is a panel for each device and compiler. Operators without a score or a latency are left out. SpecError if a table
+    lacks a column.
     """
     trained, timed = complete(scores, SCORE_COLUMNS, "scores"), complete(latency, LATENCY_COLUMNS, "latency")
     metric = metric_of(trained)
@@ -90,14 +96,15 @@ def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Se
 
 
 def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = (), title: str = "") -> Figure:
-    """The score (mean, standard deviation over seeds) against the share of the original's FLOPs. SpecError if the table lacks
-    a column.
+    """Draw scores (mean, standard deviation over seeds) against shares of the original's FLOPs.
+
+    SpecError if the table lacks a column.
     """
     rows = complete(scores, SCORE_COLUMNS, "scores")
     metric = metric_of(rows)
     title = title or f"{metric.name.capitalize()} against FLOPs"
     marks = [
-        Mark(str(row["operator"]), row["role"], share, share, share, float(row["score"]), _or(row["score_std"], 0.0))
+        ScoredPoint(str(row["operator"]), row["role"], share, share, share, float(row["score"]), _or(row["score_std"], 0.0))
         for row in _finite(rows).dropna(subset=["flops_share"]).to_dict("records")
         if (share := float(row["flops_share"])) > 0
     ]
@@ -112,15 +119,15 @@ def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = (), title: str 
 
 
 def _finite(scores: pandas.DataFrame) -> pandas.DataFrame:
-    """Those that have a score; one whose training broke has an infinite loss."""
+    """Return the rows with a finite score; a training that diverged has an infinite loss."""
     return scores[pandas.to_numeric(scores["score"]).abs() < inf]
 
 
-def _timed(row: dict[Any, Any]) -> Mark:
+def _timed(row: dict[Any, Any]) -> ScoredPoint:
     cost = float(row["latency_ms"])
     low, high = min(cost, _or(row["latency_low_ms"], cost)), max(cost, _or(row["latency_high_ms"], cost))
     spread, trusted = _or(row["score_std"], 0.0), row["suspicious"] is not True
-    return Mark(str(row["operator"]), row["role"], cost, low, high, float(row["score"]), spread, trusted)
+    return ScoredPoint(str(row["operator"]), row["role"], cost, low, high, float(row["score"]), spread, trusted)
 
 
 def _or(value: float | None, otherwise: float) -> float:
@@ -128,7 +135,7 @@ def _or(value: float | None, otherwise: float) -> float:
 
 
 def _setting(points: pandas.DataFrame) -> str:
-    """Batch and threads, where they are the same for all."""
+    """Return the batch and the threads as text, where they are the same for all."""
     batches, threads = points["batch"].dropna().unique(), points["threads"].dropna().unique()
     parts = [f"batch of {batches[0]:.0f}"] if len(batches) == 1 else []
     if len(threads) == 1:
@@ -136,7 +143,7 @@ def _setting(points: pandas.DataFrame) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _panel(axes: Axes, marks: Sequence[Mark], label: str) -> None:
+def _panel(axes: Axes, marks: Sequence[ScoredPoint], label: str) -> None:
     for mark in marks:
         marker, size, colour, _ = LOOKS.get(mark.role, LOOKS["found"])
         interval = [[mark.cost - mark.low], [mark.high - mark.cost]]
@@ -158,12 +165,12 @@ def _panel(axes: Axes, marks: Sequence[Mark], label: str) -> None:
 def _completed(
     figure: Figure,
     panels: Sequence[Axes],
-    groups: Sequence[Sequence[Mark]],
+    groups: Sequence[Sequence[ScoredPoint]],
     metric: ScoreMetric,
     title: str,
     notes: Sequence[str],
 ) -> None:
-    """Legend, fronts and names; the last two depend on the limits of all panels."""
+    """Draw the legend, the fronts and the names; the last two depend on the limits of all panels."""
     roles = {mark.role for marks in groups for mark in marks}
     for role, (marker, size, colour, name) in LOOKS.items():
         if role in roles:
@@ -179,8 +186,8 @@ def _completed(
         place_labels(axes, _names(axes, marks, metric), [mark.point for mark in marks], [*steps, *bars])
 
 
-def _front_line(axes: Axes, marks: Sequence[Mark], metric: ScoreMetric) -> list[Bbox]:
-    """Draw the front as steps: what score is to be had for a cost. Returns the steps as boxes without area."""
+def _front_line(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -> list[Bbox]:
+    """Draw the front as steps: the best score for each cost. Return the steps as boxes without area."""
     trusted = [mark for mark in marks if mark.trusted]
     ahead = [trusted[place].point for place in front([(mark.cost, metric.quality(mark.score)) for mark in trusted])]
     if not ahead:
@@ -197,8 +204,8 @@ def _front_line(axes: Axes, marks: Sequence[Mark], metric: ScoreMetric) -> list[
     return across + [Bbox.from_extents(there[0], here[1], *there) for here, there in pairwise(corners)]
 
 
-def _names(axes: Axes, marks: Sequence[Mark], metric: ScoreMetric) -> list[Label]:
-    """The original, what is on the front, and what is near it."""
+def _names(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -> list[Label]:
+    """Return the labels of the original, and of operators on the front and near it."""
     scale = log10 if axes.get_xscale() == "log" else float
     points = [(scale(mark.cost) if mark.trusted else nan, metric.quality(mark.score)) for mark in marks]
     finite = [point for point in points if isfinite(point[0])] or [(0.0, 0.0)]

@@ -1,7 +1,12 @@
-"""A measurement: one number, what was measured, where, and where the number comes from. All numbers have this schema."""
+"""The schema of measurements: one number, what was measured, where, and where the number comes from.
+
+All numbers have this schema: those of own trainings and latencies, those of the published artifact, and the paper's. A file
+of results holds them as one table (`syno.results.table`), from which every other table and every figure is computed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, get_args
 
@@ -10,47 +15,69 @@ from pydantic import AwareDatetime, Field, model_validator
 from syno.base.record import Count, Record
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.tuning_record import Status
 from syno.train.settings import Metric, check_score
 
 if TYPE_CHECKING:
     from syno.measure.tuning_record import TuningRecord
     from syno.train.training_record import TrainingRecord
 
-Quantity: TypeAlias = Literal["accuracy", "loss", "latency", "flops", "parameters"]
+Quantity: TypeAlias = Literal[
+    "accuracy", "loss", "perplexity", "latency", "throughput", "flops", "parameters", "memory"
+]  # fmt: skip
 Origin: TypeAlias = Literal["measured", "artifact", "paper"]
+Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 UNITS: dict[Quantity, str] = {
     "accuracy": "fraction",
     "loss": "nats per token",
+    "perplexity": "per token",
     "latency": "ms",
+    "throughput": "samples per second",
     "flops": "multiply-adds per sample",
     "parameters": "numbers",
+    "memory": "bytes",
 }
+OK: Status = "ok"
 SUSPICIOUS = "suspicious: faster than the device's own peak allows"
+DIVERGED = "training produced NaN or infinity"
 
 
 class Measurement(Record):
-    """One number.
+    """One number, or the reason why there is none.
 
     Attributes:
-        operator: its name, or "original" for the network (or the layer) as it is.
-        operator_id: of its graph; None if there is none, or it is unknown.
-        model: the network; None for an operator by itself.
-        data: the data set; None where it does not matter.
-        layer: one layer of the network, or the sizes of an operator by itself; None for the whole network.
-        device: where it was measured; None for what no device decides, or nobody has told.
-        compiler: a name in `COMPILERS`; None where none took part.
-        metric: what was measured.
-        value: of the metric, in `unit`. It is finite: what failed is no measurement.
-        unit: that of the metric in `UNITS`.
-        repeats: how often it was measured; None if unknown.
-        seed: of weights and of the order of samples; None if there is none, or it is unknown.
-        versions: of what took part.
-        when: it was measured; None if unknown.
-        origin: "measured" here, by the authors ("artifact": read from their data), or told in the "paper".
-        source: the file it was read from, or the place in the paper.
-        note: what is to be known before it is used.
+        operator: The operator's name, or "original" for the network (or the layer) as it is.
+        operator_id: The id of its graph; None if there is no graph, or it is unknown.
+        key: The operator's key in an experiment: "original", a baseline's name, or its key in the operator store. None for
+            numbers that do not belong to an experiment.
+        role: The operator's part in the experiment: "original", "baseline" or "found". None for a record that the experiment
+            no longer uses, such as one of an operator that is no longer selected; no figure shows it.
+        model: The network; None for an operator by itself.
+        data: The data set; None where it does not matter.
+        layer: One layer of the network, or the sizes of an operator by itself; None for the whole network.
+        device: The device, as it calls itself; None where no device matters, or it is unknown.
+        device_setting: The device as the experiment's settings name it, such as "cpu"; None outside of experiments.
+        compiler: A name in `COMPILERS`; None where no compiler took part.
+        batch: Samples in one call, for a latency; None if unknown.
+        threads: CPU threads, for a latency; None if unknown.
+        metric: The quantity.
+        value: The number, in `unit`. It is finite; None if the measurement failed.
+        low: The lower end of the 95 % confidence interval of `value`; None if unknown.
+        high: Its upper end; None if unknown.
+        unit: The metric's unit in `UNITS`.
+        repeats: How often it was measured; None if unknown.
+        seed: The seed of weights and of the order of samples; None if there is none, or it is unknown.
+        checked: Whether outputs were compared with a reference, for a latency; None if unknown.
+        status: "ok"; "partial" for a latency of a network of which some parts are not tuned, so that it does not compare with
+            others; anything else says how the measurement failed, and then there is no value.
+        reason: Why the status is not "ok".
+        versions: The versions of the packages that took part.
+        when: The time of the measurement; None if unknown.
+        origin: "measured" here, "artifact" for numbers from the authors' data, "paper" for numbers printed there.
+        source: The file that it was read from, or the place in the paper.
+        note: What a reader must know before using it.
     """
 
     kind_of_record = "measurement"
@@ -59,16 +86,26 @@ class Measurement(Record):
 
     operator: str
     operator_id: str | None = None
+    key: str | None = None
+    role: str | None = None
     model: str | None = None
     data: str | None = None
     layer: str | None = None
     device: str | None = None
+    device_setting: str | None = None
     compiler: str | None = None
+    batch: Count | None = None
+    threads: Count | None = None
     metric: Quantity
-    value: Annotated[float, Field(allow_inf_nan=False)]
+    value: Finite | None
+    low: Finite | None = None
+    high: Finite | None = None
     unit: str
     repeats: Count | None = None
     seed: int | None = None
+    checked: bool | None = None
+    status: Status = OK
+    reason: str = ""
     versions: dict[str, str] = Field(default_factory=dict)
     when: AwareDatetime | None = None
     origin: Origin
@@ -76,14 +113,18 @@ class Measurement(Record):
     note: str = ""
 
     @classmethod
-    def of(cls, metric: Quantity, value: float, **fields: Any) -> Self:
-        """A measurement in the metric's unit."""
+    def of(cls, metric: Quantity, value: float | None, **fields: Any) -> Self:
+        """Return a measurement in the metric's unit."""
         return cls(metric=metric, value=value, unit=UNITS[metric], **fields)
 
     @model_validator(mode="after")
     def _is_in_its_unit(self) -> Self:
         if self.unit != UNITS[self.metric]:
             raise ValueError(f'{self.metric} is measured in "{UNITS[self.metric]}"; given: "{self.unit}"')
+        if (self.value is not None) != (self.status in (OK, "partial")):
+            raise ValueError(f'a measurement with the status "{self.status}" has {"no" if self.value is None else "a"} value')
+        if self.value is None:
+            return self
         if self.metric in get_args(Metric):
             check_score(self.metric, self.value)
         elif self.value < 0:
@@ -101,17 +142,39 @@ class Measurements(Record):
 
 
 def of_training(record: TrainingRecord, source: str) -> list[Measurement]:
-    """What a training measured: the score, and what the network costs. A loss that is infinite is no measurement.
+    """Return what a training measured: the score, and what the network costs. An infinite loss is left out.
 
     Args:
-        record: of the training.
-        source: the record's file.
+        record: The record of the training.
+        source: The record's file.
+    """
+    return [row for row in rows_of_training(record, source) if row.status == OK]
+
+
+def of_tuning(record: TuningRecord, source: str) -> list[Measurement]:
+    """Return the latency of a compiled network or operator, and what it costs; nothing if the record's status is not "ok".
+
+    Args:
+        record: The record of the tuning.
+        source: The record's file.
+    """
+    return [row for row in rows_of_tuning(record, source) if row.status == OK]
+
+
+def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Iterator[Measurement]:
+    """Yield the measurements of a training as `of_training` does, and its score also if the training diverged.
+
+    Args:
+        record: The record of the training.
+        source: The record's file.
+        place: Further fields of all measurements, such as `key` and `role` in an experiment.
     """
     numbers: dict[Quantity, float] = {record.metric: record.score, "flops": record.flops, "parameters": record.parameters}
-    return [
-        Measurement.of(
+    for metric, value in numbers.items():
+        known = isfinite(value)
+        yield Measurement.of(
             metric,
-            value,
+            value if known else None,
             operator=record.name,
             operator_id=record.operator_id,
             model=record.workload.model,
@@ -119,55 +182,60 @@ def of_training(record: TrainingRecord, source: str) -> list[Measurement]:
             device=record.device,
             repeats=1,
             seed=record.seed,
+            status=OK if known else "failed",
+            reason="" if known else DIVERGED,
             versions=record.versions,
             when=record.date,
             origin="measured",
             source=source,
+            **place,
         )
-        for metric, value in numbers.items()
-        if isfinite(value)
-    ]
 
 
-def of_tuning(record: TuningRecord, source: str) -> list[Measurement]:
-    """What a compiled network or operator takes, and costs. Nothing comes of a record that is not "ok".
+def rows_of_tuning(record: TuningRecord, source: str, **place: Any) -> Iterator[Measurement]:
+    """Yield the measurements of a tuning as `of_tuning` does, and its latency also if it failed or is partial.
 
     Args:
-        record: of the tuning.
-        source: the record's file.
+        record: The record of the tuning.
+        source: The record's file.
+        place: Further fields of all measurements, such as `key`, `role` and `device_setting` in an experiment.
     """
-    if record.status != "ok" or record.latency_ms is None:
-        return []
-    numbers: dict[Quantity, float | None] = {
-        "latency": record.latency_ms,
-        "flops": None if record.flops is None else record.flops / record.settings.batch,
-        "parameters": record.parameters,
-    }
     model, layer = _measured(record.subject)
-    return [
-        Measurement.of(
-            metric,
-            value,
-            operator=record.name,
-            operator_id=record.operator_id,
-            model=model,
-            layer=layer,
-            device=record.device.name or record.device.kind,
-            compiler=record.compiler,
-            repeats=record.repeats if metric == "latency" else None,
-            versions=record.versions,
-            when=record.date,
-            origin="measured",
-            source=source,
-            note=SUSPICIOUS if record.suspicious and metric == "latency" else "",
-        )
-        for metric, value in numbers.items()
-        if value is not None
-    ]
+    shared: dict[str, Any] = {
+        "operator": record.name,
+        "operator_id": record.operator_id,
+        "model": model,
+        "layer": layer,
+        "device": record.device.name or record.device.kind,
+        "compiler": record.compiler,
+        "versions": record.versions,
+        "when": record.date,
+        "origin": "measured",
+        "source": source,
+        **place,
+    }
+    yield Measurement.of(
+        "latency",
+        record.latency_ms,
+        low=record.latency_low_ms,
+        high=record.latency_high_ms,
+        batch=record.settings.batch,
+        threads=record.settings.threads,
+        repeats=record.repeats,
+        checked=record.checked,
+        status=record.status,
+        reason=record.reason,
+        note=SUSPICIOUS if record.suspicious else "",
+        **shared,
+    )
+    if record.status == OK and record.flops is not None:
+        yield Measurement.of("flops", record.flops / record.settings.batch, **shared)
+    if record.status == OK and record.parameters is not None:
+        yield Measurement.of("parameters", record.parameters, **shared)
 
 
 def _measured(subject: OperatorSubject | NetworkSubject | LanguageModelSubject | ModelSubject) -> tuple[str | None, str | None]:
-    """The network, and which part of it."""
+    """Return the network, and which part of it was measured."""
     match subject:
         case NetworkSubject() | LanguageModelSubject():
             return subject.model, subject.layer

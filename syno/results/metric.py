@@ -1,4 +1,7 @@
-"""What the scores of trained networks are: their names and units, which of them are better, and how they are written.
+"""The metrics that trained networks are compared by, and the difference of two of them with its interval.
+
+Welch's interval assumes that measurements are independent and about normal, but neither that both samples vary alike nor that
+they are of one size: an operator's trainings may well scatter more than the original's.
 
 >>> ACCURACY.text(0.95078, 0.00461)
 '0.9508 ± 0.0046'
@@ -6,16 +9,25 @@
 '-0.9 points (95 %: -1.6 to -0.2)'
 >>> LOSS.heading, LOSS.quality(2.5) > LOSS.quality(3.0)
 ('loss (nats per token)', True)
+>>> [round(number, 4) for number in difference([0.944, 0.951, 0.949], [0.957, 0.960, 0.959])]
+[-0.0107, -0.0183, -0.003]
+
+Source: B. L. Welch, "The generalization of 'Student's' problem when several different population variances are involved",
+Biometrika 34 (1947).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, nan
+from statistics import mean, stdev
+from typing import NamedTuple
 
-from syno.results.welch import CONFIDENCE
 from syno.train.settings import Metric
+
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -23,12 +35,12 @@ class ScoreMetric:
     """A metric that trained networks are compared by.
 
     Attributes:
-        name: as records, tables and readers have it.
-        unit: of scores; "" for a fraction.
-        more_is_better: whether a higher score is the better one.
-        step: the score that differences are counted in.
-        step_name: what that is called, in the plural.
-        digits: of a difference, after the decimal point.
+        name: The name in records and tables.
+        unit: The unit of scores; "" for a fraction.
+        more_is_better: Whether a higher score is the better one.
+        step: The unit that differences are printed in, as a score.
+        step_name: The name of that unit, in the plural.
+        digits: The number of digits of a difference after the decimal point.
     """
 
     name: Metric
@@ -40,29 +52,29 @@ class ScoreMetric:
 
     @property
     def heading(self) -> str:
-        """For a column or an axis, with the unit if there is one."""
+        """The name for a column or an axis, with the unit if there is one."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     @property
     def column(self) -> str:
-        """Of a table of trials."""
+        """The name of its column in a table of trials."""
         return f"metric_{self.name}"
 
     @property
     def better(self) -> str:
-        """Where better scores are on an axis."""
+        """The direction of better scores on an axis."""
         return "higher" if self.more_is_better else "lower"
 
     def quality(self, score: float) -> float:
-        """A number that is the higher, the better the score is."""
+        """Return a number that is higher for better scores."""
         return score if self.more_is_better else -score
 
     def text(self, score: float, spread: float = nan) -> str:
-        """A score, with its standard deviation if that is known."""
+        """Return a score as text, with its standard deviation if that is known."""
         return f"{score:.4f}" + ("" if isnan(spread) else f" ± {spread:.4f}")
 
     def difference_text(self, value: float, low: float, high: float) -> str | None:
-        """A difference of scores with its interval; None without an interval, for then it says nothing."""
+        """Return a difference of scores with its interval as text; None if the interval is unknown."""
         if not all(map(isfinite, (value, low, high))):
             return None
         found, least, most = (f"{number / self.step:+z.{self.digits}f}" for number in (value, low, high))
@@ -75,6 +87,38 @@ METRICS: Mapping[str, ScoreMetric] = {metric.name: metric for metric in (ACCURAC
 
 
 def metric_of_trials(columns: Iterable[object]) -> ScoreMetric | None:
-    """The metric that a table of trials with these columns has, accuracy if it has both; None if it has neither."""
+    """Return the metric of a table of trials with these columns: accuracy if it has both, None if it has neither."""
     known = set(columns)
     return next((metric for metric in METRICS.values() if metric.column in known), None)
+
+
+class Difference(NamedTuple):
+    """The difference of two means, and the ends of its confidence interval; NaN where they are unknown."""
+
+    value: float
+    low: float
+    high: float
+
+
+def difference(sample: Sequence[float], reference: Sequence[float]) -> Difference:
+    """Return the mean of `sample` minus that of `reference`, with Welch's 95 % confidence interval of the difference.
+
+    The ends are NaN if a sample has fewer than two numbers or one that is not finite, or if the numbers of both samples are
+    all equal: then nothing is known of how they scatter.
+    """
+    value = mean(sample) - mean(reference)
+    unknown = Difference(value, nan, nan)
+    if min(len(sample), len(reference)) < 2 or not all(map(isfinite, (*sample, *reference))):
+        return unknown
+    if len({*sample}) == len({*reference}) == 1:
+        return unknown
+    from scipy.stats import ttest_ind
+
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # it warns if one of the two does not scatter
+        low, high = ttest_ind(sample, reference, equal_var=False).confidence_interval(CONFIDENCE)
+    return Difference(value, float(low), float(high)) if isfinite(low) and isfinite(high) else unknown
+
+
+def spread(sample: Sequence[float]) -> float:
+    """Return the standard deviation of a sample; NaN if it has fewer than two numbers, or one that is not finite."""
+    return stdev(sample) if len(sample) > 1 and all(map(isfinite, sample)) else nan

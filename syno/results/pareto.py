@@ -1,4 +1,4 @@
-"""Pareto fronts: what is best when one wants low cost and high quality.
+"""Pareto fronts of points with a cost and a quality.
 
 >>> front([(3.0, 0.9), (1.0, 0.5), (2.0, 0.4)])
 [1, 0]
@@ -13,10 +13,10 @@ Point = tuple[float, float]  # cost, quality
 
 
 def front(points: Sequence[Point]) -> list[int]:
-    """The places of the points that no other dominates, by rising cost.
+    """Return the indices of the points that no other point dominates, by rising cost.
 
     One point dominates another if it costs no more and is no worse, and is better in one of the two. Equal points do not
-    dominate each other: all of them are on the front or none. Points that are not finite are never on it.
+    dominate each other: all of them are on the front or none. Points that are not finite are never on the front.
     """
     finite = [place for place, point in enumerate(points) if all(map(isfinite, point))]
     kept: list[int] = []
@@ -29,7 +29,7 @@ def front(points: Sequence[Point]) -> list[int]:
 
 
 def near_front(points: Sequence[Point], within: Point) -> list[int]:
-    """The places of the points that are on the front or would be if they alone cost less and were better by `within`."""
+    """Return the indices of the points that are on the front, or would be if they cost less and were better by `within`."""
     ahead = [points[place] for place in front(points)]
     cheaper, better = within
     return [

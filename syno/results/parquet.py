@@ -1,4 +1,4 @@
-"""Tables in Parquet files with a checksum of the whole file: of data and metadata alike.
+"""Tables in Parquet files with a checksum of the whole file, metadata included.
 
 The checksum is an entry of the file's metadata, as the format provides for it, so that every reader of Parquet reads these
 files. It is computed with zeros in its own place. Parquet's checksums of pages would leave the metadata uncovered.
@@ -19,9 +19,9 @@ from syno.base.files import CHECKSUM_DIGITS, checksum, write_whole
 if TYPE_CHECKING:
     import pandas
 
-KEY, MARK = b"syno.checksum", b"128 bits of blake2b: "  # what stands before the digits
+KEY, MARK = b"syno.checksum", b"128 bits of blake2b: "  # the mark stands before the digits
 ZEROS = b"0" * CHECKSUM_DIGITS
-OF_PANDAS = {b"pandas", b"ARROW:schema"}  # all that a file of an earlier version has in its metadata
+OF_PANDAS = {b"pandas", b"ARROW:schema"}  # the only metadata in files of earlier versions
 PLACE = re.compile(re.escape(MARK) + rb"([0-9a-f]{%d})" % CHECKSUM_DIGITS)
 
 
@@ -41,12 +41,12 @@ def write_parquet(table: pandas.DataFrame, file: Path) -> None:
 
 
 def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> pandas.DataFrame:
-    """Read a table.
+    """Return the table in a file.
 
     Args:
-        file: the file. One of an earlier version, which has no checksum, is read as it is.
-        made_by: the command that makes it, for messages.
-        columns: names of columns that it must have; it may have more.
+        file: The file. A file of an earlier version, which has no checksum, is read as it is.
+        made_by: The command that makes it, for messages.
+        columns: The names of columns that it must have; it may have more.
 
     Raises SpecError if the file is missing, holds no table, lacks a column, or does not agree with its checksum.
     """
@@ -64,7 +64,7 @@ def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> panda
 
 
 def _table(content: bytes) -> Any:
-    """The table in a file. ValueError if the file was damaged, and whatever Arrow and pandas raise."""
+    """Return the table in the content of a file. Raise ValueError if it was damaged, or whatever Arrow and pandas raise."""
     import pyarrow.parquet
 
     places = list(PLACE.finditer(content))
@@ -80,6 +80,6 @@ def _table(content: bytes) -> Any:
 
 
 def _check_has_none(metadata: dict[bytes, bytes]) -> None:
-    """ValueError if a file without a checksum has had one: its metadata has other entries than pandas writes."""
+    """Raise ValueError if the metadata has entries that pandas does not write: then the file had a checksum and lost it."""
     if set(metadata) != OF_PANDAS or not isinstance(json.loads(metadata[b"pandas"]), dict):
         raise ValueError("its metadata is neither that of a table with a checksum nor that of an earlier version")

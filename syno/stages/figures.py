@@ -1,34 +1,43 @@
-"""The figures of an experiment, in several formats. They read the tables and the frozen trials, and nothing else."""
+"""Figures: those of an experiment, and the paper's, from the table of measurements and the frozen trials."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from syno.artifact.imported import MADE_BY
 from syno.base.errors import SpecError
 from syno.config import Experiment
+from syno.results.table import comparable, read_losses, read_measurements, write_table
 from syno.stages import results
-from syno.stages.paper_figures import draw_paper
 
-OF_THE_SEARCH, OF_TRAININGS, OF_MEASUREMENTS = ("reward",), ("score-flops",), ("score-latency", "speedup")
+if TYPE_CHECKING:
+    import pandas
+
+    from syno.report.paper.catalogue import Numbers
+
+SEARCH_FIGURES, TRAINING_FIGURES, LATENCY_FIGURES = ("reward",), ("score-flops",), ("score-latency", "speedup")
 FORMATS = ("svg", "png", "pdf")
+HEADLINES = "headlines"
 
 
 def names(experiment: Experiment) -> tuple[str, ...]:
-    """The figures that an experiment has; one of published data has the paper's."""
+    """Return the names of an experiment's figures; one of published data has the paper's."""
     if experiment.artifact is not None:
         from syno.report.paper.catalogue import PAPER_FIGURES
 
         return tuple(PAPER_FIGURES)
     if experiment.workload is None:
-        return OF_THE_SEARCH
+        return SEARCH_FIGURES
     measured, searched = experiment.tune.compilers, experiment.searches
-    return (*(OF_MEASUREMENTS if measured else ()), *OF_TRAININGS, *(OF_THE_SEARCH if searched else ()))
+    return (*(LATENCY_FIGURES if measured else ()), *TRAINING_FIGURES, *(SEARCH_FIGURES if searched else ()))
 
 
 def draw(experiment: Experiment, name: str) -> list[Path]:
-    """Draw a figure in all formats; returns the files. SpecError if this experiment has no such figure, or no results yet."""
+    """Draw a figure in all formats; return the files. SpecError if this experiment has no such figure, or no results yet."""
     from syno.report.figures import save
-    from syno.report.pictures import FIGURES
+    from syno.report.result_figures import FIGURES
 
     if name not in names(experiment):
         raise SpecError(f'experiment "{experiment.name}" has no figure "{name}"; it has: {", ".join(names(experiment))}')
@@ -36,3 +45,42 @@ def draw(experiment: Experiment, name: str) -> list[Path]:
         return draw_paper(experiment.folder, [name])
     figure = FIGURES[name].draw(results.read(experiment))
     return save(figure, experiment.folder / "figures" / name, FORMATS)
+
+
+def draw_paper(folder: Path, chosen: Iterable[str] = ()) -> list[Path]:
+    """Draw figures of the paper from the measurements in a folder of results, and write the tables that they show.
+
+    Args:
+        folder: The folder of results: of an import, or of an experiment. What is not in its measurements is left out.
+        chosen: Names in `PAPER_FIGURES`; all of them, if there is none.
+
+    Returns the files. Raises SpecError if there are no measurements, UnknownNameError for an unknown figure.
+    """
+    from syno.report.figures import save
+    from syno.report.paper.catalogue import PAPER_FIGURES
+
+    figures = {name: PAPER_FIGURES[name] for name in chosen or PAPER_FIGURES}
+    numbers = read_numbers(folder)
+    files: list[Path] = []
+    for name, figure in figures.items():
+        tables = figure.tables(numbers)
+        for table, rows in tables.items():
+            files += write_table(rows, folder, table)
+        files += save(figure.draw(numbers, tables, figure.notes(numbers)), folder / "figures" / name, FORMATS)
+    return files
+
+
+def write_headlines(folder: Path) -> pandas.DataFrame:
+    """Write the headline numbers beside the paper's as a table, and return it. SpecError if there are no measurements."""
+    from syno.report.paper.headlines import headline_table, headlines
+
+    table = headline_table(headlines(read_numbers(folder).rows))
+    write_table(table, folder, HEADLINES)
+    return table
+
+
+def read_numbers(folder: Path) -> Numbers:
+    """Return the input of the paper's figures in a folder of results. SpecError if there are no measurements."""
+    from syno.report.paper.catalogue import Numbers
+
+    return Numbers(comparable(read_measurements(folder, MADE_BY)), read_losses(folder, MADE_BY))

@@ -59,7 +59,7 @@ def derived_files(experiment: Experiment) -> list[Path]:
     if experiment.artifact is not None:
         tables = ["measurements", "losses", "headlines"]
     else:
-        tables = [] if experiment.workload is None else ["scores", "latency"]
+        tables = [] if experiment.workload is None else ["measurements", "scores", "latency"]
     names += [f"tables/{name}.{ending}" for name in tables for ending in ("parquet", "csv")]
     return [folder / name for name in (*names, "report.html")]
 

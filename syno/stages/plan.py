@@ -21,7 +21,7 @@ from syno.train.settings import TrainingSettings
 Above = Annotated[float, Field(gt=0)]
 TRAINING_PICTURES: Mapping[str, int] = {"cifar100": 50_000, "imagenet": 1_281_167}  # others say so in their settings
 HOUR, KIB, MIB = 3600, 2**10, 2**20
-PLACES = {"convert": 2, "artifact": 6, "headlines": 2, "tables": 4, "figure": 3}  # files that a job makes, where it is not one
+PLACES = {"convert": 2, "artifact": 6, "headlines": 2, "tables": 6, "figure": 3}  # files that a job makes, where it is not one
 PROTOCOLLED = frozenset({"data", "worker", "freeze", "train", "tune"})  # whose jobs also leave times and memory in `benchmark/`
 
 

@@ -125,7 +125,7 @@ def _read(file: Path, experiment: Experiment) -> None:
 
             TuningRecord.read(file)
         case "artifact.json":
-            from syno.stages.artifact import ImportRecord
+            from syno.artifact.imported import ImportRecord
 
             ImportRecord.read(file)
         case "measurements.json":

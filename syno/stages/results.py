@@ -1,4 +1,4 @@
-"""What an experiment has found, put together for figures and for the page."""
+"""The results of an experiment, read for figures and for the page: trials, measurements and operators."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 def read(experiment: Experiment) -> Results:
-    """The frozen trials, and the tables if anything was trained. SpecError if they are not there, or of other settings."""
+    """Return the frozen trials, and the tables if it trains. SpecError if they are not there, or of other settings."""
     import pandas
 
-    from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, Results
+    from syno.report.results import Results
+    from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
     check_shown(experiment)
     trials = _trials(experiment)
@@ -36,7 +37,7 @@ def read(experiment: Experiment) -> Results:
 
 
 def _trials(experiment: Experiment) -> pandas.DataFrame:
-    """The frozen ones; none where there was no search."""
+    """Return the frozen trials; none where there was no search."""
     import pandas
 
     from syno.report.results import TRIAL_COLUMNS
@@ -45,7 +46,7 @@ def _trials(experiment: Experiment) -> pandas.DataFrame:
 
 
 def _operators(experiment: Experiment, trials: pandas.DataFrame, scores: pandas.DataFrame) -> dict[str, PGraph]:
-    """Those in the tables; where nothing was trained, the best of the search."""
+    """Return the operators in the tables; where nothing was trained, the best of the search."""
     if not scores.empty:
         rows = scores[scores["role"] != "original"]
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
@@ -58,7 +59,7 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, scores: pandas.
 
 
 def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:
-    """Where the numbers come from, as the records say."""
+    """Return lines that say where the numbers come from, according to the records."""
     study, workload = experiment.study, experiment.workload
     versions = ", ".join(
         f"{name.removeprefix('version_')} {'/'.join(map(str, trials[name].dropna().unique()))}"
@@ -84,12 +85,12 @@ def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.Dat
 
 
 def _day(trials: pandas.DataFrame) -> str:
-    """When the last trial ended."""
+    """Return the day on which the last trial ended, as text."""
     last = trials["ended"].max()
     return "" if last != last else f" on {last:%Y-%m-%d}"
 
 
 def _machines(experiment: Experiment) -> list[str]:
-    """Those on which the search ran."""
+    """Return the machines on which the search ran."""
     files = sorted(worker_file(experiment, 1).parent.glob("worker*.json"))
     return list(dict.fromkeys(WorkerRecord.read(file).machine for file in files))

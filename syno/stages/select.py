@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from syno.artifact.published_experiment import best_published, is_published
+from syno.artifact.imported import is_published
 from syno.base.errors import SpecError
 from syno.base.files import json_with_checksum, read_json, write_whole
 from syno.config import Experiment
 from syno.ir.text import parse_stored
 from syno.results.metric import ACCURACY, LOSS, METRICS, metric_of_trials
 from syno.results.pareto import front
+from syno.stages.artifact import best_published
 from syno.stages.freeze import read_frozen
 from syno.stages.source import taken
 from syno.stages.store import ID_DIGITS, OperatorStore

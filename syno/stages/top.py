@@ -11,7 +11,7 @@ from syno.config import Experiment, load_experiment
 from syno.config.experiment import RESULTS
 from syno.config.kept import FILE
 from syno.config.several import parted
-from syno.report.search_results import outcomes, search_rows
+from syno.report.results import outcomes, search_rows
 from syno.results.metric import ScoreMetric
 from syno.stages import freeze
 from syno.stages.kept import check_shown

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from syno.artifact.published_experiment import is_published
+from syno.artifact.imported import is_published
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.stages.select import FILE as SELECTED

@@ -12,10 +12,10 @@ from result_tables import NAMES, results, trial_table
 from small_artifact import write_artifact
 
 from syno.report.page import page
-from syno.report.pictures import FIGURES, pictures
+from syno.report.result_figures import FIGURES, pictures
 from syno.results.metric import METRICS
 from syno.stages.artifact import import_artifact
-from syno.stages.paper_figures import write_page
+from syno.stages.report import write_page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 pytestmark = pytest.mark.slow

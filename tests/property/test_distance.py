@@ -11,8 +11,9 @@ from truth import Truth
 
 from syno.space import OperatorSpec, Space
 from syno.space.distance.problem import UNREACHABLE
-from syno.space.rules import RULES, Candidate, RuleSet
+from syno.space.rules import RULES, RuleSet
 from syno.space.rules.guarantees import ENSURED_BY, FIRST_DIM_ALONE, Guarantees, is_blocked
+from syno.space.steps import CandidateStep
 
 SHARP = 0.95  # the share of states in which the distance is the truth
 ON = [name for name, row in RULES.items() if row.on]
@@ -72,7 +73,7 @@ def test_no_step_is_offered_on_a_blocked_axis(make: Make) -> None:
         offered = {(step.kind, step.dims[0]) for step in space.candidates(state) if step.kind in FIRST_DIM_ALONE}
         for kind in FIRST_DIM_ALONE:
             for dim in state.data:
-                step = Candidate(space.spec, space.sizes, space.facts, state, kind, (dim,))
+                step = CandidateStep(space.spec, space.sizes, space.facts, state, kind, (dim,))
                 if is_blocked(space.rules, step):
                     blocked += 1
                     assert (kind, dim) not in offered

@@ -11,7 +11,8 @@ from published_dot import published_dot
 import syno
 from syno.algebra import VariableTable
 from syno.artifact.dot_reader import parse_dot, read_dot
-from syno.artifact.published_operator import META_FILE, read_folder
+from syno.artifact.files import META
+from syno.artifact.published_operator import read_folder
 from syno.base.errors import ParseError
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import renumbered
@@ -79,7 +80,7 @@ def test_a_file_that_is_larger_than_memory_is_not_read_whole(tmp_path: Path) -> 
     ids=["brackets", "digits", "megabytes"],
 )  # fmt: skip
 def test_hostile_records_beside_a_drawing(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / META_FILE).write_text(text, encoding="utf-8")
+    (tmp_path / META).write_text(text, encoding="utf-8")
     with pytest.raises(ParseError, match=message) as error:
         read_folder(tmp_path)
     assert len(str(error.value).splitlines()) == 1

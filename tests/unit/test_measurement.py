@@ -20,7 +20,7 @@ from syno.measure.network_subject import NetworkSubject
 from syno.measure.subjects import OperatorSubject
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.results.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements, of_training, of_tuning
-from syno.results.measurement_table import COLUMNS, measurement_table
+from syno.results.table import COLUMNS, measurement_table
 from syno.train.settings import WorkloadSettings
 from syno.train.training_record import TrainingRecord
 

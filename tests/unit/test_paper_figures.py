@@ -11,21 +11,17 @@ from matplotlib.figure import Figure
 from small_artifact import write_artifact
 from typer.testing import CliRunner
 
-from syno.artifact.places import A100, DEVICES, LAYERS, MODELS
 from syno.base.errors import SpecError, UnknownNameError
 from syno.cli import app
 from syno.report.figures import drawn
-from syno.report.paper.case_study import case_study
-from syno.report.paper.catalogue import GUARD, PAPER_FIGURES, Numbers
-from syno.report.paper.end_to_end import fastest, means
-from syno.report.paper.headlines import UNKNOWN, Headline, headlines
-from syno.report.paper.imagenet import largest, trade_offs
-from syno.report.paper.language import scores
-from syno.report.paper.layerwise import best_over_best, layers
-from syno.report.paper.speedups import geometric_mean
-from syno.results.measurement_table import measurement_table
+from syno.report.paper.catalogue import PAPER_FIGURES, Numbers
+from syno.report.paper.comparisons import best_over_best, layers, scores
+from syno.report.paper.headlines import UNKNOWN, Headline, headline_texts, headlines
+from syno.report.paper.networks import case_study, fastest, geometric_mean, largest, means, trade_offs
+from syno.results.paper import A100, DEVICES, GUARD, LAYERS, MODELS
+from syno.results.table import measurement_table
 from syno.stages.artifact import import_artifact
-from syno.stages.paper_figures import FORMATS, draw_paper, headline_texts, write_headlines
+from syno.stages.figures import FORMATS, draw_paper, write_headlines
 
 NAMES = ("figure-5", "figure-6", "figure-8", "figure-9", "figure-10", "alpha-nas")
 every_figure = pytest.mark.parametrize("name", NAMES)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from small_artifact import write_artifact
 
-from syno.artifact.paper import ALPHA_NAS, COSTS
 from syno.model.backbones import BACKBONES
 from syno.model.counting import published_flops, published_parameters
-from syno.report.paper.savings import OURS, THEIRS, savings
+from syno.report.paper.comparisons import ALPHA_NAS_NAME, OURS, savings
+from syno.results.paper import ALPHA_NAS, COSTS
 from syno.stages.artifact import import_artifact
 
 CLASSES = {"cifar100": 100, "imagenet": 1000}
@@ -60,7 +60,7 @@ def test_what_is_too_inaccurate_saves_nothing(rows: pandas.DataFrame) -> None:
 
 
 def test_beside_it_is_what_the_other_paper_tells(rows: pandas.DataFrame) -> None:
-    theirs = savings(rows)[lambda table: table["system"] == THEIRS].set_index("network")
+    theirs = savings(rows)[lambda table: table["system"] == ALPHA_NAS_NAME].set_index("network")
     told = {name: (row["fewer_flops"], row["fewer_parameters"]) for name, row in theirs.iterrows()}
     assert told == ALPHA_NAS
     assert theirs["operator"].isna().all() and theirs["largest_speedup"].isna().all()

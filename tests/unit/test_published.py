@@ -12,15 +12,8 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from published_dot import published_dot
 
-from syno.artifact.published_operator import (
-    GRAPH_FILE,
-    LAYERS_FILE,
-    META_FILE,
-    PublishedOperator,
-    distinct,
-    read_artifact,
-    read_folder,
-)
+from syno.artifact.files import META
+from syno.artifact.published_operator import GRAPH_FILE, LAYERS_FILE, PublishedOperator, distinct, read_artifact, read_folder
 from syno.base.errors import ParseError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
@@ -65,7 +58,7 @@ def contents() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def write_folder(folder: Path, meta: object, layers: object, dot: str | None = None) -> Path:
     (folder / LAYERS_FILE).parent.mkdir(parents=True)
-    (folder / META_FILE).write_text(json.dumps(meta), encoding="utf-8")
+    (folder / META).write_text(json.dumps(meta), encoding="utf-8")
     (folder / LAYERS_FILE).write_text(json.dumps(layers), encoding="utf-8")
     (folder / GRAPH_FILE).write_text(dot or published_dot(pooled_convolution(), 0), encoding="utf-8")
     return folder
@@ -108,7 +101,7 @@ def test_no_artifact(name, tmp_path):
         read_artifact(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", [GRAPH_FILE, META_FILE, LAYERS_FILE])
+@pytest.mark.parametrize("name", [GRAPH_FILE, META, LAYERS_FILE])
 @pytest.mark.parametrize("broken", [None, b"{ no json, no dot", b"\xff\xfe\x00", b"[]", b"digraph {}"])
 def test_a_file_that_is_missing_or_broken(name, broken, tmp_path):
     folder = write_folder(tmp_path / "folder", *contents())
@@ -128,26 +121,26 @@ PRIMARY = (*KERNEL, "consts", "unpadded", "primary")
 
 # Where an entry is, what it is replaced by, and what the message must hold.
 BROKEN: dict[str, tuple[tuple[Any, ...], Any, list[str]]] = {
-    "no path": ((META_FILE, "path"), ABSENT, ['no entry "path" (a text)']),
-    "misspelt path": ((META_FILE,), {"paht": "01"}, ['no entry "path" (a text). Did you mean "paht"?']),
-    "empty path": ((META_FILE, "path"), "", ['"path" is empty']),
-    "path a number": ((META_FILE, "path"), 1, ['"path" must be a text; it has 1']),
-    "accuracy a text": ((META_FILE, "accuracy"), "good", ['"accuracy" must be a number; it has "good"']),
-    "flops no integer": ((META_FILE, "flops"), 1.5, ['"flops" must be a whole number; it has 1.5']),
-    "params true": ((META_FILE, "params"), True, ['"params" must be a whole number; it has true']),
-    "loss null": ((META_FILE, "loss"), None, ['"loss" must be a number; it has null']),
-    "no layers": ((LAYERS_FILE, "validPlaceholders"), [], ['"validPlaceholders" is empty']),
-    "layer no object": (KERNEL, 7, ['"validPlaceholders" number 1: it must be a JSON object; it is 7']),
-    "no description": (DESCRIBED, ABSENT, ['"validPlaceholders" number 1: no entry "constsDescription"']),
+    "no path": ((META, "path"), ABSENT, ['no entry "path"']),
+    "misspelt path": ((META,), {"paht": "01"}, ['no entry "path". Did you mean "paht"?']),
+    "empty path": ((META, "path"), "", ['"path": String should have at least 1 character; it has ""']),
+    "path a number": ((META, "path"), 1, ['"path": Input should be a valid string; it has 1']),
+    "accuracy a text": ((META, "accuracy"), "good", ['"accuracy": Input should be a valid number; it has "good"']),
+    "flops no integer": ((META, "flops"), 1.5, ['"flops": Input should be a valid integer; it has 1.5']),
+    "params true": ((META, "params"), True, ['"params": Input should be a valid integer; it has true']),
+    "loss null": ((META, "loss"), None, ['"loss": Input should be a valid number; it has null']),
+    "no layers": ((LAYERS_FILE, "validPlaceholders"), [], ['"validPlaceholders": Tuple should have at least 1 item']),
+    "layer no object": (KERNEL, 7, ['validPlaceholders: "1": Input should be an object; it has 7']),
+    "no description": (DESCRIBED, ABSENT, ['validPlaceholders: 1: no entry "constsDescription"']),
     "odd description": (DESCRIBED, "H: 4", ['"constsDescription" is "H: 4"', "Primary: { H: 56 }, Coefficient { k: 3 }"]),
     "other variables": (DESCRIBED, DESCRIPTION.format("W"), ['"C_in, C_out, H, W; g, k, s", those of the first layer']),
     "keyword": (DESCRIBED, DESCRIPTION.format("if"), ['"if"']),
-    "no values": (PRIMARY[:-1], ABSENT, ['"consts": no entry "unpadded" (an object)']),
+    "no values": (PRIMARY[:-1], ABSENT, ['consts: no entry "unpadded"']),
     "too few values": (PRIMARY, [8, 16, 4], ['3 values in "primary"', "C_in: 8, C_out: 16, H: 4, N: 2"]),
     "a value of 0": (PRIMARY, [8, 16, 0, 2], ["H = 0", "positive integer"]),
-    "a value a text": (PRIMARY, [8, 16, "4", 2], ['"primary" must be a list of whole numbers; it has "4"']),
+    "a value a text": (PRIMARY, [8, 16, "4", 2], ['primary: "2": Input should be a valid integer; it has "4"']),
     "no such layer": ((LAYERS_FILE, "validPlaceholdersIndices"), [0, 2], ["has 2; there are 2"]),
-    "no shapes": ((LAYERS_FILE, "inputsShapes"), ABSENT, ['no entry "inputsShapes" (a list of texts)']),
+    "no shapes": ((LAYERS_FILE, "inputsShapes"), ABSENT, ['no entry "inputsShapes"']),
     "shape of no sizes": ((LAYERS_FILE, "outputShape"), "[N, 7, H]", ['7" is not a size']),
     "other weight": ((LAYERS_FILE, "inputsShapes", 1), "[C_out, k]", ["its shapes are", "graph.dot beside it draws"]),
     "one weight more": ((LAYERS_FILE, "inputsShapes"), ["[N, C_in, H]"], ["its shapes are"]),
@@ -158,7 +151,7 @@ BROKEN: dict[str, tuple[tuple[Any, ...], Any, list[str]]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_an_entry_that_is_missing_or_wrong(name, tmp_path):
     (file, *place), value, wanted = BROKEN[name]
-    files: Any = dict(zip((META_FILE, LAYERS_FILE), contents(), strict=True))
+    files: Any = dict(zip((META, LAYERS_FILE), contents(), strict=True))
     holder, last = files, file
     for step in place:
         holder, last = holder[last], step

@@ -18,7 +18,7 @@ from syno.base.errors import SpecError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name
-from syno.report import pictures as drawings
+from syno.report import result_figures as drawings
 from syno.report.figures import drawn
 from syno.report.inline_svg import inline_svg
 from syno.report.page import page

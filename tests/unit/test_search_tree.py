@@ -37,7 +37,7 @@ def drawn(rows: pandas.DataFrame) -> ElementTree.Element:
 
 
 def circles(svg: ElementTree.Element) -> dict[str, dict[str, str]]:
-    """By what resting on it tells."""
+    """Return circles by their tooltips."""
     return {str(circle.findtext(f"{SVG}title")): circle.attrib for circle in svg.iter(f"{SVG}circle")}
 
 

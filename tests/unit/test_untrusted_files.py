@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import syno
+from syno.artifact.imported import ImportRecord
 from syno.base.errors import SynoError
 from syno.base.record import Record
 from syno.ir.library import OPERATORS
@@ -26,7 +27,6 @@ from syno.measure.tuning_record import TuningRecord
 from syno.results.measurement import Measurements
 from syno.results.parquet import read_parquet
 from syno.search.storage.storage import TrialStore, open_storage, read_trials
-from syno.stages.artifact import ImportRecord
 from syno.stages.data import DataRecord
 from syno.stages.search import WorkerRecord
 from syno.stages.select import read_selected

@@ -18,7 +18,7 @@ from syno.stages import select as selection
 from syno.stages.data import files_to_convert
 from syno.stages.kept import keep_config
 from syno.stages.places import device_named
-from syno.artifact.published_experiment import is_published
+from syno.artifact.imported import is_published
 from syno.stages.slurm import understand_slurm
 from syno.stages.source import SCORES
 from syno.stages.workflow import check_place, use_this_environment
@@ -104,13 +104,13 @@ def imported(folder):
 
 
 def drawable(wildcards):
-    """What figures are drawn of: an import; or the frozen trials if there was a search, the tables if there were trainings."""
+    """The inputs of figures: an import; or the frozen trials if there was a search, the measurements if there were trainings."""
     experiment = EXPERIMENTS[wildcards.folder]
     if wildcards.folder in PUBLISHED:
         return imported(wildcards.folder)
     trials = [f"{wildcards.folder}/trials.parquet"] if experiment.searches else []
-    tables = [f"{wildcards.folder}/{SCORES}", f"{wildcards.folder}/tables/latency.parquet"]
-    return trials if experiment.workload is None else [*trials, *tables]
+    table = f"{wildcards.folder}/tables/measurements.parquet"
+    return trials if experiment.workload is None else [*trials, table]
 
 
 def reportable(wildcards):
@@ -141,7 +141,8 @@ def made_on_the_way(folder):
     searched = [f"{folder}/trials.parquet", *worker_records(of_folder)] if experiment.searches else []
     if experiment.workload is None:
         return [*formats, *searched]
-    tables = [f"{folder}/tables/{name}.{ending}" for name in ("scores", "latency") for ending in ("parquet", "csv")]
+    names = ("measurements", "scores", "latency")
+    tables = [f"{folder}/tables/{name}.{ending}" for name in names for ending in ("parquet", "csv")]
     return [*formats, *searched, f"{folder}/data.json", *tables]
 
 

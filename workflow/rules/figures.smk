@@ -4,6 +4,7 @@ rule tables:
         trainings,
         measurements,
     output:
+        multiext("{folder}/tables/measurements", ".parquet", ".csv"),
         multiext("{folder}/tables/scores", ".parquet", ".csv"),
         multiext("{folder}/tables/latency", ".parquet", ".csv"),
     params:

@@ -1,19 +1,29 @@
-"""The paper's headline numbers beside what the same tables give, and where they differ, why."""
+"""The paper's headline numbers beside those computed from the table of measurements, and why some differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isnan
 from typing import NamedTuple
 
 import pandas
 
-from syno.artifact.paper import IN_CASE_STUDY, LOSS
-from syno.artifact.places import A100, CASE, COMPILERS, DEVICES, LAYERS, MOBILE_CPU, MOBILE_GPU, MODELS
-from syno.report.paper.end_to_end import fastest, means
-from syno.report.paper.imagenet import largest, trade_offs
-from syno.report.paper.language import scores
-from syno.report.paper.layerwise import best_over_best, layers
-from syno.report.paper.speedups import accuracies, timed
+from syno.base.text_tables import Row
+from syno.report.paper.comparisons import best_over_best, layers, scores
+from syno.report.paper.networks import accuracies, fastest, largest, means, timed, trade_offs
+from syno.results.paper import (
+    A100,
+    CASE,
+    COMPILERS,
+    DEVICES,
+    GUARD,
+    IN_CASE_STUDY,
+    LAYERS,
+    LOSS,
+    MOBILE_CPU,
+    MOBILE_GPU,
+    MODELS,
+)
 
 PLACES = (MOBILE_CPU, MOBILE_GPU, A100)
 FIGURE_5 = {"tvm": (2.06, 1.72, 1.47), "inductor": (1.37, 1.62, 1.60)}
@@ -26,15 +36,15 @@ UNKNOWN = "not in the data"
 
 
 class Headline(NamedTuple):
-    """A number.
+    """A number of the paper.
 
     Attributes:
-        figure: of the paper.
-        what: the number is of.
-        computed: from the tables; None if they lack what it takes.
-        paper: as printed.
-        same: whether both are equal to two decimals.
-        note: if not, what the data says.
+        figure: The number of the figure in the paper.
+        what: A description of the number.
+        computed: Its value from the measurements; None if they are not sufficient.
+        paper: Its value as printed.
+        same: Whether both are equal to two decimals.
+        note: If they differ, an explanation from the data.
     """
 
     figure: str
@@ -46,7 +56,7 @@ class Headline(NamedTuple):
 
 
 def headlines(rows: pandas.DataFrame) -> list[Headline]:
-    """All of them, of a table of measurements."""
+    """Return all headline numbers, computed from a table of measurements."""
     return [
         *_end_to_end(rows),
         *_on_imagenet(rows),
@@ -58,7 +68,7 @@ def headlines(rows: pandas.DataFrame) -> list[Headline]:
 
 
 def _headline(figure: str, what: str, computed: float | None, paper: float, why: str = "", always: str = "") -> Headline:
-    """With `why` where both differ, and `always` in any case."""
+    """Return a headline number with the note `why` if both values differ, and the note `always` in any case."""
     if computed is None:
         return Headline(figure, what, None, paper, False, UNKNOWN)
     same = f"{computed:.2f}" == f"{paper:.2f}"
@@ -138,5 +148,26 @@ def _language(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def headline_table(found: list[Headline]) -> pandas.DataFrame:
-    """As a table; what could not be computed is missing."""
+    """Return the numbers as a table; those that could not be computed are missing."""
     return pandas.DataFrame(found, columns=list(Headline._fields)).astype({"computed": float})
+
+
+def headline_texts(table: pandas.DataFrame) -> tuple[list[Row], list[str]]:
+    """Return the headline numbers for printing: the rows of a table, and the notes below it."""
+    found = table.to_dict("records")
+    rows: list[Row] = [
+        {
+            "figure": row["figure"],
+            "number": row["what"],
+            "computed": "–" if isnan(row["computed"]) else _digits(row["computed"], row["paper"]),
+            "paper": _digits(row["paper"], row["paper"]),
+            "to 0.01": "same" if row["same"] else "unknown" if isnan(row["computed"]) else "differs",
+        }
+        for row in found
+    ]
+    return rows, [*(f"- {row['what']}: {row['note']}" for row in found if row["note"]), f"- {GUARD}"]
+
+
+def _digits(value: float, paper: float) -> str:
+    """Return a value with as many digits as the paper prints."""
+    return f"{value:.{max(2, len(f'{paper:g}'.partition('.')[2]))}f}"

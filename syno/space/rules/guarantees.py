@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 from syno.ir.dim import Dim
-from syno.space.rules.table import MERGE, SHIFT, UNFOLD, Candidate, RuleSet
-from syno.space.rules.unordered import Channels, violations
+from syno.space.rules.symmetry import Channels, violations
+from syno.space.rules.table import RuleSet
+from syno.space.steps import MERGE, SHIFT, UNFOLD, CandidateStep
 
 
 class Guarantees(NamedTuple):
@@ -67,7 +68,7 @@ FIRST_DIM_ALONE = {
 }
 
 
-def is_blocked(rules: RuleSet, step: Candidate) -> bool:
+def is_blocked(rules: RuleSet, step: CandidateStep) -> bool:
     """Return whether a rule rejects every step of this kind (Merge, Shift, Unfold) on the first dim of `step`."""
     return any(rules.forbids(name, step) for name in FIRST_DIM_ALONE[step.kind])
 

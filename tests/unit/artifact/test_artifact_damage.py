@@ -11,10 +11,11 @@ from small_artifact import LOSSES, MEASURED, PATHS, TOLD, meta
 from typer.testing import CliRunner
 
 from syno.artifact.files import read_latency, read_losses
-from syno.artifact.places import A100, LANGUAGE_LOG, MOBILE_CPU
+from syno.artifact.places import LANGUAGE_LOG
 from syno.artifact.reading import read
 from syno.base.errors import DataError, ParseError
 from syno.cli import app
+from syno.results.paper import A100, MOBILE_CPU
 
 GOOD = "vision/a100/good-kernels-imagenet/resnet18/07000_97000"
 
@@ -57,8 +58,8 @@ def test_an_operator_that_only_one_machine_has_is_missing_on_the_other(data: Pat
         ("perf/inductor-cuda/torchvision/resnet18-N=1.txt", "", "holds no latency: could not convert string to float: ''"),
         ("perf/inductor-cuda/torchvision/resnet18-N=1.txt", "-3", "holds no latency: -3 ms"),
         ("perf/inductor-cuda/torchvision/resnet18-N=1.txt", b"\xff\xfe\x00", "is no text"),
-        ("meta.json", "version https://git-lfs.github.com/spec/v1", "the file: Invalid JSON"),
-        ("meta.json", '{"accuracy": 1}', "path: Field required"),
+        ("meta.json", "version https://git-lfs.github.com/spec/v1", "cannot be read as JSON: Expecting value"),
+        ("meta.json", '{"accuracy": 1}', 'no entry "path".'),
     ],
 )
 def test_a_damaged_file_is_listed_and_the_rest_goes_on(data: Path, file: str, content: str | bytes, problem: str) -> None:

@@ -8,12 +8,14 @@ import pandas
 import pytest
 from small_artifact import LOSSES, MEASURED, PATHS, TOLD
 
+from syno.artifact.imported import ImportRecord
 from syno.artifact.operators import Folder, _names  # what it does with odd names
-from syno.artifact.places import A100, TARGETS
-from syno.artifact.reading import WRONG_GUARD, Contents, read
+from syno.artifact.places import TARGETS
+from syno.artifact.reading import Contents, read
 from syno.ir.library import OPERATORS
 from syno.results.measurement import Measurement, Measurements
-from syno.stages.artifact import ImportRecord, import_artifact
+from syno.results.paper import A100, WRONG_GUARD
+from syno.stages.artifact import import_artifact
 from syno.stages.store import OperatorStore
 
 

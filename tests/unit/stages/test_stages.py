@@ -13,7 +13,7 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.measure.tuning_record import TuningRecord
-from syno.report.results import SCORE_COLUMNS
+from syno.results.table import SCORE_COLUMNS
 from syno.stages.data import DataRecord
 from syno.stages.freeze import freeze, read_frozen
 from syno.stages.places import entries, tuning_file

@@ -1,4 +1,4 @@
-"""What was published, on one page of HTML: the paper's figures, beside each what deviates from the paper, and the operators."""
+"""The page of an import: the paper's figures, the numbers that differ from the paper's beside them, and the operators."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from typing import Any
 import pandas
 from markupsafe import Markup
 
-from syno.artifact.reading import WRONG_GUARD
 from syno.ir.graph import PGraph
-from syno.report.document import document
 from syno.report.figures import drawn
 from syno.report.inline_svg import inline_svg
 from syno.report.operators.gallery import cards
-from syno.report.page import orders
+from syno.report.page import document, orders
 from syno.report.page_tables import Cell, Table
-from syno.report.paper.catalogue import GUARD, PAPER_FIGURES, Numbers, PaperFigure
-from syno.report.paper.speedups import accuracies, timed
-from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, TRIAL_COLUMNS, Results
+from syno.report.paper.catalogue import PAPER_FIGURES, Numbers, PaperFigure
+from syno.report.paper.headlines import headline_table, headlines
+from syno.report.paper.networks import accuracies, timed
+from syno.report.results import TRIAL_COLUMNS, Results
+from syno.results.paper import GUARD, SEARCH_DATA, WRONG_GUARD
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.train.settings import ORIGINAL
-
-SEARCHED_ON = "cifar100"
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,13 @@ class Shown:
     """A figure on the page.
 
     Attributes:
-        name: in the catalogue, and of its section.
-        is_wrong: whether latencies of kernels with the wrong guard are in it.
-        has_headlines: whether the paper prints numbers of it.
-        deviations: its headline numbers that differ from the paper's, and why.
+        name: Its name in the catalogue, which is the id of its section, too.
+        title: The title.
+        svg: The drawing.
+        caption: How it was made, how to read it, and where its numbers come from.
+        is_wrong: Whether it has latencies of kernels with the wrong guard.
+        has_headlines: Whether the paper prints numbers of it.
+        deviations: Its headline numbers that differ from the paper's, and why.
     """
 
     name: str
@@ -46,23 +48,21 @@ class Shown:
     deviations: tuple[str, ...]
 
 
-def paper_page(
-    numbers: Numbers, headlines: pandas.DataFrame, operators: Mapping[str, PGraph], notes: Sequence[str] = ()
-) -> str:
-    """The page.
+def paper_page(numbers: Numbers, operators: Mapping[str, PGraph], notes: Sequence[str] = ()) -> str:
+    """Return the page as an HTML document.
 
     Args:
-        numbers: all measurements, and the log of GPT-2's training.
-        headlines: the table of headline numbers (`headline_table`).
-        operators: those whose graphs were published, by name.
-        notes: what is at its bottom: where the data comes from, and what it lacks.
+        numbers: The measurements, and the log of GPT-2's training.
+        operators: The operators whose graphs were published, by name.
+        notes: The lines at its bottom: where the data comes from, and what it lacks.
     """
+    table = headline_table(headlines(numbers.rows))
     results = published_results(numbers.rows, operators)
     return document(
         "paper.html",
         measurements=f"{len(numbers.rows):,}",
-        headlines=_headline_cells(headlines),
-        figures=[_shown(name, figure, numbers, headlines) for name, figure in PAPER_FIGURES.items()],
+        headlines=_headline_cells(table),
+        figures=[_shown(name, figure, numbers, table) for name, figure in PAPER_FIGURES.items()],
         guard=GUARD,
         cards=cards(results),
         orders=orders(results),
@@ -70,10 +70,10 @@ def paper_page(
     )
 
 
-def _shown(name: str, figure: PaperFigure, numbers: Numbers, headlines: pandas.DataFrame) -> Shown:
+def _shown(name: str, figure: PaperFigure, numbers: Numbers, table: pandas.DataFrame) -> Shown:
     svg = drawn(figure.draw(numbers, figure.tables(numbers), ()), "svg").decode()  # its notes are beside it, as text
     caption, *sources = (note for note in figure.notes(numbers) if note != GUARD)
-    own = headlines[headlines["figure"] == name.removeprefix("figure-")]
+    own = table[table["figure"] == name.removeprefix("figure-")]
     is_wrong = "latency" in figure.metrics and bool((numbers.rows["note"] == WRONG_GUARD).any())
     told = tuple(_deviation(row) for row in own[~own["same"].astype(bool)].to_dict("records"))
     return Shown(
@@ -86,9 +86,9 @@ def _deviation(row: Mapping[Any, Any]) -> str:
     return f"{row['what']}: {value}; the paper has {row['paper']:g}" + (f". {row['note']}" if row["note"] else "")
 
 
-def _headline_cells(headlines: pandas.DataFrame) -> Table:
+def _headline_cells(table: pandas.DataFrame) -> Table:
     rows = []
-    for row in headlines.to_dict("records"):
+    for row in table.to_dict("records"):
         unknown = isnan(row["computed"])
         computed = Cell("–") if unknown else Cell(f"{row['computed']:.5g}", row["computed"])
         verdict = "unknown" if unknown else "same" if row["same"] else "differs"
@@ -103,8 +103,8 @@ def _headline_cells(headlines: pandas.DataFrame) -> Table:
 
 
 def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Results:
-    """What is known of the operators, each in the network that it was found for, as tables of an experiment."""
-    scores = accuracies(rows, SEARCHED_ON)
+    """Return the numbers of the operators, each in the network that it was found for, as the results of an experiment."""
+    scores = accuracies(rows, SEARCH_DATA)
     found = scores[scores["operator"].isin(list(operators))].drop_duplicates("operator")
     homes = dict(zip(found["operator"], found["model"], strict=True))
     scored = [_score(rows, name, homes[name], operators[name]) for name in homes]
@@ -123,7 +123,7 @@ def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -
 
 
 def _score(rows: pandas.DataFrame, name: str, model: str, graph: PGraph) -> dict[str, Any]:
-    own = rows[(rows["operator"] == name) & (rows["model"] == model) & (rows["data"] == SEARCHED_ON)]
+    own = rows[(rows["operator"] == name) & (rows["model"] == model) & (rows["data"] == SEARCH_DATA)]
     values: dict[str, float] = {metric: float(value) for metric, value in _first_of_each(own)}
     return dict.fromkeys(SCORE_COLUMNS, nan) | {
         "operator": name,
@@ -142,7 +142,7 @@ def _first_of_each(rows: pandas.DataFrame) -> Iterator[tuple[str, float]]:
 
 
 def _latency(row: Mapping[Any, Any], rows: pandas.DataFrame, graph: PGraph) -> dict[str, Any]:
-    """A line of a card. A kernel with the wrong guard counts as one that was not compared with a reference."""
+    """Return a row of the latency table. A kernel with the wrong guard counts as one that was not compared with a reference."""
     same = (rows["operator"] == row["operator"]) & (rows["model"] == row["model"]) & (rows["compiler"] == row["compiler"])
     return dict.fromkeys(LATENCY_COLUMNS, None) | {
         "operator": row["operator"],

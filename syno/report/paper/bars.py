@@ -1,38 +1,41 @@
-"""Bars: Figures 5, 8 and 9. A panel for each device; colours of Okabe and Ito, and hatches for print without colours."""
+"""Figures with bars: 5, 8, 9 and `alpha-nas`. The bars have colours of Okabe and Ito, and hatches for print in grey."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
-from syno.artifact.places import COMPILERS, DEVICES, LAYERS, MODELS
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
-from syno.report.paper.layerwise import OURS, THEIRS
+from syno.report.paper.comparisons import NAS_PTE_NAME, OURS
+from syno.results.paper import COMPILERS, DEVICES, LAYERS, MODELS
 
 WIDTH = 4.2  # inches of a panel
 GROUP = 0.8  # of the space between groups, filled with bars
 LOOKS = ((BLUE, ""), (ORANGE, "///"), (GREEN, "..."), ("#CC79A7", "xxx"))  # colours and hatches of bars
 MEAN = "geometric\nmean"
+THICK = 0.38  # of the space for a network, each of the two bars of its savings
+SAVINGS = (("fewer_flops", "fewer FLOPs", BLUE, ""), ("fewer_parameters", "fewer parameters", ORANGE, "///"))
 
 
 def panels(figure: Figure, rows: int, columns: int) -> list[list[Axes]]:
-    """A grid of axes, all with one vertical axis."""
+    """Return a grid of axes that share the vertical axis."""
     return [list(line) for line in figure.subplots(rows, columns, squeeze=False, sharey=True)]
 
 
 def present(names: Sequence[str], found: pandas.Series) -> list[str]:
-    """Those of the names that occur, in their order, then what else occurs."""
+    """Return the names that occur, in their order, then whatever else occurs."""
     there = list(dict.fromkeys(map(str, found)))
     return [name for name in names if name in there] + [name for name in there if name not in names]
 
 
 def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Speedups of networks, and their geometric means: a group of bars for each network, a bar for each compiler."""
+    """Draw speedups of networks, and their geometric means: a group of bars for each network, a bar for each compiler."""
     if best.empty:
         return nothing(title, "No network's latency is known with an operator that is accurate enough.", notes)
     devices, compilers = present(tuple(DEVICES), best["device"]), present(tuple(COMPILERS), best["compiler"])
@@ -59,15 +62,15 @@ def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: st
 
 
 def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Speedups of layers on a logarithmic axis: in the group of each layer, bars for the best of NAS-PTE and for ours."""
-    candidates = table[(table["family"] == OURS) | ((table["family"] == THEIRS) & table["is_best"])]
+    """Draw speedups of layers on a logarithmic axis: in the group of each layer, bars for the best of NAS-PTE and for ours."""
+    candidates = table[(table["family"] == OURS) | ((table["family"] == NAS_PTE_NAME) & table["is_best"])]
     candidates = candidates.dropna(subset=["speedup"])
     if candidates.empty:
         return nothing(title, "No layer's latency is known.", notes)
-    names = candidates["operator"].where(candidates["family"] == OURS, f"best of {THEIRS}")
+    names = candidates["operator"].where(candidates["family"] == OURS, f"best of {NAS_PTE_NAME}")
     candidates = candidates.assign(series=names.str.replace("operator_", "Operator "))
     ours = sorted(set(candidates["series"][candidates["family"] == OURS]))
-    looks = {f"best of {THEIRS}": 1, **dict(zip(ours, (0, 2, 3, *range(4, len(ours) + 4)), strict=False))}
+    looks = {f"best of {NAS_PTE_NAME}": 1, **dict(zip(ours, (0, 2, 3, *range(4, len(ours) + 4)), strict=False))}
     devices, compilers = present(tuple(DEVICES), candidates["device"]), present(tuple(COMPILERS), candidates["compiler"])
     labels = [label for label in LAYERS.values() if label in set(candidates["label"])]
     figure = Figure(figsize=(WIDTH * len(devices), 1.2 + 2.7 * len(compilers)), layout="constrained")
@@ -85,7 +88,7 @@ def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: st
             axes.axhline(1, color=INK, linewidth=0.8)
             axes.set_xticks(range(len(labels)), labels, fontsize=7.5)
             mean = means[(means["device"] == device) & (means["compiler"] == compiler)]["speedup"]
-            best = f": {mean.iloc[0]:.2f} over {THEIRS}" if len(mean) else ""
+            best = f": {mean.iloc[0]:.2f} over {NAS_PTE_NAME}" if len(mean) else ""
             axes.set_title(f"{COMPILERS.get(compiler, compiler)}, {DEVICES.get(device, device)}{best}", fontsize=9)
         line[0].set_ylabel("speedup over the convolution")
     every = [axes for line in grid for axes in line]
@@ -96,7 +99,7 @@ def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: st
 
 
 def case_study_figure(table: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Latencies as horizontal bars, with the speedup and the accuracy of each."""
+    """Draw latencies as horizontal bars, with the speedup and the accuracy of each."""
     if table.empty:
         return nothing(title, "No latency of the case study is known.", notes)
     devices, candidates = present(tuple(DEVICES), table["device"]), list(dict.fromkeys(table["candidate"]))
@@ -125,8 +128,34 @@ def case_study_figure(table: pandas.DataFrame, title: str, notes: Sequence[str])
     return figure
 
 
+def savings_figure(table: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
+    """Draw two bars for each network, the FLOPs and parameters that it saves, and beside them accuracy and speedup as text."""
+    if not (table["system"] == OURS).any():
+        return nothing(title, "No network's FLOPs are known with an operator that is accurate enough.", notes)
+    rows = table.to_dict("records")
+    figure = Figure(figsize=(9, 1.6 + 0.5 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    for number, (column, label, colour, hatch) in enumerate(SAVINGS):
+        places = [place + (number - 0.5) * THICK for place in range(len(rows))]
+        values = [float(row[column]) for row in rows]
+        axes.barh(places, values, THICK, color=colour, hatch=hatch, edgecolor="white", linewidth=0, label=label, zorder=2)
+        for place, value in zip(places, values, strict=True):
+            axes.text(max(value, 0), place, f" {value:.0%}", va="center", fontsize=7)
+    for place, row in enumerate(rows):
+        axes.text(1.02, place, _change(row), va="center", fontsize=7.5, transform=axes.get_yaxis_transform())
+    axes.set_yticks(range(len(rows)), [f"{row['system']}: {row['network']}" for row in rows], fontsize=8)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.axhline((table["system"] != OURS).sum() - 0.5, color="#555555", linewidth=0.6, linestyle=":")
+    axes.set_xlim(left=min(0.0, *(float(row[column]) for row in rows for column, *_ in SAVINGS)), right=1)
+    axes.xaxis.set_major_formatter(PercentFormatter(1))
+    finish(figure, [axes], title, notes, columns=len(SAVINGS))
+    axes.grid(False, axis="y")
+    axes.spines["right"].set_visible(False)
+    return figure
+
+
 def _group(axes: Axes, values: Sequence[float], place: int, count: int, look: int, *, base: float = 0.0) -> None:
-    """Bars of one look, one in each group, from `base`."""
+    """Draw bars of one look, one in each group, from `base`."""
     colour, hatch = LOOKS[look % len(LOOKS)]
     width = GROUP / count
     middles = [number + (place - (count - 1) / 2) * width for number in range(len(values))]
@@ -138,8 +167,21 @@ def _group(axes: Axes, values: Sequence[float], place: int, count: int, look: in
                 axes.text(middle, value, f" {value:.2f}", ha="center", va="bottom", fontsize=6.5, rotation=90)
 
 
+def _change(row: Mapping[Any, Any]) -> str:
+    """Return the text beside the bars of a network: how accuracy changes, and how much faster it is."""
+    if row["system"] != OURS:
+        return "no accuracy lost on ImageNet"
+    change = [
+        f"{-100 * row[column]:+.1f} on {data}"
+        for column, data in (("lost_cifar100", "CIFAR-100"), ("lost_imagenet", "ImageNet"))
+        if isfinite(row[column])
+    ]
+    faster = f"; {row['least_speedup']:.2f}x to {row['largest_speedup']:.2f}x" if isfinite(row["largest_speedup"]) else ""
+    return f"{row['operator']}\naccuracy {', '.join(change)}{faster}"
+
+
 def _legend(axes: Axes, looks: Mapping[str, int]) -> None:
-    """An entry for each look."""
+    """Draw an entry of the legend for each look."""
     for label, look in looks.items():
         colour, hatch = LOOKS[look % len(LOOKS)]
         axes.bar([0], [0], color=colour, hatch=hatch, edgecolor="white", linewidth=0, label=label)

@@ -1,4 +1,4 @@
-"""Points and lines: Figures 6 and 10."""
+"""Figures with points and lines: 6 and 10."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from syno.artifact.places import COMPILERS, DEVICES, MODELS
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
-from syno.report.paper.drawing import WIDTH, panels, present
-from syno.report.paper.language import MINUTES, Scores
+from syno.report.paper.bars import WIDTH, panels, present
+from syno.report.paper.comparisons import MINUTES, Scores
+from syno.results.paper import COMPILERS, DEVICES, MODELS
 from syno.train.settings import ORIGINAL
 
 LOOKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "v"), ("#E69F00", "P"))  # colours and marks of networks
 
 
 def imagenet_figure(points: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Accuracy against latency on a logarithmic axis: a panel for each compiler and device; large and hollow, the networks as
-    they are; along the lines is what no other operator of the network betters in both.
+    """Draw accuracy against latency on a logarithmic axis, in a panel for each compiler and device.
+
+    Large hollow marks are the networks as they are; a line joins the Pareto front of each network.
     """
     if points.empty:
         return nothing(title, "No network has both an accuracy on ImageNet and a latency.", notes)
@@ -49,7 +50,7 @@ def imagenet_figure(points: pandas.DataFrame, title: str, notes: Sequence[str]) 
 
 
 def language_figure(losses: pandas.DataFrame, known: Scores, title: str, notes: Sequence[str]) -> Figure:
-    """The loss of GPT-2 as it is, over its training, and the losses after the search's time, with the operator and without."""
+    """Draw the loss of GPT-2 over its training, and the losses after the search's time, with the operator and without."""
     if losses.empty:
         return nothing(title, "The log of GPT-2's training is not in the data.", notes)
     figure = Figure(figsize=(7, 4.2), layout="constrained")
