@@ -1,4 +1,4 @@
-"""Complete operators: the ways to read a state as one, within the budget.
+"""Complete operators: the ways to read a state as an operator, within the budget.
 
 Source: the published system's finalization.
 """
@@ -17,23 +17,22 @@ from syno.ir.graph import PGraph
 from syno.ir.rewriting import normal_form
 from syno.lower.causality import leak
 from syno.lower.plan import candidates as plans
-from syno.space.assemble import assemble
 from syno.space.facts import FactTable
 from syno.space.rules import RuleSet
-from syno.space.rules.table import FINALIZE, Candidate
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
+from syno.space.steps import FINALIZE, CandidateStep
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an operator costs in the whole model, for one batch.
+    """The cost of a model with an operator in the replaced layers, for one batch.
 
     Attributes:
-        flops: multiply-adds of the model, the replaced layers included.
-        parameters: of the model.
-        memory_bytes: the most that one stage of one layer holds.
+        flops: multiply-adds of the model.
+        parameters: parameters of the model.
+        memory_bytes: the most bytes that one stage of one layer holds.
     """
 
     flops: float
@@ -41,7 +40,7 @@ class Cost:
     memory_bytes: int
 
     def metrics(self, original: Cost | None = None) -> dict[str, float]:
-        """By name, as evaluations return them; with the original model's `original_flops` and `original_parameters`."""
+        """Return the cost by name, as evaluations do, with the FLOPs and parameters of `original` if it is given."""
         found = {"flops": self.flops, "parameters": self.parameters, "memory_bytes": float(self.memory_bytes)}
         if original is not None:
             found |= {"original_flops": original.flops, "original_parameters": original.parameters}
@@ -49,7 +48,7 @@ class Cost:
 
 
 def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
-    """The operator's cost in the model that the spec describes."""
+    """Return the cost of the spec's model with the operator, by the cheapest plan."""
     used = set(operator.variables)
     distinct = Counter(tuple((name, value) for name, value in row.items() if name in used) for row in spec.valuations)
     rows = Valuations([dict(key) for key in distinct])
@@ -83,7 +82,7 @@ class Completion:
         self.unordered = frozenset(marked - ordered)
 
     def __call__(self, state: State) -> list[PGraph]:
-        """The operators that the state is, cheapest first, at most `finalizations` of them."""
+        """Return the complete operators that the state is, at most `finalizations` of them."""
         if not state.ends.counts.weights or len(state.data) != len(self.wanted):
             return []
         found = []
@@ -100,15 +99,15 @@ class Completion:
         return [operator for operator in operators if self.leak(operator) is None][: self.spec.finalizations]
 
     def cost(self, operator: PGraph) -> Cost:
-        """What an operator costs."""
+        """Return the cost of an operator."""
         return cost(operator, self.spec)
 
-    def candidate(self, state: State, axes: tuple[Dim, ...]) -> Candidate:
-        """The step that makes these dims the input's axes."""
-        return Candidate(self.spec, self.sizes, self.facts, state, FINALIZE, axes)
+    def candidate(self, state: State, axes: tuple[Dim, ...]) -> CandidateStep:
+        """Return the step that makes these dims the input's axes."""
+        return CandidateStep(self.spec, self.sizes, self.facts, state, FINALIZE, axes)
 
     def assignments(self, state: State) -> Iterator[tuple[Dim, ...]]:
-        """The ways to match dims with the input's axes: their sizes must be the same."""
+        """Yield the ways to match dims with the input's axes: their sizes must be the same."""
         if any(self.facts[dim].discards for dim in state.data):
             return
         if sorted(map(str, self.wanted)) != sorted(str(dim.size) for dim in state.data):
@@ -121,14 +120,14 @@ class Completion:
                 )
 
     def operator(self, state: State, axes: tuple[Dim, ...]) -> PGraph:
-        """The operator with these axes of the input."""
-        return normal_form(assemble(self.spec, state, axes))
+        """Return the operator with these axes of the input, in normal form."""
+        return normal_form(state.assembled(self.spec, axes))
 
     def cheap_forever(self, state: State) -> bool:
-        """Whether the state is so cheap that no operator made of it by reshaping alone reaches the least FLOPs.
+        """Return whether the state is so cheap that no operator made of it by reshaping alone reaches the least FLOPs.
 
-        Only for states whose data has as many elements as the input: no weight and no window can come any more. Reshaping
-        the input takes at most one pass over it for each view.
+        Only for states whose data has as many elements as the input: neither a weight nor a window can follow. Reshaping the
+        input takes at most one pass over it for each view.
         """
         least = self.spec.budget.least_flops - self.spec.budget.rest_flops
         if least <= 0 or not state.ends.counts.weights:
@@ -139,23 +138,23 @@ class Completion:
         if not state.ends.counts.strides and state.ends.counts.weights * loops + last + views < least:
             return True
         bound = (self._bound[axis] for axis in sorted(self._bound))
-        partial = assemble(self.spec, state, (*bound, *state.data))
+        partial = state.assembled(self.spec, (*bound, *state.data))
         return cost(partial, self.spec).flops + views < self.spec.budget.least_flops
 
     def leak(self, operator: PGraph) -> str | None:
-        """Where the operator reads ahead along a causal axis in one of the layers, in words; None if it does nowhere."""
+        """Return where the operator reads ahead along a causal axis in one of the layers, in words; None if nowhere."""
         for axis in self.spec.causal:
             for values in {tuple((name, row[name]) for name in operator.variables): None for row in self.spec.valuations}:
                 try:
                     found = leak(operator, axis, dict(values))
-                except LoweringError as error:  # it would be refused when a layer is replaced
+                except LoweringError as error:  # such an operator would be refused when a layer is replaced
                     return str(error)
                 if found is not None:
                     return str(found)
         return None
 
     def excess(self, price: Cost) -> str | None:
-        """Which bound of the budget the cost breaks, in words; None if none."""
+        """Return the bound of the budget that the cost breaks, in words; None if there is none."""
         budget = self.spec.budget
         for what, value, least, most in (
             ("FLOPs", price.flops, budget.least_flops, budget.most_flops),

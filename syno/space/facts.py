@@ -1,6 +1,6 @@
-"""What the rules and the distance want to know of a dim: everything that follows from the expression under it.
+"""Facts about dims, which rules and distance use: everything that follows from the expression below a dim.
 
-Found once per dim and space. Adjacency and order of channels are the published system's; see the rows that use them.
+The facts about a dim are computed once per space. Adjacency and order of channels are the published system's.
 
 Source: the published system's coloring of pGraphs.
 """
@@ -15,8 +15,8 @@ from syno.space.sizes import SizeFacts, SizeTable
 from syno.space.spec import OperatorSpec
 
 
-class Edge(Enum):
-    """What a dim lies above."""
+class Origin(Enum):
+    """The primitive that a dim lies above."""
 
     OUTPUT = auto()
     REDUCE = auto()
@@ -31,25 +31,25 @@ class Edge(Enum):
 
 
 class Role(Enum):
-    """What a weight may do with a dim, beside indexing by it."""
+    """How a weight may use a dim in addition to indexing by it."""
 
-    INNER = auto()  # nothing else
-    OUTER = auto()  # end it: an axis of the output, or a piece of one
-    LOW_RANK = auto()  # end it: a sum that an earlier weight has already
+    INNER = auto()  # no other use
+    OUTER = auto()  # it may end the dim, an axis of the output or a piece of one
+    LOW_RANK = auto()  # it may end the dim, a sum that an earlier weight has already
 
 
-EDGES = {
-    SHIFT: (Edge.SHIFT,),
-    STRIDE: (Edge.STRIDE,),
-    SPLIT: (Edge.SPLIT,),
-    UNFOLD: (Edge.UNFOLD,),
-    MERGE: (Edge.QUOTIENT, Edge.REMAINDER),
-    SHARE: (Edge.DATA, Edge.WEIGHT),
-    REDUCE: (Edge.REDUCE,),
+ORIGINS = {
+    SHIFT: (Origin.SHIFT,),
+    STRIDE: (Origin.STRIDE,),
+    SPLIT: (Origin.SPLIT,),
+    UNFOLD: (Origin.UNFOLD,),
+    MERGE: (Origin.QUOTIENT, Origin.REMAINDER),
+    SHARE: (Origin.DATA, Origin.WEIGHT),
+    REDUCE: (Origin.REDUCE,),
 }
 
 Side = Operation | Dim | None  # a Merge, a reduction, or nothing
-Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), what lies to the left and to the right
+Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), the sides to the left and to the right
 
 
 class DimFacts:
@@ -59,9 +59,9 @@ class DimFacts:
         "base",
         "blocks",
         "discards",
-        "edge",
         "height",
         "only_sums",
+        "origin",
         "pooled",
         "role",
         "scope",
@@ -71,23 +71,23 @@ class DimFacts:
         "weighted",
     )
 
-    edge: Edge
+    origin: Origin
     size: SizeFacts
     height: int  # operations on the longest way down, a reduction counting as one
     tags: int  # bit w is set if a Share with weight w is below
     discards: bool  # whether a Stride skips elements that no window takes up
-    scope: Dim | None  # the unordered dim it is made of, if it is made of one
+    scope: Dim | None  # the unordered dim that it is made of, if it is made of one
     only_sums: bool  # whether it stands on reductions alone
     role: Role
     blocks: Blocks
-    base: Dim  # below Merges
-    shared_by: tuple[int, ...]  # weights of the Shares that it is split of, or is
+    base: Dim  # the dim below the Merges
+    shared_by: tuple[int, ...]  # the weights of the Shares right below, through Splits
     pooled: frozenset[Dim]  # reductions below without a Share between
-    weighted: frozenset[Dim]  # reductions below with one
+    weighted: frozenset[Dim]  # reductions below with a Share between
 
 
 class FactTable:
-    """Facts about dims, each found once."""
+    """Facts about dims, each computed once."""
 
     def __init__(self, spec: OperatorSpec, sizes: SizeTable) -> None:
         self.spec, self.sizes = spec, sizes
@@ -108,7 +108,7 @@ class FactTable:
             return self._bare(dim, facts)
         below = [self[bottom] for bottom in operation.bottoms]
         first = below[0]
-        facts.edge = EDGES[operation.primitive][dim.position]
+        facts.origin = ORIGINS[operation.primitive][dim.position]
         facts.height = 1 + max(fact.height for fact in below)
         facts.tags = 0
         for fact in below:
@@ -119,25 +119,25 @@ class FactTable:
         facts.pooled = frozenset().union(*(fact.pooled for fact in below))
         facts.weighted = frozenset().union(*(fact.weighted for fact in below))
         facts.blocks = {0: (None, None)}
-        match facts.edge:
-            case Edge.STRIDE:
+        match facts.origin:
+            case Origin.STRIDE:
                 facts.discards = True
-            case Edge.UNFOLD:
+            case Origin.UNFOLD:
                 facts.discards = first.discards  # a window takes up what its Stride skips
-            case Edge.SPLIT:
+            case Origin.SPLIT:
                 facts.blocks = _joined(first.blocks, below[1].blocks)
                 facts.shared_by = first.shared_by + below[1].shared_by
-            case Edge.QUOTIENT | Edge.REMAINDER:
+            case Origin.QUOTIENT | Origin.REMAINDER:
                 facts.base, facts.role = first.base, first.role if first.only_sums else Role.OUTER
-                left = facts.edge is Edge.QUOTIENT
+                left = facts.origin is Origin.QUOTIENT
                 facts.blocks = {w: (l, operation) if left else (operation, r) for w, (l, r) in first.blocks.items()}
-            case Edge.DATA | Edge.WEIGHT:
+            case Origin.DATA | Origin.WEIGHT:
                 self._share(facts, first, operation)
         return facts
 
     def _bare(self, dim: Dim, facts: DimFacts) -> DimFacts:
         reduction = dim.is_reduce
-        facts.edge = Edge.REDUCE if reduction else Edge.OUTPUT
+        facts.origin = Origin.REDUCE if reduction else Origin.OUTPUT
         facts.height, facts.tags, facts.discards = int(reduction), 0, False
         facts.scope = dim if reduction or dim.position in self.spec.unordered_output else None
         facts.only_sums = reduction
@@ -154,11 +154,11 @@ class FactTable:
         facts.tags |= 1 << weight
         facts.weighted |= facts.pooled
         facts.pooled = frozenset()
-        if facts.edge is Edge.WEIGHT:
+        if facts.origin is Origin.WEIGHT:
             facts.blocks = {}
             return
         facts.shared_by = (weight,)
-        facts.role = Role.LOW_RANK if below.edge is Edge.REDUCE else below.role
+        facts.role = Role.LOW_RANK if below.origin is Origin.REDUCE else below.role
         facts.blocks = {(weight if w == 0 else w): sides for w, sides in below.blocks.items()}
         facts.blocks[0] = (None, None)
 
@@ -169,7 +169,7 @@ def _joined(left: Blocks, right: Blocks) -> Blocks:
 
 
 def adjacent(left: DimFacts, right: DimFacts) -> bool:
-    """Whether the one ends where the other begins: pieces of one Merge, or two reductions."""
+    """Return whether `left` ends where `right` begins: pieces of one Merge, or two reductions."""
     for weight, (_, end) in left.blocks.items():
         if end is None or weight not in right.blocks:
             continue
@@ -180,7 +180,7 @@ def adjacent(left: DimFacts, right: DimFacts) -> bool:
 
 
 def touches(one: DimFacts, other: DimFacts) -> bool:
-    """Whether they are adjacent at the same Merge or the same reduction, in either order."""
+    """Return whether two dims are adjacent at one Merge or one reduction, in either order."""
     for weight, (left, right) in one.blocks.items():
         begin, end = other.blocks.get(weight, (None, None))
         if (right is not None and right is begin) or (left is not None and left is end):

@@ -14,7 +14,7 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Section(BaseModel):
+class OptionGroup(BaseModel):
     """A group of options. Frozen; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -24,7 +24,7 @@ class Section(BaseModel):
         return type(self)(**{**self.model_dump(), **changes})
 
 
-class Occurrences(Section):
+class Occurrences(OptionGroup):
     """How often each primitive may occur; None for as often as the depth allows."""
 
     reductions: Count = 5
@@ -46,7 +46,7 @@ class Occurrences(Section):
         return tensors
 
 
-class Sizes(Section):
+class Sizes(OptionGroup):
     """Which sizes are tried."""
 
     enumerations_per_variable: Positive = 5  # the width of the window of exponents
@@ -58,14 +58,14 @@ class Sizes(Section):
     drop_ones: bool = True  # a size that is 1 for every layer is no size; the published system searched such loops
 
 
-class Reductions(Section):
+class Reductions(OptionGroup):
     """Sums."""
 
     multiple: Annotated[float, Field(ge=1)] = 4  # of the input's elements (bound axes apart), for all reductions together
     largest_pooling: Annotated[float, Field(ge=1)] = 8  # the product of sums over unweighted elements
 
 
-class Windows(Section):
+class Windows(OptionGroup):
     """Unfold and Stride."""
 
     odd: bool = True
@@ -75,7 +75,7 @@ class Windows(Section):
     shift_pattern: Annotated[float, Field(ge=0)] = 2.0  # the largest block that a Shift may stand above or below of
 
 
-class Contractions(Section):
+class Contractions(OptionGroup):
     """Weights."""
 
     least_elements: Count = 100  # of a weight, for the smallest layer
@@ -84,14 +84,14 @@ class Contractions(Section):
     most_low_rank: Positive = 8
 
 
-class Repeats(Section):
+class Repeats(OptionGroup):
     """Expand above Merge: repeating elements."""
 
     largest: Positive = 5  # the product of all repeats; 1 for none
     tile: bool = True  # also of whole axes
 
 
-class Budget(Section):
+class Budget(OptionGroup):
     """Bounds of the whole model, for one batch. Multiply-adds count as one FLOP.
 
     `rest_*` is what the model has outside of the replaced layers.
@@ -121,7 +121,7 @@ class Budget(Section):
         return self
 
 
-class Layer(Section):
+class LayerValues(OptionGroup):
     """One set of values, and for how many of the replaced layers it holds."""
 
     values: Mapping[str, Positive]

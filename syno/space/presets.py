@@ -1,7 +1,7 @@
-"""Specs of the paper's searches, one per model: what they replaced, and within which bounds.
+"""Specs of the paper's searches, one per model: the layers that they replaced, and their bounds.
 
-The models' sizes follow from their architecture at 224x224 pixels (GPT-2: 2048 tokens); the replaced layers are those of
-the published search. FLOPs and parameters of the rest of each model are those that the published results imply.
+The sizes follow from the models' architectures at 224x224 pixels (GPT-2: 2048 tokens). FLOPs and parameters of the rest of
+each model are those that the published results imply.
 
 Paper: section 8.1 (setup). Source: settings and results of the published artifact.
 """
@@ -9,7 +9,6 @@ Paper: section 8.1 (setup). Source: settings and results of the published artifa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from syno.base.registry import Registry
 from syno.space.spec import OperatorSpec
@@ -18,17 +17,13 @@ BATCH = 128  # images
 
 PRESETS: Registry[Callable[[], OperatorSpec]] = Registry("model")
 
-_VISION: dict[str, Any] = {
-    "input": "N, C_in: unordered, H, H",
-    "output": "N, C_out: unordered, H, H",
-    "variables": "N:0, C_in:2, C_out:4, H:0; k_1=3:2, k_2=7:2, s=2:2, g=32:3",
-    "bound_axes": [(0, 0)],
-    "depth": 12,
-}
-
 
 def paper(model: str) -> OperatorSpec:
-    """The paper's search for a model. UnknownNameError lists the models there are."""
+    """Return the paper's search for a model.
+
+    Raises:
+        UnknownNameError: there is no such model; the message lists them.
+    """
     return PRESETS[model]()
 
 
@@ -39,14 +34,27 @@ def _vision(
     flops: float,
     rest_flops: float,
     rest_parameters: float,
-    ratio: tuple[float, float],
-    merges: int,
     largest_outer: int,
+    ratio: tuple[float, float] = (0.15, 0.9),
+    merges: int = 1,
     most_low_rank: int = 8,
 ) -> OperatorSpec:
-    """Rows are C_in, C_out, H and the number of such layers; `ratio` bounds the model's FLOPs by those of the original."""
+    """Return the spec of a vision model.
+
+    Args:
+        rows: C_in, C_out, H and the number of layers of these sizes.
+        flops, rest_flops: FLOPs of the original model, and of what it has outside of the replaced layers, for one image.
+        rest_parameters: parameters outside of the replaced layers.
+        largest_outer, most_low_rank, merges: options of the space.
+        ratio: least and most FLOPs of the model, as shares of the original's.
+    """
     return OperatorSpec(
         name=name,
+        input="N, C_in: unordered, H, H",
+        output="N, C_out: unordered, H, H",
+        variables="N:0, C_in:2, C_out:4, H:0; k_1=3:2, k_2=7:2, s=2:2, g=32:3",
+        bound_axes=[(0, 0)],
+        depth=12,
         layers=[{"values": {"N": BATCH, "C_in": i, "C_out": o, "H": h}, "count": n} for i, o, h, n in rows],
         occurrences={"tensors": 3, "merges": merges, "splits": 3, "shifts": 2, "strides": 0},
         windows={"least_ratio": 2.3},
@@ -58,47 +66,31 @@ def _vision(
             "rest_flops": rest_flops * BATCH,
             "rest_parameters": rest_parameters,
         },
-        **_VISION,
     )
 
 
 @PRESETS.register("resnet18")
 def resnet18() -> OperatorSpec:
-    """ResNet-18: all 3x3 and 1x1 convolutions (19)."""
+    """Return the spec of ResNet-18: all 3x3 and 1x1 convolutions (19)."""
     rows = [(64, 64, 56, 4), (64, 128, 28, 2), (128, 128, 28, 3), (128, 256, 14, 2)]
     rows += [(256, 256, 14, 3), (256, 512, 7, 2), (512, 512, 7, 3)]
-    return _vision(
-        "resnet18",
-        rows,
-        flops=1.824e9,
-        rest_flops=129.7e6,
-        rest_parameters=70_308,
-        ratio=(0.15, 0.9),
-        merges=1,
-        largest_outer=2048,
-    )
+    return _vision("resnet18", rows, flops=1.824e9, rest_flops=129.7e6, rest_parameters=70_308, largest_outer=2048)
 
 
 @PRESETS.register("resnet34")
 def resnet34() -> OperatorSpec:
-    """ResNet-34: all 3x3 and 1x1 convolutions (35). The paper evaluates ResNet-18's operators in it; so do these bounds."""
+    """Return the spec of ResNet-34: all 3x3 and 1x1 convolutions (35), with the options of ResNet-18.
+
+    The paper evaluates ResNet-18's operators in this model.
+    """
     rows = [(64, 64, 56, 6), (64, 128, 28, 2), (128, 128, 28, 7), (128, 256, 14, 2)]
     rows += [(256, 256, 14, 11), (256, 512, 7, 2), (512, 512, 7, 5)]
-    return _vision(
-        "resnet34",
-        rows,
-        flops=3.678e9,
-        rest_flops=136.4e6,
-        rest_parameters=77_732,
-        ratio=(0.15, 0.9),
-        merges=1,
-        largest_outer=2048,
-    )
+    return _vision("resnet34", rows, flops=3.678e9, rest_flops=136.4e6, rest_parameters=77_732, largest_outer=2048)
 
 
 @PRESETS.register("densenet121")
 def densenet121() -> OperatorSpec:
-    """DenseNet-121: all 3x3 convolutions (58)."""
+    """Return the spec of DenseNet-121: all 3x3 convolutions (58)."""
     return _vision(
         "densenet121",
         [(128, 32, 56, 6), (128, 32, 28, 12), (128, 32, 14, 24), (128, 32, 7, 16)],
@@ -106,14 +98,13 @@ def densenet121() -> OperatorSpec:
         rest_flops=1657.6e6,
         rest_parameters=4_918_244,
         ratio=(0.15, 1.0),
-        merges=1,
         largest_outer=5120,
     )
 
 
 @PRESETS.register("resnext29_2x64d")
 def resnext29_2x64d() -> OperatorSpec:
-    """ResNeXt-29, 2x64d: all 3x3 convolutions (10), grouped as they are."""
+    """Return the spec of ResNeXt-29, 2x64d: all 3x3 convolutions (10), which are grouped."""
     return _vision(
         "resnext29_2x64d",
         [(128, 128, 56, 3), (256, 256, 28, 3), (512, 512, 14, 3), (1024, 1024, 7, 1)],
@@ -128,7 +119,7 @@ def resnext29_2x64d() -> OperatorSpec:
 
 @PRESETS.register("efficientnet_v2_s")
 def efficientnet_v2_s() -> OperatorSpec:
-    """EfficientNet-V2-S: the 3x3 convolutions of its fused blocks (10)."""
+    """Return the spec of EfficientNet-V2-S: the 3x3 convolutions of its fused blocks (10)."""
     return _vision(
         "efficientnet_v2_s",
         [(24, 24, 112, 2), (24, 96, 56, 1), (48, 192, 56, 3), (48, 192, 28, 1), (64, 256, 28, 3)],
@@ -136,7 +127,6 @@ def efficientnet_v2_s() -> OperatorSpec:
         rest_flops=1515.0e6,
         rest_parameters=19_500_340,
         ratio=(0.5, 0.9),
-        merges=1,
         largest_outer=6144,
         most_low_rank=24,
     )
@@ -144,7 +134,7 @@ def efficientnet_v2_s() -> OperatorSpec:
 
 @PRESETS.register("gpt2")
 def gpt2() -> OperatorSpec:
-    """GPT-2: the projections to query, key and value (12)."""
+    """Return the spec of GPT-2: the projections to query, key and value (12)."""
     projections = 12 * 2048 * 768 * 2304
     rest = 209.69e9
     return OperatorSpec(

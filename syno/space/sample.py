@@ -1,4 +1,4 @@
-"""Drawing operators at random, each once."""
+"""Random sampling of operators, each once."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from syno.space.steps import Step
 
 
 def never() -> bool:
-    """False: no walk is given up."""
+    """Return False: no walk is given up."""
     return False
 
 
 @dataclass
 class Sampler:
-    """Random walks that find each operator once. What is found, or leads nowhere, is not drawn again.
+    """Random walks that find each operator once. Found operators and dead ends are not drawn again.
 
     Attributes:
-        space: where to walk.
-        random: what decides.
-        by_kind: whether a step's kind is drawn first, then one of the kind; else one of all.
-        operators: what was found, by fingerprint, in order.
+        space: the space to walk in.
+        random: the source of random numbers.
+        by_kind: whether a step's kind is drawn first, then one of the kind; else one of all steps.
+        operators: the operators found, by fingerprint, in order.
         walks: walks so far.
-        dead_ends: those that met a state from which no step leads to an operator.
-        duplicates: those that ended in another form of an operator found before.
+        dead_ends: walks that met a state from which no step leads to an operator.
+        duplicates: walks that ended in another form of an operator found before.
     """
 
     space: Space
@@ -42,9 +42,9 @@ class Sampler:
     _met: set[Hashable] = field(default_factory=set)  # states from which some operator was found
 
     def draw(self, is_over: Callable[[], bool] = never) -> PGraph | None:
-        """Walk once. Returns an operator not found before, or None: a dead end, a duplicate, or nothing left.
+        """Walk once. Return an operator not found before, or None: a dead end, a duplicate, or nothing left.
 
-        `is_over` is asked before each step; once it says so the walk is given up, and not counted.
+        `is_over` is called before each step. Once it returns True, the walk is given up and not counted.
         """
         if self.is_exhausted:
             return None

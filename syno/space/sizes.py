@@ -1,4 +1,4 @@
-"""Sizes as a search needs them: their values for all layers at hand, and which of them may be tried.
+"""Facts about sizes under the values of all layers, and the sizes that steps may take.
 
 Source: the published system's size enumeration.
 """
@@ -16,7 +16,7 @@ Usage = tuple[int, ...]  # occurrences used up so far, one number per variable o
 
 
 class SizeFacts:
-    """What is known of one size under the spec's valuations."""
+    """Facts about one size under the spec's valuations."""
 
     __slots__ = (
         "can_be_window",
@@ -36,19 +36,19 @@ class SizeFacts:
     lowest: float  # over the layers
     highest: float
     total: int  # the sum over the layers, each truncated
-    is_one: bool  # for every layer
-    is_odd: bool  # a whole and odd number for every layer
-    is_legal: bool  # a coordinate may have it, and it is at least 1 for every layer
+    is_one: bool  # whether it is 1 for every layer
+    is_odd: bool  # whether it is a whole and odd number for every layer
+    is_legal: bool  # whether a coordinate may have it, and it is at least 1 for every layer
     can_be_window: bool  # whether it is small enough for the window of an Unfold, and odd if the options ask for that
-    is_valid: bool  # it is within the options on sizes, and a whole number if they ask for it
-    is_coefficient: bool  # coefficients only, none in the denominator
-    exponents: Usage  # of the spec's variables
-    shared: Usage  # occurrences that sharing it with a weight uses up
-    joined: Usage  # what of them is left at least if it is joined with others before: coefficients may cancel
+    is_valid: bool  # whether it is within the options on sizes, and a whole number if they ask for it
+    is_coefficient: bool  # whether it has coefficients only, none in the denominator
+    exponents: Usage  # the exponents of the spec's variables
+    shared: Usage  # occurrences that a weight's axis of this size uses up
+    joined: Usage  # the least of these occurrences once the axis is joined with others: coefficients may cancel
 
 
 class SizeTable:
-    """Facts about sizes, each found once; and the sizes that reductions, strides and merges may take."""
+    """Facts about sizes, each computed once, and the sizes that reductions, strides and merges may take."""
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec = spec
@@ -98,7 +98,7 @@ class SizeTable:
         return facts
 
     def _value(self, size: Size, row: dict[Variable, int]) -> tuple[int, int]:
-        """Numerator and denominator for one layer."""
+        """Return numerator and denominator for one layer."""
         above = below = 1
         for variable, exponent in size.exponents:
             if exponent > 0:
@@ -110,16 +110,16 @@ class SizeTable:
     # ---- occurrences --------------------------------------------------------------------------------------------
 
     def reduced(self, size: Size) -> Usage:
-        """Occurrences that a reduction or a stride of this size uses up."""
+        """Return the occurrences that a reduction or a stride of this size uses up."""
         return tuple(map(abs, self[size].exponents))
 
     def merged(self, block: Size, quotient: Size) -> Usage:
-        """Occurrences that cutting an axis into these two takes: powers that the axis itself does not have."""
+        """Return the occurrences that cutting an axis into these two uses up: powers that the axis itself does not have."""
         pairs = zip(self[block].exponents, self[quotient].exponents, strict=True)
         return tuple((abs(a) + abs(b) - abs(a + b)) // 2 for a, b in pairs)
 
     def fits(self, usage: Usage, more: Usage) -> bool:
-        """Whether no variable occurs too often."""
+        """Return whether no variable occurs too often."""
         for used, added, limit in zip(usage, more, self.limits, strict=True):  # noqa: SIM110  (all() is slower)
             if added and used + added > limit:
                 return False
@@ -128,7 +128,7 @@ class SizeTable:
     # ---- enumeration --------------------------------------------------------------------------------------------
 
     def sizes(self, usage: Usage) -> tuple[Size, ...]:
-        """Every size that a reduction or a stride may have, after `usage`."""
+        """Return every size that a reduction or a stride may have, after `usage`."""
         found = self._sizes.get(usage)
         if found is None:
             width = self.spec.sizes.enumerations_per_variable
@@ -143,7 +143,7 @@ class SizeTable:
         return found
 
     def divisors(self, size: Size) -> tuple[tuple[Size, Usage], ...]:
-        """Every block that an axis of this size may be cut into, with the occurrences that this takes."""
+        """Return every block that an axis of this size may be cut into, with the occurrences that the cut uses up."""
         found = self._divisors.get(size)
         if found is None:
             width = self.spec.sizes.enumerations_per_variable
@@ -164,7 +164,7 @@ class SizeTable:
         return all(facts.is_legal and facts.is_valid for facts in (self[block], self[size / block]))
 
     def _combined(self, windows: list[range]) -> Iterator[Size]:
-        """The sizes with exponents from the windows, the first variable changing fastest; too long ones left out."""
+        """Yield the sizes with exponents from the windows, at most `variables` of them; the first variable changes fastest."""
         options, last = self.spec.sizes, len(self.variables) - 1
         primaries = [variable.kind is Kind.PRIMARY for variable in self.variables]
         powers = [{e: Size.of(v, e) for e in window} for v, window in zip(self.variables, windows, strict=True)]

@@ -25,12 +25,12 @@ from syno.space.options import (
     Budget,
     Contractions,
     Count,
-    Layer,
+    LayerValues,
     Occurrences,
+    OptionGroup,
     Positive,
     Reductions,
     Repeats,
-    Section,
     Sizes,
     Windows,
 )
@@ -38,7 +38,7 @@ from syno.space.options import (
 DEFAULT_OCCURRENCES = 3
 
 
-class OperatorSpec(Section):
+class OperatorSpec(OptionGroup):
     """What is searched, and within which bounds. `OperatorSpec.load` reads it from a YAML file.
 
     Attributes:
@@ -58,7 +58,7 @@ class OperatorSpec(Section):
     input: str
     output: str
     variables: str
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerValues, ...]
     bound_axes: tuple[tuple[Count, Count], ...] = ()
     causal: tuple[str, ...] = ()
     depth: Positive = 12
@@ -101,7 +101,7 @@ class OperatorSpec(Section):
         if not isinstance(layers, list | tuple):
             return layers
         return [
-            row if isinstance(row, Layer) or (isinstance(row, Mapping) and "values" in row) else {"values": row}
+            row if isinstance(row, LayerValues) or (isinstance(row, Mapping) and "values" in row) else {"values": row}
             for row in layers
         ]
 

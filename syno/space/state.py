@@ -1,19 +1,22 @@
-"""A state of the search: the dims at the top of a partial operator. They are the whole operator so far."""
+"""A state of the search: a partial operator, given by the dims at its top."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from syno.algebra import ONE, Size
-from syno.ir.dim import Dim, content_id
+from syno.base.files import name_from
+from syno.ir.dim import Dim, content_id, output_axis
+from syno.ir.graph import PGraph
 from syno.space.sizes import Usage
+from syno.space.spec import OperatorSpec
 
 
 class Counts(NamedTuple):
-    """How often each primitive occurs so far."""
+    """How often each primitive occurs in a state."""
 
     reductions: int = 0
     merges: int = 0
@@ -27,12 +30,12 @@ class Counts(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Primitives, a contraction being one."""
+        """The number of primitives; a contraction counts as one."""
         return sum(self) - self.shares
 
 
 class Increase(NamedTuple):
-    """A window, or an axis that only a weight or nothing is indexed by."""
+    """A dim that widens the data on its way from the input: a window, a repeat, or an axis that only a weight has."""
 
     size: Size
     sums: frozenset[Dim]  # the reductions below
@@ -41,7 +44,7 @@ class Increase(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What of a state is no dim: what it has used up, and what its weights began with."""
+    """Running totals of a state: what it has used up, and where its weights begin. They follow from the dims."""
 
     usage: Usage
     counts: Counts = Counts()  # noqa: RUF009  (an immutable tuple)
@@ -49,20 +52,25 @@ class Ends:
     repeats: Size = ONE  # product of repeated elements
     copies: Size = ONE  # product of repeated elements and of windows that are pieces of the output
     strides: Size = ONE  # product of the strides' factors
-    leaders: tuple[tuple[int, str], ...] = ()  # for each weight, the first of its axes
+    leaders: tuple[tuple[int, str], ...] = ()  # for each weight, the lowest of its axes
     sums: tuple[Dim, ...] = ()  # the reductions
-    increases: tuple[Increase, ...] = ()  # what widens the data on its way from the input
+    increases: tuple[Increase, ...] = ()
     weight_sums: tuple[frozenset[Dim], ...] = ()  # for each weight, the reductions below it
+
+    def after(self, usage: Usage, counts: Mapping[str, int], **changes: Any) -> Ends:
+        """Return the totals after a step that adds `usage` and `counts`, with the other fields changed as given."""
+        now = self.counts._replace(**{name: getattr(self.counts, name) + number for name, number in counts.items()})
+        return replace(self, usage=tuple(a + b for a, b in zip(self.usage, usage, strict=True)), counts=now, **changes)
 
 
 @dataclass(frozen=True)
 class State:
-    """A partial operator. Equal states have equal dims; how they were built plays no part.
+    """A partial operator. States with equal dims are equal, in whatever order they were built.
 
     Attributes:
-        live: the dims that something may still go on top of, and the axes of weights, sorted by id.
+        live: the dims that the next step can build on, and the axes of weights, sorted by id.
         expansions: the dims that index no tensor, sorted by id.
-        ends: what follows from them, kept so that it is not counted anew.
+        ends: running totals, kept so that they need not be counted again.
     """
 
     live: tuple[Dim, ...]
@@ -83,7 +91,7 @@ class State:
 
     @cached_property
     def data(self) -> tuple[Dim, ...]:
-        """The live dims but the axes of weights."""
+        """The live dims without the axes of weights."""
         return tuple(dim for dim in self.live if not dim.is_weight_side)
 
     @cached_property
@@ -92,7 +100,7 @@ class State:
         return content_id("state", *(dim.id for dim in self.live), "expand", *(dim.id for dim in self.expansions))
 
     def replaced(self, bottoms: Iterable[Dim], tops: Iterable[Dim], expanded: Iterable[Dim], ends: Ends) -> State:
-        """The state in which `bottoms` are no longer live, `tops` are, and `expanded` are expanded."""
+        """Return the state in which `tops` are live in place of `bottoms`, and `expanded` are expanded."""
         gone = set(bottoms)
         live = [dim for dim in self.live if dim not in gone]
         live += tops
@@ -101,12 +109,18 @@ class State:
         expansions = self.expansions if not more else tuple(sorted((*self.expansions, *more), key=_by_id))
         return State(tuple(live), expansions, ends)
 
+    def assembled(self, spec: OperatorSpec, axes: tuple[Dim, ...]) -> PGraph:
+        """Return the operator that reads its input at `axes`, and its weights at the axes that the state has for them."""
+        weights: list[list[Dim]] = [[] for _ in range(self.ends.counts.weights)]
+        for dim in self.live:
+            if dim.is_weight_side:
+                assert dim.operation is not None and isinstance(dim.operation.parameter, int)
+                weights[dim.operation.parameter - 1].append(dim)
+        output = tuple(output_axis(i, size) for i, size in enumerate(spec.output_sizes))
+        return PGraph(
+            output, axes, tuple(map(tuple, weights)), self.expansions, name_from(spec.name), defaults=spec.table.defaults
+        )
+
 
 def _by_id(dim: Dim) -> str:
     return dim.id
-
-
-def more(ends: Ends, usage: Usage, **counts: int) -> Ends:
-    """What is used up after a step that takes `usage` and adds to these counts."""
-    now = ends.counts._replace(**{name: getattr(ends.counts, name) + number for name, number in counts.items()})
-    return replace(ends, usage=tuple(a + b for a, b in zip(ends.usage, usage, strict=True)), counts=now)

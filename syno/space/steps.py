@@ -1,25 +1,163 @@
-"""Steps from one partial operator to the next, by ids that are the same in every process."""
+"""Steps: what may be added to a state, and the state or the operator that it leads to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from syno.ir.dim import content_id
+from syno.algebra import Size
+from syno.ir import dim as dims
+from syno.ir.dim import Dim, content_id
 from syno.ir.graph import PGraph
-from syno.space.rules.table import FINALIZE, Candidate
+from syno.space.facts import DimFacts, FactTable, Role
+from syno.space.sizes import SizeTable
+from syno.space.spec import OperatorSpec
+from syno.space.state import Increase, State
 
-IN_ORDER = ("Split", "Unfold")  # primitives whose two dims play different parts
+REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE = KINDS = (
+    "Reduce",
+    "Contraction",
+    "Shift",
+    "Stride",
+    "Split",
+    "Unfold",
+    "Expand",
+    "Merge",
+    "Finalize",
+)
+IN_ORDER = (SPLIT, UNFOLD)  # primitives whose two dims play different parts
+SHIFT_AMOUNT = 1  # a Shift by more is seldom useful; the published system has no other
+
+
+@dataclass(slots=True)
+class CandidateStep:
+    """A step that could be taken.
+
+    Attributes:
+        spec, sizes, facts: the spec, and what is known of its sizes and dims.
+        state: where the step starts.
+        kind: one of KINDS.
+        dims: the dims that it builds on: (major, minor) of a Split, (position, window) of an Unfold, the shared dims of a
+            Contraction, the input's axes of a Finalize.
+        size: the block of a Merge, the factor of a Stride, the domain of a Reduce.
+        outer: those of a Contraction's `dims` that only the weight is indexed by.
+    """
+
+    spec: OperatorSpec
+    sizes: SizeTable
+    facts: FactTable
+    state: State
+    kind: str
+    dims: tuple[Dim, ...] = ()
+    size: Size | None = None
+    outer: frozenset[Dim] = frozenset()
+
+    def of(self, position: int = 0) -> DimFacts:
+        """Return the facts about one of the dims."""
+        return self.facts[self.dims[position]]
+
+    def other(self, kind: str, on: tuple[Dim, ...], size: Size | None = None) -> CandidateStep:
+        """Return another step from the same state."""
+        return CandidateStep(self.spec, self.sizes, self.facts, self.state, kind, on, size)
+
+    @property
+    def block(self) -> Size:
+        """The size that the step brings with it."""
+        assert self.size is not None
+        return self.size
+
+    @property
+    def leader(self) -> tuple[int, str]:
+        """The height and id of the lowest dim. It puts independent contractions in order."""
+        return min((self.facts[dim].height, dim.id) for dim in self.dims)
+
+    @property
+    def id(self) -> str:
+        """Content id of what the step adds: the same in every state and process."""
+        names = [dim.id + ("-" if dim in self.outer else "") for dim in self.dims]
+        return content_id(self.kind, str(self.size), *(names if self.kind in IN_ORDER else sorted(names)))
+
+    def taken(self) -> State:
+        """Return the state after the step.
+
+        Raises:
+            ValueError: the step is a Finalize, or of an unknown kind.
+        """
+        state, ends, on, none = self.state, self.state.ends, self.dims, self.sizes.none
+        match self.kind:
+            case "Reduce":
+                top = dims.reduce(self.block, sum(dim.size is self.size for dim in ends.sums))
+                now = ends.after(self.sizes.reduced(self.block), {"reductions": 1}, sums=(*ends.sums, top))
+                return state.replaced((), (top,), (), now)
+            case "Contraction":
+                return self._contracted()
+            case "Shift":
+                return state.replaced(on, (dims.shift(on[0], SHIFT_AMOUNT),), (), ends.after(none, {"shifts": 1}))
+            case "Stride":
+                usage = self.sizes.reduced(self.block)
+                now = ends.after(usage, {"strides": 1}, strides=ends.strides * self.block)
+                return state.replaced(on, (dims.stride(on[0], self.block),), (), now)
+            case "Split":
+                return state.replaced(on, (dims.split(*on),), (), ends.after(none, {"splits": 1}))
+            case "Merge":
+                usage = self.sizes.merged(self.block, on[0].size / self.block) if self.spec.sizes.count_merges else none
+                return state.replaced(on, dims.merge(on[0], self.block), (), ends.after(usage, {"merges": 1}))
+            case "Unfold":
+                increases = (*ends.increases, self._increase(on, on[1].size))
+                copies = ends.copies if self.of(1).only_sums else ends.copies * on[1].size
+                now = ends.after(none, {"unfolds": 1}, increases=increases, copies=copies)
+                return state.replaced(on, (dims.unfold(*on),), (), now)
+            case "Expand":
+                size = on[0].size
+                increases = (*ends.increases, self._increase(on, size))
+                now = ends.after(
+                    none, {"repeats": 1}, increases=increases, repeats=ends.repeats * size, copies=ends.copies * size
+                )
+                return state.replaced(on, (), on, now)
+            case kind:
+                raise ValueError(f'no state follows a step of kind "{kind}"')
+
+    def _contracted(self) -> State:
+        ends, weight = self.state.ends, self.state.ends.counts.weights + 1
+        tops, expanded, usage, outer = [], [], self.sizes.none, ends.outer
+        for dim in self.dims:
+            data, axis = dims.share(dim, weight)
+            tops.append(axis)
+            usage = tuple(a + b for a, b in zip(usage, self.facts[dim].size.shared, strict=True))
+            if dim in self.outer:
+                expanded.append(data)
+                outer = outer * dim.size if self.facts[dim].role is Role.OUTER else outer
+            else:
+                tops.append(data)
+        now = ends.after(
+            usage,
+            {"shares": len(self.dims), "weights": 1},
+            outer=outer,
+            leaders=(*ends.leaders, self.leader),
+            increases=(*ends.increases, *(self._increase((dim,), dim.size) for dim in expanded)),
+            weight_sums=(*ends.weight_sums, self._sums_below(self.dims)),
+        )
+        return self.state.replaced(self.dims, tops, expanded, now)
+
+    def _increase(self, bottoms: tuple[Dim, ...], size: Size) -> Increase:
+        tags = 0
+        for dim in bottoms:
+            tags |= self.facts[dim].tags
+        return Increase(size, self._sums_below(bottoms), tags)
+
+    def _sums_below(self, bottoms: tuple[Dim, ...]) -> frozenset[Dim]:
+        facts = [self.facts[dim] for dim in bottoms]
+        return frozenset().union(*(f.pooled for f in facts), *(f.weighted for f in facts))
 
 
 @dataclass(frozen=True)
 class Step:
-    """An arc: what is added, and the state or the complete operator that it leads to.
+    """A step that leads on.
 
     Attributes:
         kind: the primitive, "Contraction" or "Finalize".
         id: content id of what is added: the same addition has the same id in different states.
-        node: the state, or the operator itself.
+        node: the state or the complete operator that it leads to.
         operator: the complete operator if this is a Finalize.
     """
 
@@ -28,31 +166,25 @@ class Step:
     node: Hashable
     operator: PGraph | None = None
 
+    @classmethod
+    def finalize(cls, operator: PGraph) -> Step:
+        """Return the step to a complete operator."""
+        return cls(FINALIZE, content_id(FINALIZE, operator.id), operator, operator)
+
     def itself(self) -> Step:
-        """This step, as a draft's `look`."""
+        """Return this step, as a draft's `look`."""
         return self
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What may be a step.
+    """A candidate for a step, which nobody has looked at yet.
 
     Attributes:
-        kind, id: of the step.
-        look: the step if it leads on, else None.
+        kind, id: those of the step.
+        look: returns the step if it leads on, else None.
     """
 
     kind: str
     id: str
     look: Callable[[], Step | None]
-
-
-def finalize(operator: PGraph) -> Step:
-    """The step to a complete operator."""
-    return Step(FINALIZE, content_id(FINALIZE, operator.id), operator, operator)
-
-
-def step_id(candidate: Candidate) -> str:
-    """Content id of what a step adds: the same in every state and process."""
-    dims = [dim.id + ("-" if dim in candidate.outer else "") for dim in candidate.dims]
-    return content_id(candidate.kind, str(candidate.size), *(dims if candidate.kind in IN_ORDER else sorted(dims)))

@@ -91,8 +91,8 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     """
     record = look(experiment)
     if experiment.searches:
-        from syno.space.emptiness import check_not_empty
         from syno.space.space import Space
+        from syno.space.state_graph import check_not_empty
 
         check_not_empty(Space(experiment.operator_spec))
     from syno.train.first_step import try_step

@@ -14,14 +14,13 @@ from pydantic import AwareDatetime
 from syno.base.errors import SpecError
 from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
-from syno.report.ablations.provenance import processor
-from syno.report.ablations.sampling import rejections
+from syno.report.ablations.progress import rejections
 from syno.search.evaluation import find_evaluation
 from syno.search.interruption import Interruption, Stoppable, StoppingDisplay
 from syno.search.processes import beside
 from syno.search.worker import Worker
-from syno.space.emptiness import check_not_empty
 from syno.space.space import Space
+from syno.space.state_graph import check_not_empty
 from syno.stages.kept import keep_config
 from syno.stages.places import worker_file
 
@@ -85,6 +84,8 @@ class WorkerRecord(Record):
 
 def work(experiment: Experiment, number: int, output: Path | None = None, display: Display | None = None) -> WorkerRecord:
     """Be a worker of the study until it has its trials, and write a record of that. Raises as `search`."""
+    from syno.measure.machine import device_name  # with it comes torch
+
     began = time.monotonic()
     trials = search(experiment, 1, display).trials
     ended = trials["outcome"].isin(["complete", "pruned", "failed"]) if len(trials) else trials.index == 0
@@ -93,7 +94,7 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
         study=experiment.name,
         worker=number,
         process=process,
-        machine=f"{processor()}, {os.cpu_count()} logical cores",
+        machine=f"{device_name('cpu')}, {os.cpu_count()} logical cores",
         trials=int((ended & (trials["worker"] == process)).sum()) if len(trials) else 0,
         finished=int(ended.sum()),
         seconds=round(time.monotonic() - began, 1),

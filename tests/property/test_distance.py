@@ -11,7 +11,9 @@ from truth import Truth
 
 from syno.space import OperatorSpec, Space
 from syno.space.distance.problem import UNREACHABLE
-from syno.space.rules import RULES
+from syno.space.rules import RULES, RuleSet
+from syno.space.rules.guarantees import ENSURED_BY, FIRST_DIM_ALONE, Guarantees, is_blocked
+from syno.space.steps import CandidateStep
 
 SHARP = 0.95  # the share of states in which the distance is the truth
 ON = [name for name, row in RULES.items() if row.on]
@@ -52,6 +54,30 @@ def test_it_is_the_truth_in_nearly_every_state(make: Make) -> None:
 def test_it_loses_no_operator_with_one_rule_off(rule: str) -> None:
     spec = small_specs.convolution(depth=3, rules_off=[rule])
     assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
+
+
+def test_each_guarantee_holds_only_while_its_rules_are_on() -> None:
+    assert set(ENSURED_BY) == set(Guarantees._fields)
+    assert all(Guarantees.of(RuleSet()))
+    for name, ids in ENSURED_BY.items():
+        for id_ in ids:
+            assert not getattr(Guarantees.of(RuleSet(off=[id_])), name)
+
+
+@pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
+def test_no_step_is_offered_on_a_blocked_axis(make: Make) -> None:
+    space, blocked = Space(make()), 0
+    for state in truth(make).steps:
+        if state.steps > 2:
+            continue
+        offered = {(step.kind, step.dims[0]) for step in space.candidates(state) if step.kind in FIRST_DIM_ALONE}
+        for kind in FIRST_DIM_ALONE:
+            for dim in state.data:
+                step = CandidateStep(space.spec, space.sizes, space.facts, state, kind, (dim,))
+                if is_blocked(space.rules, step):
+                    blocked += 1
+                    assert (kind, dim) not in offered
+    assert blocked
 
 
 def test_it_loses_no_operator_with_all_rules_off() -> None:

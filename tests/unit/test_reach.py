@@ -12,7 +12,8 @@ from syno.artifact.published_operator import distinct, read_artifact
 from syno.base.errors import UnreachableError
 from syno.ir.rewriting import normal_form, with_variables
 from syno.space import Space, paper
-from syno.space.reach import described, reach
+from syno.space.reach import reach
+from syno.space.refusal import described
 
 MODELS = {"resnet": "resnet18", "good_kernels_lm1b": "gpt2"}  # folders of the artifact that are not named after a space
 

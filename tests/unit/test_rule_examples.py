@@ -10,9 +10,10 @@ from syno.space import OperatorSpec
 from syno.space.facts import FactTable
 from syno.space.rules import RULES
 from syno.space.rules.examples import EXAMPLES, VALUES, VARIABLES
-from syno.space.rules.table import Candidate
+from syno.space.rules.listing import agreement_ratio, forms, is_proven
 from syno.space.sizes import SizeTable
 from syno.space.state import Ends, State
+from syno.space.steps import CandidateStep
 
 VIEWS = [name for name, row in RULES.items() if name[0] == "V" and row.on] + ["U1", "U2", "U3"]
 EXACT = [name for name, row in RULES.items() if row.exact and EXAMPLES[name].kept is not None]
@@ -36,7 +37,7 @@ def rejections(graph: PGraph, rule: str) -> set[str]:
     for operation in graph.operations:
         parameter = operation.parameter if operation.primitive.name in ("Merge", "Stride") else None
         dims: tuple[Dim, ...] = operation.bottoms
-        step = Candidate(spec, sizes, facts, state, operation.primitive.name, dims, parameter)  # type: ignore[arg-type]
+        step = CandidateStep(spec, sizes, facts, state, operation.primitive.name, dims, parameter)  # type: ignore[arg-type]
         if operation.primitive.name in RULES[rule].kinds and RULES[rule].rejects(step):
             found.add(operation.primitive.name)
     return found
@@ -49,7 +50,7 @@ def test_every_rule_has_an_example() -> None:
 
 @pytest.mark.parametrize("rule", VIEWS)
 def test_a_rule_on_views_rejects_the_one_form_and_not_the_other(rule: str) -> None:
-    rejected, kept = EXAMPLES[rule].forms()
+    rejected, kept = forms(rule)
     assert rejections(rejected, rule)
     assert kept is None or not rejections(kept, rule)
 
@@ -60,17 +61,17 @@ def test_exact_rules_without_a_second_form_are_about_order_or_symmetry() -> None
 
 @pytest.mark.parametrize("rule", EXACT)
 def test_both_forms_of_an_exact_rule_are_one_operator(rule: str) -> None:
-    assert EXAMPLES[rule].is_exact()
+    assert is_proven(rule)
 
 
 @pytest.mark.parametrize("rule", APPROXIMATE)
 def test_the_forms_of_an_approximate_rule_differ_and_say_how_much(rule: str) -> None:
-    assert not EXAMPLES[rule].is_exact()
-    share = EXAMPLES[rule].agreement()
+    assert not is_proven(rule)
+    share = agreement_ratio(rule)
     assert share is not None
     assert 0 <= share < 1
 
 
 @pytest.mark.parametrize(("rule", "share"), RATIOS.items())
 def test_agreement_ratios_known_by_hand(rule: str, share: float) -> None:
-    assert EXAMPLES[rule].agreement() == pytest.approx(share)
+    assert agreement_ratio(rule) == pytest.approx(share)

@@ -14,7 +14,7 @@ from syno.ir.dim import Dim
 from syno.space import OperatorSpec, Space, paper
 from syno.space.distance.flops import FlopsBound
 from syno.space.facts import DimFacts, FactTable, adjacent
-from syno.space.rules.unordered import ORDERED, Channels, violations
+from syno.space.rules.symmetry import ORDERED, Channels, violations
 from syno.space.sizes import SizeTable
 
 
@@ -155,7 +155,7 @@ class TestFlopsBound:
             for state in frontier:
                 for operator in space.operators(state)[:1]:
                     flops = space.completion.cost(operator).flops - space.spec.budget.rest_flops
-                    assert space.is_feasible.flops.lower_bound(state) <= flops
+                    assert space.feasibility.flops.lower_bound(state) <= flops
             frontier = [child for state in frontier for _, child in space.children(state)]
 
 

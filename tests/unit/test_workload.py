@@ -12,7 +12,7 @@ from syno.config import Experiment, load_experiments
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import with_variables
 from syno.space import Space
-from syno.space.emptiness import check_not_empty
+from syno.space.state_graph import check_not_empty
 from syno.stages.search import search
 from syno.train.settings import WorkloadSettings
 from syno.train.workload import ProxyTraining, Workload

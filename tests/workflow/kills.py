@@ -250,14 +250,15 @@ def _head(line: str) -> list[str]:
     import platform
     from importlib.metadata import version
 
-    from syno.report.ablations.provenance import processor
+    from syno.measure.machine import device_name
 
     packages = ", ".join(f"{package} {version(package)}" for package in ("syno", "snakemake", "optuna", "torch"))
+    machine = f"{device_name('cpu')}, {os.cpu_count()} logical cores"
     return [
         "# Killed at random moments",
         "",
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"- Machine: {processor()}, {os.cpu_count()} logical cores; load average before the start {os.getloadavg()[0]:.2f}",
+        f"- Machine: {machine}; load average before the start {os.getloadavg()[0]:.2f}",
         f"- Versions: Python {platform.python_version()}, {packages}",
         f"- Command: `{line}`",
         "",

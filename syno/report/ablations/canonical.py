@@ -1,18 +1,19 @@
-"""Ablation of the canonicalization rules: what share of partial operators passes them, by size, and what they leave out.
+"""Ablation of the canonicalization rules: the share of partial operators that pass them, by size, and what they leave out.
 
 Two measurements, of a space without its rules:
 
 *By sampling.* A random graph of n primitives is built from the output up: each step is drawn with equal chances among the
 kinds of steps that the options allow (sizes, occurrences, windows, contractions; no distance, no budget, no rules), then
-among those of the kind. Graphs are drawn independently; one walk gives a graph of each size, and walks that come to a state
-without steps give none of the larger sizes. A graph is *canonical in its order* if every rule accepts every step as it was
+among those of the kind. Graphs are drawn independently; one walk gives a graph of each size, and a walk that comes to a state
+without steps gives none of the larger sizes. A graph is *canonical in its order* if every rule accepts every step as it was
 drawn, and *canonical* if that is so for some order of the same steps: sums may come late in a walk, and rules want them
 first. `exact` counts with the exact rules alone, whose rejections are other forms of operators found elsewhere; the others
-also give up operators that are nearly the same, or are taken to be no good. The redundancy is graphs per canonical graph.
+also exclude operators that are nearly the same, or are assumed to be of little use. The redundancy is graphs per canonical
+graph.
 
 *By exhaustion.* All complete operators of up to n primitives within the budget, with the rules and without: how many graphs
-there are, and how many meanings they have (by fingerprint). Rules off, C1 stays on: it says that sums come first, which
-every graph has an order for, so it costs none.
+there are, and how many meanings they have (by fingerprint). With the rules off, C1 stays on: it says that sums come first,
+which some order of every graph does, so it excludes none.
 
 In both, each weight has two axes at least and ends one of them, which is no bare sum: the published system has no others.
 
@@ -29,29 +30,29 @@ from random import Random
 
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
-from syno.report.ablations.parts import Show, silent
-from syno.report.ablations.reordering import first_rejection, is_canonical
+from syno.report.ablations.progress import Show, silent
+from syno.report.ablations.reordering import is_canonical
 from syno.space.rules import RULES, RuleSet
-from syno.space.rules.table import CONTRACTION, Candidate
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
+from syno.space.steps import CONTRACTION, CandidateStep
 
-CONFIDENCE = 1.96  # standard deviations: 95 %
+CONFIDENCE = 0.95
 ORDER_ONLY = "C1"
 BARE_SUMS = "C12"
 
 
 @dataclass
 class Rate:
-    """Random graphs of one size.
+    """Counts of random graphs of one size.
 
     Attributes:
-        size: primitives, a contraction being one.
+        size: the number of primitives; a contraction counts as one.
         graphs: how many were drawn.
-        canonical: of these, accepted by the rules in some order of their steps.
-        in_order: accepted in the order in which they were drawn.
-        exact: accepted by the exact rules in some order.
-        rejected_by: the first rule that rejects the others, in the order in which they were drawn.
+        canonical: how many the rules accept in some order of their steps.
+        in_order: how many the rules accept in the order in which they were drawn.
+        exact: how many the exact rules accept in some order.
+        rejected_by: how often each rule is the first to reject a graph in the order in which it was drawn.
     """
 
     size: int
@@ -63,16 +64,16 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """Of canonical graphs."""
+        """The share of canonical graphs."""
         return self.canonical / self.graphs if self.graphs else math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the share is with 95 % confidence (Wilson, 1927)."""
+        """The 95 % interval of the share."""
         return wilson(self.canonical, self.graphs)
 
     def row(self) -> dict[str, object]:
-        """A row of the table."""
+        """Return a row of the table."""
         low, high = self.interval
         return {
             "primitives": self.size,
@@ -89,21 +90,20 @@ class Rate:
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """The 95 % interval of a share."""
+    """Return the 95 % interval of a share (Wilson, 1927); 0 and 1 without trials."""
+    from scipy.stats import binomtest
+
     if not trials:
         return 0.0, 1.0
-    share, z2 = hits / trials, CONFIDENCE**2
-    middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = CONFIDENCE * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    interval = binomtest(hits, trials).proportion_ci(CONFIDENCE, "wilson")
+    return float(interval.low), float(interval.high)
 
 
 def canonical_rates(spec: OperatorSpec, samples: int, *, seed: int = 0, show: Show = silent) -> list[Rate]:
-    """Draw so many random graphs of each size up to the spec's depth, and count those that are canonical."""
+    """Draw `samples` random graphs of each size up to the spec's depth, and count those that are canonical."""
     space = Space(spec.with_(rules_off=("all",), rules_on=(BARE_SUMS,)), use_distance=False)
     rules = RuleSet(spec.rules_off, spec.rules_on)
-    inexact = tuple(row.id for row in rules.rules if not row.exact)
-    exact = RuleSet((*spec.rules_off, *inexact), tuple(id_ for id_ in spec.rules_on if id_ not in inexact))
+    exact = rules.exact()
     rates = [Rate(size) for size in range(1, spec.depth + 1)]
     random = Random(seed)
     for number in range(samples):
@@ -115,8 +115,8 @@ def canonical_rates(spec: OperatorSpec, samples: int, *, seed: int = 0, show: Sh
     return rates
 
 
-def _count(rate: Rate, space: Space, steps: Sequence[Candidate], rules: RuleSet, exact: RuleSet) -> None:
-    rejected = first_rejection(steps, rules)
+def _count(rate: Rate, space: Space, steps: Sequence[CandidateStep], rules: RuleSet, exact: RuleSet) -> None:
+    rejected = next((row.id for step in steps for row in rules.of(step.kind) if row.rejects(step)), None)
     rate.graphs += 1
     rate.in_order += rejected is None
     if rejected is not None:
@@ -126,12 +126,12 @@ def _count(rate: Rate, space: Space, steps: Sequence[Candidate], rules: RuleSet,
     rate.exact += canonical or is_canonical(space, steps, exact)
 
 
-def random_steps(space: Space, random: Random, most: int) -> list[Candidate]:
-    """A random graph: its steps in the order drawn, `most` of them, or fewer if no step is left."""
+def random_steps(space: Space, random: Random, most: int) -> list[CandidateStep]:
+    """Return the steps of a random graph in the order drawn: `most` of them, or fewer if no step is left."""
     state = space.root
-    steps: list[Candidate] = []
+    steps: list[CandidateStep] = []
     while len(steps) < most:
-        by_kind: dict[str, list[Candidate]] = {}
+        by_kind: dict[str, list[CandidateStep]] = {}
         for candidate in space.candidates(state):
             if candidate.kind == CONTRACTION and (len(candidate.dims) < 2 or not candidate.outer):
                 continue
@@ -139,13 +139,13 @@ def random_steps(space: Space, random: Random, most: int) -> list[Candidate]:
         if not by_kind:
             break
         steps.append(random.choice(by_kind[random.choice(list(by_kind))]))
-        state = space.candidates.take(steps[-1])
+        state = steps[-1].taken()
     return steps
 
 
 @dataclass(frozen=True)
 class Complete:
-    """All complete operators of up to `size` primitives, with the rules and without."""
+    """Counts of all complete operators of up to `size` primitives, with the rules (canonical) and without."""
 
     size: int
     graphs: int
@@ -154,7 +154,7 @@ class Complete:
     canonical_meanings: int
 
     def row(self) -> dict[str, object]:
-        """A row of the table."""
+        """Return a row of the table."""
         return {
             "up_to_primitives": self.size,
             "graphs": self.graphs,
@@ -170,7 +170,7 @@ class Complete:
 
 
 def complete_operators(spec: OperatorSpec, depth: int, *, show: Show = silent) -> list[Complete]:
-    """Find all complete operators of up to `depth` primitives with the rules and without them. Exponential in depth."""
+    """Count all complete operators of up to `depth` primitives with the rules and without. The time is exponential in depth."""
     off = tuple(id_ for id_, row in RULES.items() if row.on and id_ not in (ORDER_ONLY, BARE_SUMS))
     sizes = range(1, min(depth, spec.depth) + 1)
     bounded = spec.with_(depth=sizes[-1])
@@ -182,13 +182,13 @@ def complete_operators(spec: OperatorSpec, depth: int, *, show: Show = silent) -
 
 
 def _ends_an_axis(operator: PGraph, weight: Sequence[Dim]) -> bool:
-    """Whether the weight has two axes at least, and one of them indexes nothing else."""
+    """Return whether the weight has two axes at least, and one of them indexes nothing else."""
     shares = [dim.operation for dim in weight if dim.operation is not None]
     return len(weight) > 1 and any(share.tops[0] in operator.expansions for share in shares)
 
 
 def _counted(spec: OperatorSpec, show: Show, title: str) -> tuple[dict[int, int], dict[int, int]]:
-    """How many operators, and how many meanings, there are of up to each number of primitives."""
+    """Return how many operators, and how many meanings, there are of up to each number of primitives."""
     space, graphs = Space(spec), Counter[int]()
     meanings: dict[str, int] = {}
     for size, operator in space.enumerate():

@@ -1,9 +1,9 @@
 """Ablation of the shape distance: how many operators random walks find with it and without.
 
-A trial is one walk of the sampler, which builds an operator step by step and remembers dead ends and what it has found; so
-both sides have the same memory, rules and budget. With the distance a walk enters no state that is farther from an operator
+A trial is one walk of the sampler, which builds an operator step by step and remembers dead ends and found operators. Both
+sides have the same memory, rules and budget. With the distance a walk enters no state that is farther from an operator
 than the depth left, and looks two steps ahead for dead ends; without it only a bound on FLOPs is asked. Operators are counted
-once for each meaning (fingerprint). Time is that of one process, the making of the space included.
+once for each meaning (fingerprint). Time is the CPU time of one process, including the construction of the space.
 
 Paper: the ablation of shape distance (no valid operator in 500 million trials without it).
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from syno.report.ablations.parts import Show, silent
+from syno.report.ablations.progress import Show, silent
 from syno.space.sample import Sampler
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
@@ -24,14 +24,14 @@ from syno.space.spec import OperatorSpec
 
 @dataclass
 class Run:
-    """Walks on one side.
+    """The walks of one side, with the distance or without.
 
     Attributes:
         name: "with distance" or "without".
         trials, seconds: at which each operator was found, in order.
-        walks, dead_ends, duplicates: in all.
-        used: CPU-seconds in all.
-        is_exhausted: whether it found all that the space holds, and stopped.
+        walks, dead_ends, duplicates: their total numbers.
+        used: CPU-seconds in total.
+        is_exhausted: whether it found all operators of the space, and stopped.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Run:
 
     @property
     def valid_share(self) -> float | None:
-        """Of walks that ended in an operator."""
+        """The share of walks that ended in an operator; None before the first."""
         return 1 - self.dead_ends / self.walks if self.walks else None
 
     def after_trials(self, trials: int) -> int | None:
-        """Operators found in the first trials; None if there were not so many."""
+        """Return how many operators the first `trials` trials found; None if there were fewer trials."""
         return bisect_right(self.trials, trials) if trials <= self.walks or self.is_exhausted else None
 
     def after_seconds(self, seconds: float) -> int | None:
-        """Operators found in the first CPU-seconds; None if it did not run so long."""
+        """Return how many operators were found in the first CPU-seconds; None if the run was shorter."""
         return bisect_right(self.seconds, seconds) if seconds <= self.used or self.is_exhausted else None
 
 
@@ -67,9 +67,9 @@ def run(
     show: Show = silent,
     clock: Callable[[], float] = time.process_time,
 ) -> Run:
-    """Walk until the CPU-seconds are used up, the trials are made if a number is given, or nothing is left to find.
+    """Walk until the CPU-seconds are used up, the number of trials is reached, or nothing is left to find.
 
-    The time is looked at before each step of a walk. `clock` counts the CPU-seconds.
+    The time is checked before each step of a walk. `clock` returns CPU-seconds.
     """
     found = Run("with distance" if use_distance else "without")
     title, whole, begin = f"walks {found.name}", max(1, round(seconds)), clock()
@@ -93,7 +93,7 @@ def run(
 
 
 def comparison(runs: Sequence[Run]) -> list[dict[str, object]]:
-    """Rows: operators found on each side at equal numbers of trials, and in equal CPU time. Empty cells were not reached."""
+    """Return rows of operators found on each side at equal trials and in equal CPU time; None where a run was shorter."""
     rows: list[dict[str, object]] = []
     for trials in marks(max(run.walks for run in runs)):
         rows.append({"equal": "trials", "at": int(trials), **{run.name: run.after_trials(int(trials)) for run in runs}})
@@ -103,7 +103,7 @@ def comparison(runs: Sequence[Run]) -> list[dict[str, object]]:
 
 
 def totals(runs: Sequence[Run]) -> list[dict[str, object]]:
-    """A row for each side: everything it did."""
+    """Return a row of totals for each side."""
     return [
         {
             "side": run.name,
@@ -119,7 +119,7 @@ def totals(runs: Sequence[Run]) -> list[dict[str, object]]:
 
 
 def marks(most: float) -> list[float]:
-    """1, 2, 5, 10, 20, 50 ... up to `most`."""
+    """Return 1, 2, 5, 10, 20, 50 ... up to `most`."""
     found, power = [], 1
     while power <= most:
         found += [float(step * power) for step in (1, 2, 5) if step * power <= most]

@@ -1,34 +1,17 @@
-"""Drawing operators at random into a folder, with progress; it goes on where it was stopped."""
+"""Draw operators at random into a folder, with progress. A stopped run is continued."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from random import Random
 
 from syno.base.errors import SpecError
-from syno.base.progress import Display, Progress
+from syno.base.progress import Display
+from syno.report.ablations.progress import SamplingProgress, rejections
 from syno.report.operators.folder import OperatorFolder
-from syno.space.emptiness import check_not_empty, empty
 from syno.space.sample import Sampler
-from syno.space.space import Space
-
-TOP_RULES = 3  # the rules that reject most are shown
-
-
-@dataclass(frozen=True)
-class SamplingProgress(Progress):
-    """Of operators; `walks` are the random walks since this process began, `dead_ends` those that led nowhere."""
-
-    walks: int = 0
-    dead_ends: int = 0
-
-    @property
-    def valid_rate(self) -> float | None:
-        """The share of walks that ended in an operator."""
-        return 1 - self.dead_ends / self.walks if self.walks else None
+from syno.space.state_graph import check_not_empty, why_empty
 
 
 def draw_into(
@@ -42,18 +25,19 @@ def draw_into(
 ) -> Sampler:
     """Draw operators at random until the folder holds `count` of them, or none is left, or the time is up.
 
-    The same seed draws the same operators into an empty folder. One that holds some already gets others: what is there is
-    not drawn again. Whatever ends this, the folder's table is written.
+    The same seed draws the same operators into an empty folder. Operators that the folder holds already are not drawn again.
+    The folder's table is written at the end, also after an error.
 
     Args:
-        folder: where operators are kept.
-        count: how many there are to be, those that are there already included.
-        seed: of the random walks.
+        folder: the folder of operators.
+        count: the number of operators to reach, including those that the folder holds already.
+        seed: the seed of the random walks.
         by_kind: whether the kind of a step is drawn first, then one of the kind; else one of all.
-        seconds: when to stop; None for never.
-        display: is shown how it goes.
+        seconds: the most seconds; None for any number.
+        display: shows the progress.
 
-    Raises SpecError if the space is empty.
+    Raises:
+        SpecError: the space is empty.
     """
     space = folder.space
     if len(folder) < count:
@@ -75,16 +59,8 @@ def draw_into(
         if len(folder):
             folder.write_table()
     if not len(folder) and sampler.is_exhausted:
-        raise SpecError(empty(space.spec))
+        raise SpecError(why_empty(space.spec))
     return sampler
-
-
-def rejections(space: Space) -> Mapping[str, str]:
-    """The rules that have rejected most steps so far, to be shown beside progress."""
-    found = space.rules.rejections
-    if not found:
-        return {}
-    return {"rejected by": " ".join(f"{rule} {count:,}" for rule, count in found.most_common(TOP_RULES))}
 
 
 def _progress(sampler: Sampler, finished: int, total: int, before: int, seconds: float) -> SamplingProgress:

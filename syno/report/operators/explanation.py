@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console
@@ -12,8 +11,8 @@ from rich.table import Table
 from syno.algebra import ONE, Size
 from syno.ir.graph import PGraph
 from syno.space.distance.search import CheapestAssignment, InputAxes
-from syno.space.reach import Stage, described, reach
-from syno.space.rules import RULES
+from syno.space.reach import PathStep, reach
+from syno.space.refusal import described
 from syno.space.rules.listing import COLUMNS, rows
 from syno.space.space import Space
 
@@ -35,21 +34,21 @@ def explain(space: Space, operator: PGraph) -> str:
     for number, stage in enumerate(stages[:-1], 1):
         lines += [f"{number:>3}  {described(stage.candidate)}", *_details(space, stage)]
     lines += [f"end  {described(stages[-1].candidate)}", f"{INDENT}accepted by {_accepting(space, stages[-1])}", ""]
-    used = Counter(row.id for stage in stages for row in space.rules.of(stage.candidate.kind))
-    lines += ["The rules that looked at it, and what they forbid:", *(f"{id_:>5}  {RULES[id_].forbids}" for id_ in used)]
+    used = {row.id: row.forbids for stage in stages for row in space.rules.of(stage.candidate.kind)}
+    lines += ["The rules that looked at it, and what they forbid:", *(f"{id_:>5}  {forbids}" for id_, forbids in used.items())]
     price = space.completion.cost(operator)
     lines += ["", f"The model with it: {price.flops:,.0f} FLOPs, {price.parameters:,.0f} parameters."]
     return "\n".join(lines) + "\n"
 
 
-def _details(space: Space, stage: Stage) -> Iterator[str]:
+def _details(space: Space, stage: PathStep) -> Iterator[str]:
     yield f"{INDENT}distance {stage.distance} of {stage.left} primitives that may still be added"
     if stage.grouping is not None:
         yield from (f"{INDENT}  {fate}" for fate in _fates(stage.grouping))
     yield f"{INDENT}accepted by {_accepting(space, stage)}"
 
 
-def _accepting(space: Space, stage: Stage) -> str:
+def _accepting(space: Space, stage: PathStep) -> str:
     return ", ".join(row.id for row in space.rules.of(stage.candidate.kind)) or "every rule: none looks at such steps"
 
 

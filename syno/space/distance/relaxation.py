@@ -25,11 +25,11 @@ from syno.space.distance.problem import (
     Limits,
     PieceCosts,
 )
-from syno.space.facts import DimFacts, Edge, Role, adjacent
+from syno.space.facts import DimFacts, Origin, Role, adjacent
 from syno.space.rules.guarantees import is_blocked, may_be_unordered
 from syno.space.rules.order import pools_much
-from syno.space.rules.table import MERGE, SHIFT, UNFOLD, Candidate
 from syno.space.state import State
+from syno.space.steps import MERGE, SHIFT, UNFOLD, CandidateStep
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Relaxation:
         above = spec.occurrences.chain_length - facts.height if ensured.chains_are_short else spec.depth
         pooling = spec.reductions.largest_pooling
         is_shareable = self.sizes.fits(self.sizes.none, facts.size.joined)
-        is_sum = facts.edge is Edge.REDUCE
+        is_sum = facts.origin is Origin.REDUCE
         window = int(is_sum and ensured.no_sum_as_window) if above > 0 and facts.size.can_be_window else UNREACHABLE
         above_window = UNREACHABLE  # contractions before an Unfold can go on it
         if above > 0 and not self._is_blocked(UNFOLD, dim, state):
@@ -122,7 +122,7 @@ class Relaxation:
             endings=Endings(
                 weight=weight,
                 window=window,
-                repeat=spec.repeats.largest > 1 and facts.edge in (Edge.QUOTIENT, Edge.REMAINDER),
+                repeat=spec.repeats.largest > 1 and facts.origin in (Origin.QUOTIENT, Origin.REMAINDER),
                 pieces=self._pieces(dim.size, cuts, weight) if above > 0 else NO_PIECES,
             ),
             is_outer=facts.role is Role.OUTER,
@@ -142,7 +142,7 @@ class Relaxation:
             if self.candidates.may_be_outer(facts, dim.size):
                 return 1
             low_rank = options.least_low_rank <= facts.size.highest <= options.most_low_rank
-            if facts.edge is Edge.REDUCE and above > 1 and low_rank:  # one weight has it, a later one ends it
+            if facts.origin is Origin.REDUCE and above > 1 and low_rank:  # one weight has it, a later one ends it
                 return 2
         return UNREACHABLE
 
@@ -157,7 +157,7 @@ class Relaxation:
             return ()
         pieces: set[Size] = set()
         for block, _ in self.sizes.divisors(dim.size):
-            step = Candidate(self.spec, self.sizes, self.facts, state, MERGE, (dim,), block)
+            step = CandidateStep(self.spec, self.sizes, self.facts, state, MERGE, (dim,), block)
             if not any(row.rejects(step) for row in self.rules.of(MERGE)):
                 pieces |= {block, dim.size / block}
         return tuple(sorted(pieces, key=lambda size: size.code))
@@ -177,7 +177,7 @@ class Relaxation:
 
     def _is_blocked(self, kind: str, dim: Dim, state: State) -> bool:
         """Return whether rules reject every such step on the dim."""
-        return is_blocked(self.rules, Candidate(self.spec, self.sizes, self.facts, state, kind, (dim,)))
+        return is_blocked(self.rules, CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,)))
 
 
 def axis_order(axis: Axis) -> tuple[Any, ...]:

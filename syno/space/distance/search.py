@@ -44,13 +44,20 @@ class CheapestAssignment(NamedTuple):
         return cls(steps, assignment.contractions, tuple(groups), *chosen)
 
 
+class _Answer(NamedTuple):
+    """The distance found by a search up to `most` primitives; if it is larger, it is unknown."""
+
+    distance: int
+    most: int
+
+
 @dataclass
 class ShapeDistance:
     """Shape distances to one goal, each found once."""
 
     goal: Goal
-    _known: dict[tuple[tuple[Axis, ...], Limits], tuple[int, int]] = field(default_factory=dict)  # distance, searched up to
-    _surplus: dict[Size, tuple[bool, bool]] = field(default_factory=dict)
+    _known: dict[tuple[tuple[Axis, ...], Limits], _Answer] = field(default_factory=dict)
+    _surplus: dict[Size, tuple[bool, bool]] = field(default_factory=dict)  # of primaries, and of any variables
 
     def __post_init__(self) -> None:
         self._wanted = product(self.goal.wanted)
@@ -62,12 +69,10 @@ class ShapeDistance:
         if most < 0:
             return UNREACHABLE
         found = self._known.get((axes, limits))
-        if found is not None and (found[0] <= found[1] or most <= found[1]):
-            return found[0] if found[0] <= most else UNREACHABLE
-        cheapest = self.cheapest(axes, limits, most)
-        result = UNREACHABLE if cheapest is None else cheapest.steps
-        self._known[axes, limits] = (result, most)
-        return result
+        if found is None or (found.distance > found.most and most > found.most):
+            cheapest = self.cheapest(axes, limits, most)
+            found = self._known[axes, limits] = _Answer(UNREACHABLE if cheapest is None else cheapest.steps, most)
+        return found.distance if found.distance <= most else UNREACHABLE
 
     def cheapest(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> CheapestAssignment | None:
         """Return the cheapest assignment within `most` primitives; None if there is none."""
@@ -76,7 +81,7 @@ class ShapeDistance:
             return None
         return _Search(self, axes, limits, most).run()
 
-    def is_surplus(self, size: Size, coefficients: bool) -> bool:
+    def has_surplus(self, size: Size, coefficients: bool) -> bool:
         """Return whether a positive power of a primary variable, or of any if `coefficients`, is in the size."""
         found = self._surplus.get(size)
         if found is None:
@@ -86,6 +91,7 @@ class ShapeDistance:
 
 
 def _partitions(items: list[Size]) -> Iterator[Blocks]:
+    """Yield every partition of the items into blocks."""
     if not items:
         yield []
         return
@@ -110,7 +116,7 @@ class _Search:
     """Branch and bound: over the partitions of the input's axes into blocks made together, and the cases of the axes."""
 
     def __init__(self, distance: ShapeDistance, axes: tuple[Axis, ...], limits: Limits, most: int) -> None:
-        self.distance, self.given, self.limits, self.is_surplus = distance, axes, limits, distance.is_surplus
+        self.distance, self.given, self.limits, self.has_surplus = distance, axes, limits, distance.has_surplus
         self.axes = sorted(axes, key=_hardest_first)
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.most = most
@@ -148,7 +154,7 @@ class _Search:
         if index == self.with_primaries:  # what follows are coefficients, which only make a surplus larger
             if any(group.surplus.trait is Trait.UNDEFINED for group in self.groups):
                 return
-            now = sum(self.is_surplus(group.surplus, True) for group in self.groups) + len(chosen.parted)
+            now = sum(self.has_surplus(group.surplus, True) for group in self.groups) + len(chosen.parted)
             if now > self.most_cuts:
                 return
             cost, cuts = cost + now - cuts, now
@@ -198,7 +204,7 @@ class _Search:
             elif members or len(group.block) > 1 or axis.size is not group.goal:
                 continue
             surplus = before * axis.size
-            cut = self.is_surplus(surplus, late) - self.is_surplus(before, late)
+            cut = self.has_surplus(surplus, late) - self.has_surplus(before, late)
             if cuts + cut > self.most_cuts:
                 continue
             group.surplus = surplus

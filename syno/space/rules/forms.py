@@ -1,40 +1,42 @@
-"""The other form of what a rule on views rejects: whether there is one, and whether the approximate rules leave it.
+"""Whether what an exact rule rejects has another form, and whether the approximate rules leave that form.
 
 An exact rule may reject a step only if its result is reached in another way. The functions here find the primitives that
-the other form is made of, ask the rules that are not exact about them, and compare what both forms use of the occurrences
-that a spec allows.
+the other form is made of, ask the rules that are not exact about them, and compare how often both forms use each variable.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 from syno.algebra import Size
 from syno.ir.dim import Dim
 from syno.ir.primitives import SHARE
 from syno.ir.primitives import SPLIT as SPLIT_ROW
-from syno.space.facts import Edge, Role, adjacent
-from syno.space.rules.table import MERGE, RULES, SPLIT, STRIDE, Candidate
+from syno.space.facts import Origin, Role, adjacent
+from syno.space.rules.table import RULES, Rule
 from syno.space.sizes import Usage
+from syno.space.steps import MERGE, SPLIT, STRIDE, CandidateStep
 
 
-def is_left(step: Candidate, kind: str, dims: tuple[Dim, ...], size: Size | None = None) -> bool:
+def is_left(step: CandidateStep, kind: str, dims: tuple[Dim, ...], size: Size | None = None) -> bool:
     """Whether the rules on views that are not exact accept this primitive on these dims."""
-    other = Candidate(step.spec, step.sizes, step.facts, step.state, kind, dims, size)
-    return not any(row.rejects(other) for row in RULES.values() if kind in row.kinds and is_asked(row.id))
+    other = step.other(kind, dims, size)
+    return not any(row.rejects(other) for row in _approximate() if kind in row.kinds)
 
 
-def is_asked(name: str) -> bool:
-    """Whether it is a rule on views that is on by default and not exact."""
-    row = RULES[name]
-    return name[0] == "V" and row.on and not row.exact
+@cache
+def _approximate() -> tuple[Rule, ...]:
+    """Return the rules on views that are on by default and not exact."""
+    return tuple(row for row in RULES.values() if row.id[0] == "V" and row.on and not row.exact)
 
 
-def is_size(step: Candidate, size: Size) -> bool:
+def is_size(step: CandidateStep, size: Size) -> bool:
     """Whether a dim may have the size."""
     facts = step.sizes[size]
     return facts.is_legal and facts.is_valid
 
 
-def is_cut(step: Candidate, dim: Dim, block: Size, *, most: Usage) -> bool:
+def is_cut(step: CandidateStep, dim: Dim, block: Size, *, most: Usage) -> bool:
     """Whether the dim can be cut by a Merge that takes no more occurrences than `most`, and the rules leave it."""
     if not is_size(step, block):
         return False
@@ -42,17 +44,17 @@ def is_cut(step: Candidate, dim: Dim, block: Size, *, most: Usage) -> bool:
     return used is not None and no_more(step, used, most) and is_left(step, MERGE, (dim,), block)
 
 
-def no_more(step: Candidate, used: Usage, most: Usage) -> bool:
+def no_more(step: CandidateStep, used: Usage, most: Usage) -> bool:
     """Whether a Merge's occurrences are within those of the other form, where a spec counts them."""
     return not step.spec.sizes.count_merges or all(a <= b for a, b in zip(used, most, strict=True))
 
 
-def merged(step: Candidate) -> Usage:
-    """Occurrences that the step, a Merge, takes."""
+def merged(step: CandidateStep) -> Usage:
+    """Return the occurrences that the step, a Merge, takes."""
     return step.sizes.merged(step.block, step.dims[0].size / step.block)
 
 
-def merged_below_split(step: Candidate) -> bool:
+def merged_below_split(step: CandidateStep) -> bool:
     """V1: whether the Merge can go on the Split's major or on its minor, and a weight may end the same pieces."""
     major, minor = _below(step.dims[0])
     ends_major, ends_minor = (step.facts[dim].role is Role.OUTER for dim in (major, minor))
@@ -64,15 +66,15 @@ def merged_below_split(step: Candidate) -> bool:
     return is_cut(step, minor, step.block, most=most) and ends_major and not step.facts[minor].only_sums
 
 
-def cut_of_a_split(step: Candidate) -> bool:
+def cut_of_a_split(step: CandidateStep) -> bool:
     """V1: whether the Merge goes on a piece that another Merge has cut off a Split. Without V1 that is a way around it."""
     dim = step.dims[0]
-    while step.facts[dim].edge in (Edge.QUOTIENT, Edge.REMAINDER):
+    while step.facts[dim].origin in (Origin.QUOTIENT, Origin.REMAINDER):
         (dim,) = _below(dim)
-    return dim is not step.dims[0] and step.facts[dim].edge is Edge.SPLIT
+    return dim is not step.dims[0] and step.facts[dim].origin is Origin.SPLIT
 
 
-def fused_merge(step: Candidate) -> bool:
+def fused_merge(step: CandidateStep) -> bool:
     """V2: whether one Merge can cut off both remainders together."""
     (axis,), quotient = _below(step.dims[0]), step.dims[0].size
     inner = axis.size / quotient
@@ -82,17 +84,17 @@ def fused_merge(step: Candidate) -> bool:
     return is_cut(step, axis, inner * step.block, most=most)
 
 
-def neighbours_alike(step: Candidate) -> bool:
+def neighbours_alike(step: CandidateStep) -> bool:
     """V4: whether the two dims that touch are adjacent at the bottom and have the same weights."""
     return _one_axis(step, step.dims[0], step.dims[1])
 
 
-def below_minor(step: Candidate) -> bool:
+def below_minor(step: CandidateStep) -> bool:
     """V8: whether the Stride can go on the Split's minor."""
     return is_left(step, STRIDE, (_below(step.dims[0])[1],), step.block)
 
 
-def below_a_stride(step: Candidate) -> bool:
+def below_a_stride(step: CandidateStep) -> bool:
     """V9: whether a Merge below the Stride gives the same pieces."""
     (axis,) = _below(step.dims[0])
     assert step.dims[0].operation is not None
@@ -101,7 +103,7 @@ def below_a_stride(step: Candidate) -> bool:
     return is_cut(step, axis, step.block / factor, most=merged(step))
 
 
-def below_shares(step: Candidate) -> bool:
+def below_shares(step: CandidateStep) -> bool:
     """V16: whether the view can go below the Shares."""
     base, weights = _shared(step.dims[0])
     if step.kind == MERGE and not _as_many_axes(step, base, weights):
@@ -109,7 +111,7 @@ def below_shares(step: Candidate) -> bool:
     return is_left(step, step.kind, (base,), step.size)
 
 
-def two_sums(step: Candidate) -> bool:
+def two_sums(step: CandidateStep) -> bool:
     """V17: whether the pieces can be sums by themselves, with no more occurrences."""
     sizes, quotient = step.sizes, step.dims[0].size / step.block
     if step.state.ends.counts.reductions >= step.spec.occurrences.reductions:
@@ -122,7 +124,7 @@ def two_sums(step: Candidate) -> bool:
     return all(a + b <= c + d for (a, b), (c, d) in zip(pieces, whole, strict=True))
 
 
-def _as_many_axes(step: Candidate, base: Dim, weights: frozenset[object]) -> bool:
+def _as_many_axes(step: CandidateStep, base: Dim, weights: frozenset[object]) -> bool:
     """Whether the weights may be indexed by both pieces in place of the whole."""
     if not weights:
         return True
@@ -131,7 +133,7 @@ def _as_many_axes(step: Candidate, base: Dim, weights: frozenset[object]) -> boo
     return step.spec.occurrences.shares is None and all(a + b <= c for (a, b), c in zip(pieces, whole, strict=True))
 
 
-def beside_one_weight(step: Candidate) -> bool:
+def beside_one_weight(step: CandidateStep) -> bool:
     """V21: whether the two dims that touch have the same weight on top, so that a Split below its Share joins them."""
     left, right = _last(step.dims[0]), _first(step.dims[1])
     if not (_is_share(left) and _is_share(right)):
@@ -145,21 +147,21 @@ def beside_one_weight(step: Candidate) -> bool:
     return is_left(step, SPLIT, (one, other))
 
 
-def outer_alike(step: Candidate) -> bool:
+def outer_alike(step: CandidateStep) -> bool:
     """C9: whether each two outer dims that are adjacent are pieces of one axis, or of one sum, that may be outer itself."""
     outer = [dim for dim in step.dims if dim in step.outer]
     found = [(a, b) for a in outer for b in outer if a is not b and adjacent(step.facts[a], step.facts[b])]
     return any(_one_axis(step, a, b) and _may_be_low_rank(step, a, b) for a, b in found)
 
 
-def _may_be_low_rank(step: Candidate, a: Dim, b: Dim) -> bool:
+def _may_be_low_rank(step: CandidateStep, a: Dim, b: Dim) -> bool:
     """Whether the sum that two sums of an earlier weight make together is small enough."""
     if not _shared(a)[0].is_reduce:
         return True
     return step.sizes[a.size * b.size].highest <= step.spec.contractions.most_low_rank
 
 
-def _one_axis(step: Candidate, left: Dim, right: Dim) -> bool:
+def _one_axis(step: CandidateStep, left: Dim, right: Dim) -> bool:
     """Whether the dims where they touch are pieces of one axis, or two sums, and have the same weights."""
     (one, weights), (other, others) = _shared(_last(left)), _shared(_first(right))
     return weights == others and adjacent(step.facts[one], step.facts[other]) and is_size(step, one.size * other.size)
@@ -175,7 +177,7 @@ def _is_share(dim: Dim) -> bool:
 
 
 def _shared(dim: Dim) -> tuple[Dim, frozenset[object]]:
-    """The dim below the Shares, and their weights."""
+    """Return the dim below the Shares, and their weights."""
     weights = set()
     while _is_share(dim):
         assert dim.operation is not None
@@ -185,14 +187,16 @@ def _shared(dim: Dim) -> tuple[Dim, frozenset[object]]:
 
 
 def _last(dim: Dim) -> Dim:
-    """The innermost dim that the dim is split of."""
-    while dim.operation is not None and dim.operation.primitive is SPLIT_ROW:
-        dim = dim.operation.bottoms[1]
-    return dim
+    """Return the innermost of the dims that Splits have joined to this one."""
+    return _joined(dim, 1)
 
 
 def _first(dim: Dim) -> Dim:
-    """The outermost dim that the dim is split of."""
+    """Return the outermost of the dims that Splits have joined to this one."""
+    return _joined(dim, 0)
+
+
+def _joined(dim: Dim, side: int) -> Dim:
     while dim.operation is not None and dim.operation.primitive is SPLIT_ROW:
-        dim = dim.operation.bottoms[0]
+        dim = dim.operation.bottoms[side]
     return dim

@@ -10,25 +10,26 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 from syno.ir.dim import Dim
-from syno.space.rules.table import MERGE, SHIFT, UNFOLD, Candidate, RuleSet
-from syno.space.rules.unordered import Channels, violations
+from syno.space.rules.symmetry import Channels, violations
+from syno.space.rules.table import RuleSet
+from syno.space.steps import MERGE, SHIFT, UNFOLD, CandidateStep
 
 
 class Guarantees(NamedTuple):
-    """Facts about every state, one field for each.
+    """Facts about every state, one field for each."""
 
-    `no_window_over_sums` and the four fields before it are about where views go. The others are about weights and sums.
-    """
-
+    # where views go
     merges_below_joins: bool  # no Merge goes on a Split or a Share
     unfolds_below_splits: bool  # no Unfold goes on a Split
     shifted_blocks_are_small: bool  # of the two pieces of a Merge above a Shift, one is small
     slid_blocks_are_small: bool  # of the two pieces of a Merge above an Unfold, one is smaller than the window
     no_window_over_sums: bool  # no Unfold slides over an axis that stands on reductions alone
     no_sum_as_window: bool  # no reduction is the window of an Unfold as it is
+    # which axes are kept apart
     adjacent_stay_apart: bool  # no Split joins two adjacent axes, such as two sums, alone
     shared_stay_apart: bool  # no Split joins two axes of one weight
     outer_not_adjacent: bool  # no weight ends two adjacent axes
+    # what weights and sums are like
     weights_are_matmuls: bool  # each weight has an axis in common with the data, and ends another
     weights_are_large: bool  # each weight has a least number of elements
     views_before_weights: bool  # after a weight, views go only on axes that stand on it
@@ -67,7 +68,7 @@ FIRST_DIM_ALONE = {
 }
 
 
-def is_blocked(rules: RuleSet, step: Candidate) -> bool:
+def is_blocked(rules: RuleSet, step: CandidateStep) -> bool:
     """Return whether a rule rejects every step of this kind (Merge, Shift, Unfold) on the first dim of `step`."""
     return any(rules.forbids(name, step) for name in FIRST_DIM_ALONE[step.kind])
 

@@ -6,16 +6,16 @@ Paper: section 5.3.
 from __future__ import annotations
 
 from syno.algebra import product
-from syno.ir.dim import Dim
-from syno.space.facts import Edge, FactTable, adjacent, touches
+from syno.space.facts import FactTable, Origin, adjacent, touches
 from syno.space.rules.forms import outer_alike
-from syno.space.rules.table import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, Candidate, Rest, rule
+from syno.space.rules.table import Rest, rule
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
+from syno.space.steps import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
 
 
 @rule("C1", REDUCE, "anything, then Reduce", "a sum is independent of what is beside it: all sums come first", exact=True)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     counts = step.state.ends.counts
     return counts.steps > counts.reductions
 
@@ -27,18 +27,13 @@ def _(step: Candidate) -> bool:
     "a scaling or an outer product, no matmul",
     exact=False,
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return not 0 < len(step.outer) < len(step.dims)
 
 
 @rule("C6", CONTRACTION, "a weight with few elements", "it can learn little", exact=False)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return step.sizes[product(dim.size for dim in step.dims)].lowest < step.spec.contractions.least_elements
-
-
-def leader(dims: tuple[Dim, ...], step: Candidate) -> tuple[int, str]:
-    """What orders weights that do not depend on each other: their lowest dim."""
-    return min((step.facts[dim].height, dim.id) for dim in dims)
 
 
 @rule(
@@ -48,11 +43,11 @@ def leader(dims: tuple[Dim, ...], step: Candidate) -> tuple[int, str]:
     "they commute: the one with the lower dims comes first",
     exact=True,
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     leaders = step.state.ends.leaders
     if not leaders or any(step.facts[dim].tags >> len(leaders) & 1 for dim in step.dims):
         return False
-    return not leaders[-1] < leader(step.dims, step)
+    return not leaders[-1] < step.leader
 
 
 @rule(
@@ -62,7 +57,7 @@ def _(step: Candidate) -> bool:
     "they commute: the view comes first",
     exact=True,
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     weights = step.state.ends.counts.weights
     return weights > 0 and not any(step.facts[dim].tags >> weights & 1 for dim in step.dims)
 
@@ -79,13 +74,13 @@ def _(step: Candidate) -> bool:
         "no one outer dim stands for both",
     ),
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     outer = [step.facts[dim] for dim in step.dims if dim in step.outer]
     return any(adjacent(a, b) for a in outer for b in outer if a is not b)
 
 
 @rule("C10", EXPAND, "Expand beside an earlier Expand", "expanding two pieces of one axis is expanding the axis", exact=True)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return any(touches(step.of(), step.facts[dim]) for dim in step.state.expansions)
 
 
@@ -97,34 +92,34 @@ def _(step: Candidate) -> bool:
     exact=True,
     on=False,
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return any(touches(step.facts[dim], step.facts[other]) for dim in step.outer for other in step.state.expansions)
 
 
 @rule("C11", EXPAND, "sums alone, then Expand", "a sum over nothing is a constant factor, which weights learn", exact=False)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return step.of().only_sums and not step.of().discards  # what a Stride skips has to end somewhere
 
 
 @rule("C12", CONTRACTION, "a bare reduction as outer dim", "it would be summed in the weight alone", exact=False)
-def _(step: Candidate) -> bool:
-    return any(step.facts[dim].edge is Edge.REDUCE for dim in step.outer)
+def _(step: CandidateStep) -> bool:
+    return any(step.facts[dim].origin is Origin.REDUCE for dim in step.outer)
 
 
 @rule(
     "C13",
-    (CONTRACTION, SHIFT, STRIDE, SPLIT, "Unfold", EXPAND, MERGE),
+    (CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE),
     "long chains",
     "deep expressions are no operators people use",
     exact=False,
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     longest = step.spec.occurrences.chain_length
     return any(step.facts[dim].height >= longest for dim in step.dims)
 
 
 @rule("C14", FINALIZE, "much pooling", "sums over unweighted elements lose what they add up", exact=False)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return pools_much(step.state, step.facts, step.spec)
 
 

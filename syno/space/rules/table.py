@@ -1,7 +1,7 @@
-"""Canonicalization rules as rows, and the loop that applies them.
+"""Canonicalization rules as rows of a table, and the set of rules that a space applies.
 
-A rule rejects a step whose result another path also reaches, exactly or nearly. Every row says why; every row can be
-switched off; every row counts what it rejects.
+A rule rejects a step whose result another path also reaches, exactly or nearly. Each row has a reason, can be switched off,
+and counts what it rejects.
 
 Paper: section 5.3 (canonicalization).
 """
@@ -10,93 +10,63 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from syno.algebra import Size
 from syno.base.errors import SpecError, suggestion
-from syno.ir.dim import Dim
-from syno.space.facts import DimFacts, FactTable
-from syno.space.sizes import SizeTable
-from syno.space.spec import OperatorSpec
+from syno.base.registry import Registry, is_path
+from syno.base.user_code import user_code
+from syno.space.steps import KINDS, CandidateStep
 
-if TYPE_CHECKING:
-    from syno.space.state import State
-
-REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE = KINDS = (
-    "Reduce",
-    "Contraction",
-    "Shift",
-    "Stride",
-    "Split",
-    "Unfold",
-    "Expand",
-    "Merge",
-    "Finalize",
-)
-
-
-@dataclass(slots=True)
-class Candidate:
-    """A step that could be taken.
-
-    Attributes:
-        kind: one of KINDS.
-        dims: what it goes on top of: (major, minor) of a Split, (position, window) of an Unfold, the shared dims of a
-            Contraction, the input's axes of a Finalize.
-        size: the block of a Merge, the factor of a Stride, the domain of a Reduce.
-        outer: of a Contraction, which of `dims` only the weight is indexed by.
-    """
-
-    spec: OperatorSpec
-    sizes: SizeTable
-    facts: FactTable
-    state: State
-    kind: str
-    dims: tuple[Dim, ...] = ()
-    size: Size | None = None
-    outer: frozenset[Dim] = frozenset()
-
-    def of(self, position: int = 0) -> DimFacts:
-        """Facts about one of the dims."""
-        return self.facts[self.dims[position]]
-
-    @property
-    def block(self) -> Size:
-        """The size that the step brings with it."""
-        assert self.size is not None
-        return self.size
+Predicate = Callable[[CandidateStep], bool]
+ALL = "all"  # stands for every built-in rule
+REST = "p"  # ends the id of the row that holds the rest of a rule: a policy
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A row.
+    """A row of the table. A rule of a user's own is one, too: `rules_on: ["package.module:name"]` adds it to a space.
 
     Attributes:
-        id: V for views, C for contractions and order, U for unordered channels, S for symmetry.
-        kinds: which steps it looks at.
+        id: the name in settings and counts. Built-in: V for views, C for contractions and order, U for unordered channels, S
+            for symmetry.
+        kinds: the kinds of steps that it looks at, of `KINDS`; one may be given as it is.
         forbids: the pair of primitives, bottom first.
         reason: what the rejected operator equals, or nearly equals.
-        exact: whether it equals it in every element; else nearly.
+        rejects: returns whether it rejects a step. The answer may depend on the step alone.
+        exact: whether the rejected operator equals another in every element; else nearly, or not at all.
         source: the clause of the paper, or the published system.
-        rejects: the predicate.
         on: whether it is on unless a spec says otherwise.
         against: the rule that must be off if this one is on: together they would cut off both of two equal forms.
         rest_of: the exact rule that this one completes to the published rule.
         published: the predicate of the published rule; of a rule in two rows, what both reject together.
+
+    Raises:
+        SpecError: `kinds` holds something that is no kind of step, or `rejects` cannot be called.
     """
 
     id: str
-    kinds: tuple[str, ...]
+    kinds: str | tuple[str, ...]
     forbids: str
     reason: str
-    exact: bool
-    source: str
-    rejects: Callable[[Candidate], bool]
+    rejects: Predicate
+    exact: bool = False
+    source: str = "own"
     on: bool = True
     against: str | None = None
     rest_of: str | None = None
-    published: Callable[[Candidate], bool] | None = None
+    published: Predicate | None = None
+
+    def __post_init__(self) -> None:
+        kinds = (self.kinds,) if isinstance(self.kinds, str) else tuple(self.kinds)
+        for kind in kinds:
+            if kind not in KINDS:
+                raise SpecError(
+                    f'rule "{self.id}" looks at steps of kind "{kind}"; there are: {", ".join(KINDS)}.{suggestion(kind, KINDS)}'
+                )
+        if not kinds or not callable(self.rejects):
+            raise SpecError(f'rule "{self.id}" needs a kind of step to look at, and a function `rejects` of a step')
+        object.__setattr__(self, "kinds", kinds)
 
 
 @dataclass(frozen=True)
@@ -104,19 +74,18 @@ class Rest:
     """The part of a published rule that is not exact: steps whose result is reached in no other way.
 
     Attributes:
-        exact_if: whether the result of a rejected step is reached in another way.
-        forbids, reason: as of a Rule, where it is not.
-        also: what this part rejects beside, so that with the exact part off no other form gets around it.
+        exact_if: returns whether the result of a rejected step is reached in another way.
+        forbids, reason: as those of a Rule, where it is not.
+        also: what this part rejects in addition, so that with the exact part off no other form gets around it.
     """
 
-    exact_if: Callable[[Candidate], bool]
+    exact_if: Predicate
     forbids: str
     reason: str
-    also: Callable[[Candidate], bool] = lambda step: False
+    also: Predicate = lambda step: False
 
 
-REST = "p"  # ends the id of the row that holds the rest of a rule: a policy
-RULES: dict[str, Rule] = {}
+RULES: Registry[Rule] = Registry("rule", accepts=lambda found: isinstance(found, Rule), needed="a syno.space.rules.Rule")
 
 
 def rule(
@@ -130,103 +99,133 @@ def rule(
     on: bool = True,
     against: str | None = None,
     rest: Rest | None = None,
-) -> Callable[[Callable[[Candidate], bool]], Callable[[Candidate], bool]]:
+) -> Callable[[Predicate], Predicate]:
     """Enter the decorated predicate as a row; with `rest`, as two: where the rule is exact, and where it is not."""
 
-    def enter(rejects: Callable[[Candidate], bool]) -> Callable[[Candidate], bool]:
-        assert id not in RULES
-        names = (kinds,) if isinstance(kinds, str) else kinds
-        row = Rule(id, names, forbids, reason, exact, source, rejects, on, against, None, rejects)
+    def enter(rejects: Predicate) -> Predicate:
+        row = Rule(id, kinds, forbids, reason, rejects, exact, source, on, against, None, rejects)
         if rest is None:
-            RULES[id] = row
+            RULES.register(id)(row)
             return rejects
         exact_if, also = rest.exact_if, rest.also
-        RULES[id] = replace(row, rejects=lambda step: rejects(step) and exact_if(step))
-        RULES[id + REST] = Rule(
-            id + REST,
-            names,
-            rest.forbids,
-            rest.reason,
-            False,
-            source,
-            lambda step: not exact_if(step) if rejects(step) else also(step),
-            on,
-            None,
-            id,
+        RULES.register(id)(replace(row, rejects=lambda step: rejects(step) and exact_if(step)))
+        RULES.register(id + REST)(
+            Rule(
+                id + REST,
+                kinds,
+                rest.forbids,
+                rest.reason,
+                lambda step: not exact_if(step) if rejects(step) else also(step),
+                source=source,
+                on=on,
+                rest_of=id,
+            )
         )
         return rejects
 
     return enter
 
 
-@dataclass(frozen=True)
-class Held:
-    """A rule that the language or the generator keeps by itself: nothing could break it, so it cannot be switched off."""
-
-    id: str
-    forbids: str
-    reason: str
-    source: str
-
-
-BY_CONSTRUCTION = (
-    Held(
-        "C2", "a view of a weight's axis", "weights can be laid out anew offline: the language has no such views", "section 5.3"
-    ),
-    Held(
-        "C3",
-        "Share above the weight's side of a Share",
-        "products commute: chains of Shares grow on the data's side",
-        "section 5.3",
-    ),
-    Held("C4", "the Shares of one weight in several steps", "they come at once, in one order", "published system"),
-)
-
-
 class RuleSet:
-    """The rules of one space, and how often each has rejected a step."""
+    """The rules of one space, and how often each has rejected a step.
+
+    Args:
+        off: ids of rules to switch off; "all" for every built-in rule.
+        on: ids of rules to switch on that are off by default, and paths `package.module:name` of rules of a user's own.
+
+    Attributes:
+        rules: the rows that are on, a user's own last.
+        rejections: how often each has rejected a step, by id.
+
+    Raises:
+        SpecError: a rule does not exist, is switched both on and off, has an id that another has, or goes against another.
+    """
 
     def __init__(self, off: Iterable[str] = (), on: Iterable[str] = ()) -> None:
         off, on = tuple(off), tuple(on)
-        for name in (*off, *on):
-            if name not in RULES and name != "all":
-                raise SpecError(f'no rule "{name}"; there are: {", ".join(RULES)}, and "all".{suggestion(name, RULES)}')
-        for name in set(off) & set(on):
+        known = {name: _row(name) for name in (*off, *on) if name != ALL}
+        excluded, included = ({known[name].id for name in names if name != ALL} for names in (off, on))
+        for name in sorted(excluded & included):
             raise SpecError(f"rule {name} is in rules_off and in rules_on; take it out of one of them")
-        self.rules = tuple(row for row in RULES.values() if row.id in on or (row.on and row.id not in off and "all" not in off))
-        self._active = {row.id for row in self.rules}
-        self._whole = self._active - {row.rest_of for row in RULES.values() if row.rest_of and row.id not in self._active}
+        own = {name: row for name, row in known.items() if is_path(name) and name in on}
+        _check_ids(own)
+        self._enter(
+            row
+            for row in (*RULES.values(), *(_guarded(name, row) for name, row in own.items()))
+            if row.id in included or (row.on and row.id not in excluded and ALL not in off)
+        )
         for row in self.rules:
             if row.against in self._active:
                 raise SpecError(
                     f"rules {row.against} and {row.id} are both on: each rejects one of two equal forms, so that both would be "
                     f"lost; add one of them to rules_off"
                 )
-        self._by_kind = {kind: tuple((row.id, row.rejects) for row in self.rules if kind in row.kinds) for kind in KINDS}
+
+    def _enter(self, rows: Iterable[Rule]) -> None:
+        self.rules = tuple(rows)
+        self._active = {row.id for row in self.rules}
+        self._whole = self._active - {row.rest_of for row in RULES.values() if row.rest_of and row.id not in self._active}
+        self._published = {name: row.published for name, row in RULES.items() if name in self._whole and row.published}
+        self._by_kind = {kind: tuple((row.id, row.rejects) for row in self.of(kind)) for kind in KINDS}
         self.rejections: Counter[str] = Counter()
 
-    def reject(self, candidate: Candidate) -> str | None:
-        """The id of the first rule that rejects the step, or None; counted."""
-        for name, rejects in self._by_kind[candidate.kind]:
-            if rejects(candidate):
+    def exact(self) -> RuleSet:
+        """Return the set of those rules of this set that are exact."""
+        found = copy(self)
+        found._enter(row for row in self.rules if row.exact)
+        return found
+
+    def reject(self, step: CandidateStep) -> str | None:
+        """Return the id of the first rule that rejects the step, and count it; None if all accept it."""
+        for name, rejects in self._by_kind[step.kind]:
+            if rejects(step):
                 self.rejections[name] += 1
                 return name
         return None
 
     def of(self, kind: str) -> tuple[Rule, ...]:
-        """The rules that look at such steps."""
+        """Return the rules that look at steps of this kind."""
         return tuple(row for row in self.rules if kind in row.kinds)
 
     def is_on(self, name: str) -> bool:
         """Whether the rule applies here in its published form; of a rule in two rows, whether both are on."""
         return name in self._whole
 
-    def forbids(self, name: str, candidate: Candidate) -> bool:
+    def forbids(self, name: str, step: CandidateStep) -> bool:
         """Whether the rule is on in its published form and rejects the step, whatever the size that the step brings."""
-        published = RULES[name].published
-        return self.is_on(name) and published is not None and published(candidate)
+        published = self._published.get(name)
+        return published is not None and published(step)
 
     @property
     def table(self) -> Mapping[str, Rule]:
         """The active rows by id."""
         return {row.id: row for row in self.rules}
+
+
+def _row(name: str) -> Rule:
+    if is_path(name) or name in RULES:
+        return RULES.find(name)
+    raise SpecError(
+        f'no rule "{name}"; there are: {", ".join(RULES)}, and "{ALL}".{suggestion(name, RULES)} '
+        'Your own is "package.module:name"'
+    )
+
+
+def _check_ids(own: Mapping[str, Rule]) -> None:
+    """Raise SpecError if a user's own rule has the id of another rule."""
+    paths: dict[str, str] = {}
+    for path, row in own.items():
+        other = "a built-in rule" if row.id in RULES or row.id == ALL else f'"{paths[row.id]}"' if row.id in paths else None
+        if other is not None:
+            raise SpecError(f'the rule "{path}" has the id "{row.id}", which {other} has already; give it another id')
+        paths[row.id] = path
+
+
+def _guarded(path: str, row: Rule) -> Rule:
+    """Return the user's own row with a predicate whose exceptions name the rule."""
+
+    def rejects(step: CandidateStep) -> bool:
+        with user_code(f'the rule "{path}"'):
+            return bool(row.rejects(step))
+
+    return replace(row, rejects=rejects)

@@ -1,4 +1,6 @@
-"""Rules on views: one primitive above another that commutes or fuses with it.
+"""Rules on views: one primitive above another that commutes with it, or fuses with it.
+
+Rules whose id ends in b reject the other of two equal forms; they are off, as the rules that they are against are on.
 
 Paper: section 5.3, Figure 3.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 from syno.algebra import Size
 from syno.ir.dim import Dim
-from syno.space.facts import Edge, adjacent
+from syno.space.facts import Origin, adjacent
 from syno.space.rules.forms import (
     below_a_stride,
     below_minor,
@@ -19,24 +21,67 @@ from syno.space.rules.forms import (
     neighbours_alike,
     two_sums,
 )
-from syno.space.rules.table import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, Candidate, Rest, rule
+from syno.space.rules.table import Predicate, Rest, rule
+from syno.space.steps import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
 
-PAPER = "section 5.3"
+PAPER, THEIRS = "section 5.3", "published system"
 
 
-def _minor_below(dim: Dim) -> Size:
-    """The block of the Split under this dim."""
+def above(origin: Origin, position: int = 0) -> Predicate:
+    """Return the predicate of steps whose dim at `position` lies above this primitive."""
+    return lambda step: step.facts[step.dims[position]].origin is origin
+
+
+def _block_below(dim: Dim) -> Size:
+    """Return the minor of the Split, or the window of the Unfold, under the dim."""
     assert dim.operation is not None
     return dim.operation.bottoms[1].size
 
 
-def _window_below(dim: Dim) -> Size:
-    """The window of the Unfold under this dim."""
-    assert dim.operation is not None
-    return dim.operation.bottoms[1].size
+# Rules that only ask what the first dim lies above.
+for id_, kind, below, forbids, reason, exact, source in (
+    (
+        "V3",
+        SPLIT,
+        Origin.SPLIT,
+        "Split of a Split as major",
+        "nested Splits re-associate: they go on the minor only",
+        True,
+        PAPER,
+    ),
+    ("V5", SHIFT, Origin.SHIFT, "Shift, then Shift", "shifts add up, and one position is enough", False, PAPER),
+    ("V7", STRIDE, Origin.STRIDE, "Stride, then Stride", "strides multiply", True, PAPER),
+    ("V10", STRIDE, Origin.UNFOLD, "Unfold, then Stride", "the Stride distributes, but for the window's centre", False, THEIRS),
+    (
+        "V11",
+        UNFOLD,
+        Origin.SPLIT,
+        "Split, then Unfold",
+        "B*i + j + w: the window goes on the minor; padding differs",
+        False,
+        PAPER,
+    ),
+    ("V14", UNFOLD, Origin.SHIFT, "Shift, then Unfold", "they commute, but for wrapping around against padding", False, THEIRS),
+    ("V18", SHIFT, Origin.REDUCE, "Shift on a reduction", "a sum does not depend on where it starts", True, PAPER),
+):
+    rule(id_, kind, forbids, reason, exact=exact, source=source)(above(below))
 
+# Rules that reject the other of two equal forms, and what the dim at a position lies above.
+for against, kind, forbids, exact, below, position in (
+    ("V8", SPLIT, "Stride, then Split as minor", True, Origin.STRIDE, 1),
+    ("V9", STRIDE, "Merge, then Stride of the remainder", True, Origin.REMAINDER, 0),
+    ("V11", SPLIT, "Unfold, then Split as minor", False, Origin.UNFOLD, 1),
+    ("V12", UNFOLD, "Merge, then Unfold of the remainder", False, Origin.REMAINDER, 0),
+    ("V14", SHIFT, "Unfold, then Shift", False, Origin.UNFOLD, 0),
+):
+    other_way = f"as {against}, the other way"
+    rule(against + "b", kind, forbids, other_way, exact=exact, on=False, against=against)(above(below, position))
 
-@rule(
+rule("V22", SPLIT, "Unfold, then Split as major", "the window goes above the Split, but for padding", exact=False, on=False)(
+    above(Origin.UNFOLD)
+)
+
+rule(
     "V1",
     MERGE,
     "Split, then Merge of a block that is a multiple of the minor, or divides it",
@@ -49,12 +94,9 @@ def _window_below(dim: Dim) -> Size:
         "the cut runs through both pieces, or an approximate rule rejects the Merge below",
         also=cut_of_a_split,
     ),
-)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SPLIT
+)(above(Origin.SPLIT))
 
-
-@rule(
+rule(
     "V2",
     MERGE,
     "Merge on a quotient",
@@ -64,16 +106,7 @@ def _(step: Candidate) -> bool:
     rest=Rest(
         fused_merge, "Merge on a quotient above a Shift or an Unfold", "an approximate rule rejects the larger Merge below"
     ),
-)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.QUOTIENT
-
-
-@rule(
-    "V3", SPLIT, "Split of a Split as major", "nested Splits re-associate: they go on the minor only", exact=True, source=PAPER
-)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SPLIT
+)(above(Origin.QUOTIENT))
 
 
 @rule(
@@ -85,13 +118,8 @@ def _(step: Candidate) -> bool:
     source=PAPER,
     rest=Rest(neighbours_alike, "Split of adjacent dims that different weights have", "one weight has but one of the pieces"),
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return adjacent(step.of(0), step.of(1))
-
-
-@rule("V5", SHIFT, "Shift, then Shift", "shifts add up, and one position is enough", exact=False, source=PAPER)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SHIFT
 
 
 @rule(
@@ -102,28 +130,21 @@ def _(step: Candidate) -> bool:
     exact=False,
     source=PAPER,
 )
-def _(step: Candidate) -> bool:
-    largest, edge = step.spec.windows.shift_pattern, step.of().edge
+def _(step: CandidateStep) -> bool:
+    largest, origin = step.spec.windows.shift_pattern, step.of().origin
     if step.kind == SHIFT:
-        return edge is Edge.SPLIT and step.sizes[_minor_below(step.dims[0])].highest > largest
-    return edge is Edge.SHIFT and step.sizes[step.block].highest > largest
+        return origin is Origin.SPLIT and step.sizes[_block_below(step.dims[0])].highest > largest
+    return origin is Origin.SHIFT and step.sizes[step.block].highest > largest
 
 
-@rule("V7", STRIDE, "Stride, then Stride", "strides multiply", exact=True, source=PAPER)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.STRIDE
-
-
-@rule(
+rule(
     "V8",
     STRIDE,
     "Split, then Stride",
     "S*(B*i + j) = S*B*i + S*j: the Stride goes under the minor",
     exact=True,
     rest=Rest(below_minor, "Split with an Unfold as minor, then Stride", "V10 rejects the Stride under the minor"),
-)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SPLIT
+)(above(Origin.SPLIT))
 
 
 @rule(
@@ -138,24 +159,12 @@ def _(step: Candidate) -> bool:
         "the cut runs between two strides, or an approximate rule rejects the Merge below",
     ),
 )
-def _(step: Candidate) -> bool:
-    if step.of().edge is not Edge.STRIDE:
+def _(step: CandidateStep) -> bool:
+    if step.of().origin is not Origin.STRIDE:
         return False
     operation = step.dims[0].operation
     assert operation is not None and isinstance(operation.parameter, Size)
     return step.sizes[step.block / operation.parameter].lowest >= 1
-
-
-@rule("V10", STRIDE, "Unfold, then Stride", "the Stride distributes, but for the window's centre", exact=False)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.UNFOLD
-
-
-@rule(
-    "V11", UNFOLD, "Split, then Unfold", "B*i + j + w: the window goes on the minor; padding differs", exact=False, source=PAPER
-)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SPLIT
 
 
 @rule(
@@ -166,33 +175,28 @@ def _(step: Candidate) -> bool:
     exact=False,
     source="section 5.3, Figure 3c",
 )
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.UNFOLD and step.sizes[step.block / _window_below(step.dims[0])].lowest >= 1
+def _(step: CandidateStep) -> bool:
+    return step.of().origin is Origin.UNFOLD and step.sizes[step.block / _block_below(step.dims[0])].lowest >= 1
 
 
 @rule(
     "V13", MERGE, "Unfold, then Merge of a block that divides the window", "the window is cut by the block's tiles", exact=False
 )
-def _(step: Candidate) -> bool:
-    if step.of().edge is not Edge.UNFOLD:
+def _(step: CandidateStep) -> bool:
+    if step.of().origin is not Origin.UNFOLD:
         return False
-    facts = step.sizes[_window_below(step.dims[0]) / step.block]
+    facts = step.sizes[_block_below(step.dims[0]) / step.block]
     return facts.is_coefficient and any(facts.exponents)
 
 
-@rule("V14", UNFOLD, "Shift, then Unfold", "they commute, but for wrapping around against padding", exact=False)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.SHIFT
-
-
 @rule("V15", UNFOLD, "Unfold, then Unfold of a smaller window", "windows add up in any order: they ascend", exact=False)
-def _(step: Candidate) -> bool:
-    if step.of().edge is not Edge.UNFOLD:
+def _(step: CandidateStep) -> bool:
+    if step.of().origin is not Origin.UNFOLD:
         return False
-    return step.sizes[step.dims[1].size / _window_below(step.dims[0])].lowest < 1
+    return step.sizes[step.dims[1].size / _block_below(step.dims[0])].lowest < 1
 
 
-@rule(
+rule(
     "V16",
     (MERGE, SHIFT),
     "Share, then Merge or Shift",
@@ -203,12 +207,9 @@ def _(step: Candidate) -> bool:
         "Share, then a Merge or Shift that is left out below it",
         "an approximate rule or a policy rejects it below the Share",
     ),
-)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.DATA
+)(above(Origin.DATA))
 
-
-@rule(
+rule(
     "V17",
     MERGE,
     "Merge on a reduction",
@@ -216,26 +217,19 @@ def _(step: Candidate) -> bool:
     exact=True,
     source=PAPER,
     rest=Rest(two_sums, "Merge on a reduction where two take more", "the occurrences that a spec allows count both loops"),
-)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.REDUCE
-
-
-@rule("V18", SHIFT, "Shift on a reduction", "a sum does not depend on where it starts", exact=True, source=PAPER)
-def _(step: Candidate) -> bool:
-    return step.of().edge is Edge.REDUCE
+)(above(Origin.REDUCE))
 
 
 @rule("V19", UNFOLD, "a reduction as a window", "a sum over an unweighted window, a box filter", exact=False, source=PAPER)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     window = step.of(1)
-    if window.edge in (Edge.QUOTIENT, Edge.REMAINDER):  # a piece of a reduction is one as well
+    if window.origin in (Origin.QUOTIENT, Origin.REMAINDER):  # a piece of a reduction is one as well
         return window.only_sums and not window.tags and not window.discards
-    return window.edge is Edge.REDUCE
+    return window.origin is Origin.REDUCE
 
 
 @rule("V20", UNFOLD, "Unfold of reductions", "summing all positions sums the window times as much", exact=False, source=PAPER)
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     return step.of(0).only_sums
 
 
@@ -251,6 +245,6 @@ def _(step: Candidate) -> bool:
         "the weight would be indexed by those between as well",
     ),
 )
-def _(step: Candidate) -> bool:
+def _(step: CandidateStep) -> bool:
     weights = step.of(0).shared_by + step.of(1).shared_by
     return len(set(weights)) < len(weights)

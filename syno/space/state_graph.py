@@ -1,0 +1,132 @@
+"""The graph that a search walks in: states, and the steps that lead from one to the next. And whether it holds an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from syno.base.errors import SpecError
+from syno.ir.graph import PGraph
+from syno.space.candidates import Candidates
+from syno.space.complete import Completion
+from syno.space.distance.feasibility import Feasibility
+from syno.space.facts import FactTable
+from syno.space.options import Budget
+from syno.space.rules import RuleSet
+from syno.space.sizes import SizeTable
+from syno.space.spec import OperatorSpec
+from syno.space.state import State
+from syno.space.steps import CandidateStep
+
+NEAR, FAR = 2, 6  # how much more depth is tried, before other changes and after them
+MOST_TENSORS = 4
+FEW_SUMS = 3  # reductions that are enough where a change is tried: more would take long
+UNBOUNDED = ("merges", "splits", "shifts", "strides", "unfolds")
+UNLIMITED = 1e30
+
+
+class StateGraph:
+    """The states of one spec, and the steps between them.
+
+    Args:
+        spec: what is searched.
+        use_distance: whether states that the shape distance excludes are left out.
+
+    Attributes:
+        sizes, facts: what is known of sizes and dims.
+        rules: the canonicalization rules that are on, with counts of what they reject.
+        candidates: proposes steps.
+        completion: reads states as complete operators.
+        feasibility: the shape distance, and bounds on FLOPs.
+    """
+
+    def __init__(self, spec: OperatorSpec, *, use_distance: bool = True) -> None:
+        self.spec = spec
+        self.sizes = SizeTable(spec)
+        self.facts = FactTable(spec, self.sizes)
+        self.rules = RuleSet(spec.rules_off, spec.rules_on)
+        self.candidates = Candidates(spec, self.sizes, self.facts, self.rules)
+        self.completion = Completion(spec, self.sizes, self.facts, self.rules)
+        self.feasibility = Feasibility(self.candidates, self.completion, use_distance=use_distance)
+
+    @cached_property
+    def root(self) -> State:
+        """The output's axes."""
+        return self.candidates.root()
+
+    def is_feasible(self, state: State) -> bool:
+        """Whether the state may still become an operator. Admissible: never False for a state that can be completed."""
+        return self.feasibility(state)
+
+    def distance_of(self, state: State, most: int | None = None) -> int:
+        """Return a lower bound on the primitives that the state still needs; UNREACHABLE if it is above `most` (default: the
+        depth left).
+        """
+        return self.feasibility.distance_of(state, most)
+
+    def children(self, state: State) -> Iterator[tuple[CandidateStep, State]]:
+        """Yield the steps from a state to feasible states, each with its state."""
+        if state.steps >= self.spec.depth:
+            return
+        is_feasible = self.feasibility
+        for step in self.candidates(state):
+            child = step.taken()
+            if is_feasible(child):
+                yield step, child
+
+    def operators(self, state: State) -> list[PGraph]:
+        """Return the complete operators that the state is."""
+        return self.completion(state)
+
+
+def check_not_empty(graph: StateGraph) -> None:
+    """Raise SpecError if the shape distance or the budget excludes every operator. The message names one change that helps."""
+    measured = graph if graph.feasibility.use_distance else StateGraph(graph.spec)
+    if not measured.is_feasible(measured.root):
+        raise SpecError(why_empty(graph.spec))
+
+
+def why_empty(spec: OperatorSpec) -> str:
+    """Return that a space holds no operator, with the first single change that leaves room for one."""
+    found = f'the space "{spec.name}" holds no operator of at most {spec.depth} primitives'
+    for change, wider in _changes(spec):
+        few = min(FEW_SUMS, wider.occurrences.reductions)
+        graph = StateGraph(wider.with_(occurrences=wider.occurrences.with_(reductions=few)))
+        if graph.is_feasible(graph.root):
+            return f"{found}; {change}"
+    return (
+        f"{found}, nor with more FLOPs, more depth or more of any one primitive; look for an output axis that nothing can end, "
+        "or an input axis that nothing can make (input, output, variables: occurrences of a primary may be 0)"
+    )
+
+
+def _changes(spec: OperatorSpec) -> Iterator[tuple[str, OperatorSpec]]:
+    """Yield single changes that make a spec's space larger, the likely ones first."""
+    budget, occurrences, contractions = spec.budget, spec.occurrences, spec.contractions
+    if budget.most_flops < Budget().most_flops:
+        yield (
+            f"the budget excludes them all: raise most_flops, which is {budget.most_flops:.4g}",
+            spec.with_(budget=budget.model_copy(update={"most_flops": UNLIMITED})),
+        )
+    if budget.least_flops > 0:
+        yield (
+            f"the budget excludes them all: lower least_flops, which is {budget.least_flops:.4g}",
+            spec.with_(budget=budget.model_copy(update={"least_flops": 0.0})),
+        )
+    yield from (_deeper(spec, more) for more in range(1, NEAR + 1))
+    wider: dict[str, int | None] = {name: None for name in UNBOUNDED if getattr(occurrences, name) is not None}
+    if occurrences.tensors < MOST_TENSORS:
+        wider["tensors"] = occurrences.tensors + 1
+    wider["reductions"] = occurrences.reductions + 2
+    for name, most in wider.items():
+        now = getattr(occurrences, name)
+        yield f"raise occurrences: {name}, which is {now}", spec.with_(occurrences=occurrences.with_(**{name: most}))
+    yield (
+        f"raise contractions: largest_outer, which is {contractions.largest_outer}",
+        spec.with_(contractions=contractions.with_(largest_outer=10**9)),
+    )
+    yield from (_deeper(spec, more) for more in range(NEAR + 1, FAR + 1))
+
+
+def _deeper(spec: OperatorSpec, more: int) -> tuple[str, OperatorSpec]:
+    return f"raise depth to {spec.depth + more} or more", spec.with_(depth=spec.depth + more)
