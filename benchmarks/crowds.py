@@ -19,12 +19,13 @@ import reports
 from search import MOCK, hidden, load, reward
 
 from syno.base.files import write_whole
-from syno.search.dispatch import Dispatch, Task
+from syno.search.dispatch import Dispatch, RunningTrial
 from syno.search.policies import POLICIES, Candidate, Exhausted, Policy, Proposal
 from syno.search.reward import Outcome
+from syno.search.storage.opening import open_storage
 from syno.search.storage.records import Result
-from syno.search.storage.storage import TrialStore, open_storage
-from syno.search.tree import Arc, Tree
+from syno.search.storage.store import TrialStore
+from syno.search.tree import Action, Tree
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -153,28 +154,28 @@ class View:
         """Of the study, as far as is known here."""
         return len(self.dispatch.ledger.claims)
 
-    def ask(self) -> Task | None:
+    def ask(self) -> RunningTrial | None:
         """A trial, or None if there is none to begin with."""
         began, chosen = time.perf_counter(), self.policy.seconds
-        task = self.dispatch.next(self.setting.trials)
+        trial = self.dispatch.next(self.setting.trials)
         seconds = time.perf_counter() - began
-        if task is None:
+        if trial is None:
             return None
         self.asks.append(Ask(self.size - 1, seconds, self.policy.seconds - chosen))
-        self.dispatch._own.discard(task.trial_id)  # else the next ask took it for the trial of a worker that has died
-        self.store.leases.renew(task.trial_id)
-        return task
+        self.dispatch._own.discard(trial.trial_id)  # else the next ask took it for the trial of a worker that has died
+        self.store.leases.renew(trial.trial_id)
+        return trial
 
-    def end(self, task: Task, value: float) -> None:
+    def end(self, trial: RunningTrial, value: float) -> None:
         """Store a result."""
-        self.dispatch.finish(task, Result("complete", reward=value, metrics={"accuracy": value}))
-        self.store.leases.forget(task.trial_id)
+        self.dispatch.finish(trial, Result("complete", reward=value, metrics={"accuracy": value}))
+        self.store.leases.forget(trial.trial_id)
 
-    def path(self, task: Task) -> Sequence[Arc]:
+    def path(self, trial: RunningTrial) -> Sequence[Action]:
         """The steps to a trial's operator."""
-        role = self.dispatch.ledger.role(task.number)
-        assert role is not None  # else it would not have been run
-        return role.claim.candidate.path
+        purpose = self.dispatch.ledger.purpose(trial.number)
+        assert purpose is not None  # else it would not have been run
+        return purpose.claim.candidate.path
 
 
 class Crowd:
@@ -183,9 +184,11 @@ class Crowd:
     def __init__(self, setting: Setting, number: int) -> None:
         self.setting, self.random = setting, Random(f"crowd {number}")
         self.view, self.lone = View(setting), View(setting) if number == 0 and setting.workers > setting.processes else None
-        self.target: frozenset[Arc] = hidden(self.view.tree, setting.hidden)
+        self.target: frozenset[Action] = hidden(self.view.tree, setting.hidden)
         self.is_first, self.began, self.clock = number == 0, time.monotonic(), 0.0
-        self.running: list[tuple[float, int, View, Task]] = []  # when it ends, its number in the study, whose, and what it is
+        self.running: list[
+            tuple[float, int, View, RunningTrial]
+        ] = []  # when it ends, its number in the study, whose, and what it is
         self.endings: list[float] = []
 
     def run(self, workers: int) -> Seen:
@@ -202,13 +205,13 @@ class Crowd:
     def _ask(self) -> bool:
         """One worker looks for a trial. False if there is none."""
         view = self.lone if self.lone is not None and self._is_its_turn(self.lone) else self.view
-        task = view.ask()
-        if task is None:
+        trial = view.ask()
+        if trial is None:
             return False
         if self.is_first and len(self.view.asks) % 500 == 0:
             print(f"{view.size:,} trials after {time.monotonic() - self.began:.0f} s", file=sys.stderr)
         training = SHORTEST + self.random.expovariate(1 / (MEAN_SECONDS - SHORTEST))
-        heapq.heappush(self.running, (self.clock + training, task.number, view, task))
+        heapq.heappush(self.running, (self.clock + training, trial.number, view, trial))
         return True
 
     def _is_its_turn(self, lone: View) -> bool:
@@ -217,10 +220,10 @@ class Crowd:
 
     def _end(self) -> None:
         """The trial that ends first has ended."""
-        self.clock, _, view, task = heapq.heappop(self.running)
-        value = reward(view.path(task), self.target)
+        self.clock, _, view, trial = heapq.heappop(self.running)
+        value = reward(view.path(trial), self.target)
         began = time.perf_counter()
-        view.end(task, value)
+        view.end(trial, value)
         self.endings.append(time.perf_counter() - began)
 
 

@@ -24,11 +24,10 @@ import reports
 from scipy.stats import mannwhitneyu
 
 from syno.ir.library import OPERATORS
-from syno.search.draws import Draws
 from syno.search.policies import POLICIES, PolicySettings, Proposal
-from syno.search.policies.mcts.settings import PRESETS
-from syno.search.tree import Arc, Tree, arcs
-from syno.search.walks import Walks
+from syno.search.policies.mcts_choice import PRESETS
+from syno.search.tree import Action, Tree, actions
+from syno.search.walks import Draws, Walks
 
 MOCK = "mock"
 FAMILY = 0.25  # reward from which on an operator is of the family
@@ -76,20 +75,20 @@ def load(name: str) -> Tree:
     return Space(paper(name))
 
 
-def hidden(tree: Tree, which: str, candidates: int = 30) -> frozenset[Arc]:
+def hidden(tree: Tree, which: str, candidates: int = 30) -> frozenset[Action]:
     """The steps of the hidden operator, but the Finalize: a known one, or the longest of some random ones."""
     if not which.isdigit():
-        return frozenset(arcs(tree.path(OPERATORS[which]()))[:-1])
+        return frozenset(actions(tree.path(OPERATORS[which]()))[:-1])
     walks = Walks(tree)
-    paths = [arcs(path) for draw in range(candidates) if (path := walks.anywhere(Draws("hidden", which, draw))) is not None]
+    paths = [actions(path) for draw in range(candidates) if (path := walks.anywhere(Draws("hidden", which, draw))) is not None]
     return frozenset(max(paths, key=len)[:-1])
 
 
-def reward(path: Sequence[Arc], target: frozenset[Arc]) -> float:
+def reward(path: Sequence[Action], target: frozenset[Action]) -> float:
     return (len(target & set(path)) / len(target)) ** 2
 
 
-def run(tree: Tree, contestant: Contestant, seed: int, trials: int, target: frozenset[Arc]) -> Run:
+def run(tree: Tree, contestant: Contestant, seed: int, trials: int, target: frozenset[Action]) -> Run:
     """Ask and tell so many times, or until no operator is left."""
     policy = POLICIES[contestant.policy](tree, seed, settings=contestant.settings)
     rewards = []

@@ -29,7 +29,7 @@ from statistics import median, quantiles
 import reports
 from crowds import NAME, Ask, Seen, Setting, joining, simulate
 
-from syno.search.storage.storage import read_trials
+from syno.search.storage.store import read_trials
 
 JOURNAL, POSTGRESQL = "journal", "postgresql"
 STRIPES, LONE_STRIPES = 10, 4  # rows of the report; one worker asks less often

@@ -99,7 +99,7 @@ class Experiment(Section):
         self.policy_settings  # noqa: B018  (each raises what is wrong with it)
         needs = self.make_reward().needs
         if self.study.pruner is not None:
-            from syno.search.pruners import make_pruner
+            from syno.search.evaluation import make_pruner
 
             make_pruner(self.study.pruner)
         if self.workload is not None:

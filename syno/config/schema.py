@@ -12,8 +12,8 @@ from syno.base.names import LONGEST_NAME, PATTERN
 from syno.config.experiment import Experiment
 from syno.config.options import meanings
 from syno.config.several import Several
+from syno.search.evaluation import CLASSES
 from syno.search.policies import POLICIES
-from syno.search.pruners import CLASSES
 from syno.search.reward import REWARDS
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec

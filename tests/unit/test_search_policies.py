@@ -12,7 +12,7 @@ from syno.base.errors import SpecError, UnknownNameError
 from syno.search.policies import EXHAUSTED, POLICIES, Candidate, Policy, PolicySettings, Proposal
 from syno.search.policies.evolution import EvolutionSettings
 from syno.search.reward import Failure, Outcome
-from syno.search.tree import Arc, Tree, arcs
+from syno.search.tree import Action, Tree, actions
 
 FAMILY = frozenset({2, 3, 7, 10, 13})
 reward = hidden_family_reward(FAMILY)
@@ -113,7 +113,7 @@ class TestEveryPolicy:
         while isinstance(proposal := policy.ask(), Proposal):
             node, operator = tree.root, None
             for arc in proposal.path:
-                step = next(step for step in tree.steps(node) if Arc(step.kind, step.id) == arc)
+                step = next(step for step in tree.steps(node) if Action(step.kind, step.id) == arc)
                 node, operator = step.node, step.operator
             assert operator == proposal.operator
             assert proposal.fingerprint == tree.fingerprint(proposal.operator)
@@ -141,7 +141,7 @@ class TestEveryPolicy:
         leaves = tree.leaves()
         policy = make(name, tree)
         for leaf in leaves[:-1]:
-            policy.adopt(Candidate(arcs(tree.path(leaf)), tree.fingerprint(leaf)))
+            policy.adopt(Candidate(actions(tree.path(leaf)), tree.fingerprint(leaf)))
         assert asked(policy).fingerprint == tree.fingerprint(leaves[-1])
         assert policy.ask() is EXHAUSTED
 
@@ -201,7 +201,7 @@ class TestEveryPolicy:
     def test_starts_from_given_operators_in_their_order(self, name: str) -> None:
         tree = wide_tree()
         given = [operator_of(frozenset(chosen)) for chosen in ({2, 3, 7, 10}, {3, 5, 6, 10, 11}, {2, 3, 7, 10, 13})]
-        start = [Proposal(arcs(tree.path(operator)), tree.fingerprint(operator), operator) for operator in given]
+        start = [Proposal(actions(tree.path(operator)), tree.fingerprint(operator), operator) for operator in given]
         policy = make(name, tree, warm_start=start)
         assert [asked(policy).operator for _ in given] == given
         for proposal in start:
@@ -211,7 +211,7 @@ class TestEveryPolicy:
     def test_a_start_that_somebody_proposed_is_left_out(self, name: str) -> None:
         tree = wide_tree()
         given = [operator_of(frozenset(chosen)) for chosen in ({2, 3, 7, 10}, {3, 5, 6, 10, 11})]
-        start = [Proposal(arcs(tree.path(operator)), tree.fingerprint(operator), operator) for operator in given]
+        start = [Proposal(actions(tree.path(operator)), tree.fingerprint(operator), operator) for operator in given]
         policy = make(name, tree, warm_start=start)
         policy.adopt(start[0])
         assert asked(policy) == start[1]

@@ -25,7 +25,8 @@ from syno.lower.tvm import to_te_source
 from syno.measure.tuning_record import TuningRecord
 from syno.results.measurement import Measurements
 from syno.results.parquet import read_parquet
-from syno.search.storage.storage import TrialStore, open_storage, read_trials
+from syno.search.storage.opening import open_storage
+from syno.search.storage.store import TrialStore, read_trials
 from syno.stages.artifact import ImportRecord
 from syno.stages.data import DataRecord
 from syno.stages.search import WorkerRecord
