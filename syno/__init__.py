@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from syno.algebra import Valuations, VariableTable
     from syno.base.errors import SynoError
     from syno.ir.builder import Builder
+    from syno.ir.coordinates import expression, loop_nest
     from syno.ir.drawing import to_dot, to_svg
     from syno.ir.graph import PGraph
     from syno.ir.library import OPERATORS
-    from syno.ir.loops import expression, loop_nest
     from syno.ir.text import parse
     from syno.lower.choose import plan
     from syno.lower.interpreter import interpret
@@ -34,9 +34,9 @@ _HOME = {
     "Valuations": "syno.algebra",
     "VariableTable": "syno.algebra",
     "build": "syno.model",
-    "expression": "syno.ir.loops",
+    "expression": "syno.ir.coordinates",
     "interpret": "syno.lower.interpreter",
-    "loop_nest": "syno.ir.loops",
+    "loop_nest": "syno.ir.coordinates",
     "parse": "syno.ir.text",
     "plan": "syno.lower.choose",
     "substitute": "syno.model.user_models",

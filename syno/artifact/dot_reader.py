@@ -18,8 +18,8 @@ from syno.artifact.dot_file import SIDES, DotFile, Edge, Node, parse_dot_file
 from syno.base.errors import ParseError, SynoError
 from syno.ir.dim import Dim, Operation, output_axis, reduce
 from syno.ir.graph import PGraph
-from syno.ir.normal_form import renumbered
 from syno.ir.primitives import EXPAND, MERGE, SHARE, SHIFT, STRIDE, TABLE, Parameter
+from syno.ir.rewriting import renumbered
 
 LONGEST_MESSAGE = 1_000  # characters: messages quote what was given
 SHIFT_AMOUNT = 1  # the published system has no other; the file does not say it

@@ -16,7 +16,7 @@ from syno.artifact.published_operator import GRAPH_FILE, read_folder
 from syno.base.errors import ParseError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.normal_form import normal_form
+from syno.ir.rewriting import normal_form
 
 NAMED = ("operator_1", "operator_2", "gpt2_projection")  # of those that were published, what the library knows by name
 HASH_DIGITS = 4  # of a folder's hash, where its score is that of another operator, too

@@ -22,7 +22,7 @@ from syno.algebra.limits import MOST_JSON_BYTES
 from syno.artifact.dot_reader import read_dot
 from syno.base.errors import ParseError, SynoError, suggestion
 from syno.ir.graph import PGraph
-from syno.ir.normal_form import normal_form
+from syno.ir.rewriting import normal_form
 
 GRAPH_FILE = "graph.dot"
 META_FILE = "meta.json"

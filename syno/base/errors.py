@@ -1,7 +1,4 @@
-"""One family of exceptions.
-
-Every message says what was given, what is allowed, and what to do about it; it quotes the user's own input.
-"""
+"""The exceptions that Syno raises. Every message quotes what was given, and says what is allowed and what to do."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ class SynoError(Exception):
 
 
 class SizeError(SynoError, ValueError):
-    """A size that is not a legal monomial, or that has no integer value."""
+    """A size that is not an allowed monomial, or whose value is not an integer."""
 
 
 class ValuationError(SynoError, ValueError):
-    """A valuation that lacks a variable or gives it a value that is not a positive integer."""
+    """A valuation that lacks a variable, or gives it a value that is not a positive integer."""
 
 
 class GraphError(SynoError, ValueError):
@@ -38,15 +35,15 @@ class LoweringError(SynoError, RuntimeError):
 
 
 class MissingPackageError(SynoError, ImportError):
-    """An optional package that is not installed, or in another version than the one that works."""
+    """An optional package that is not installed, or whose version is not supported."""
 
 
 class WrongOutputError(SynoError, RuntimeError):
-    """A module whose output is not that of its reference: how long it took means nothing."""
+    """A module whose output differs from its reference, so that its latency means nothing."""
 
 
 class DeviceError(SynoError, RuntimeError):
-    """A device, or the tracker that lends it, that does not answer, or no longer does."""
+    """A device, or the tracker that assigns it, that does not answer."""
 
 
 class DataError(SynoError, ValueError):
@@ -54,15 +51,15 @@ class DataError(SynoError, ValueError):
 
 
 class TrainingError(SynoError, RuntimeError):
-    """A training that broke: it made numbers that are none."""
+    """A training that failed: it produced NaN or infinity."""
 
 
 class SpecError(SynoError, ValueError):
-    """A spec or configuration that means nothing, or that no operator can meet."""
+    """A spec or configuration that is not valid, or that no operator can meet."""
 
 
 class StorageError(SpecError):
-    """A storage of trials that is full, read-only, damaged or gone. It says nothing about the operator at hand."""
+    """A storage of trials that is full, read-only, damaged or missing. The operator of the trial is not the cause."""
 
 
 class MisfitError(SpecError):
@@ -70,29 +67,29 @@ class MisfitError(SpecError):
 
 
 class MissingDeviceError(DeviceError, SpecError):
-    """A device that the settings name and this machine does not have."""
+    """A device that the settings name but this machine does not have."""
 
 
 class SearchStoppedError(SynoError, RuntimeError):
-    """A search that stopped before its end, because evaluations fail for a reason that is not the operators'."""
+    """A search that stopped early, because evaluations fail for a reason other than the operators."""
 
 
 class UserCodeError(SpecError):
-    """A function of the user's own that raised an exception, or returned something else. The message names the place."""
+    """A user's function that raised an exception, or returned a value of the wrong kind. The message names the line."""
 
 
 class UnreachableError(SynoError, LookupError):
-    """An operator that a space does not hold. The message names the rule or option that excludes it."""
+    """An operator that is not in a space. The message names the rule or option that excludes it."""
 
 
 class UnknownNameError(SynoError, KeyError):
-    """A name that a table does not hold."""
+    """A name that is not in a table."""
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0])
 
 
 def suggestion(given: str, allowed: Iterable[str]) -> str:
-    """`' Did you mean "x"?'` for the closest allowed name, or an empty string."""
+    """Return `' Did you mean "x"?'` for the closest allowed name, or an empty string."""
     close = difflib.get_close_matches(given, list(allowed), n=1)
     return f' Did you mean "{close[0]}"?' if close else ""

@@ -1,22 +1,45 @@
-"""Files that are there whole or not at all, also after a power loss."""
+"""Files: names that they can have, writing them whole or not at all, and checksums of their content.
+
+Reading a file that was damaged after it was written is an error. A JSON file has its checksum as its last field. It covers all
+other fields, whatever the spaces and the order of the fields. Other files have a checksum where their format allows one.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import platform
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
 
 from syno.base.errors import SpecError
 
-# What file systems answer that cannot write a folder to the disk on request, such as some on a network.
+LONGEST_NAME = 100  # characters; file systems take 255, of which endings such as "-inductor-cpu.json" need some
+PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"  # of names
+CHECKSUM_FIELD = "checksum"
+CHECKSUM_DIGITS = 32  # hexadecimal, of 128 bits
+# The error numbers of file systems that cannot write a folder to the disk on request, such as some on a network.
 FOLDERS_NOT_SYNCED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM})
 
 
 def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> None:
-    """Write a file so that nobody ever sees a part of it; see `replaced`. SpecError if that is not possible there."""
+    """Write a file so that readers see the old content or the new one, never a part.
+
+    Args:
+        path: the file; its folder is made if it does not exist.
+        content: what to write; text is written as UTF-8.
+        durable: as for `replaced`.
+
+    Raises SpecError if the file cannot be written.
+    """
     data = content.encode() if isinstance(content, str) else content
     with replaced(path, durable=durable) as temporary:
         temporary.write_bytes(data)
@@ -24,15 +47,15 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> No
 
 @contextmanager
 def replaced(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Give a file to write, which takes the place of `path` at the end of the block.
+    """Yield the path of a temporary file, which replaces `path` at the end of the block.
 
-    Whatever ends the block early leaves `path` as it was, and nothing beside it. Several processes may write it at once, on one
-    machine or on several that share the folder: the last one to be ready has it.
+    If an exception ends the block, `path` stays as it was and the temporary file is removed. Several processes, on one
+    machine or on several that share the folder, may write the same path at once; the last one to finish wins.
 
     Args:
-        path: the file; its folder is made if it is not there.
-        durable: whether the file is on the disk, and in its folder, when the block has ended: after a power loss there is the
-            old file or the new one, whole. It takes some 10 ms; leave it out for a file that is cheap to make again.
+        path: the file; its folder is made if it does not exist.
+        durable: whether to flush the file and its folder to the disk, so that a power loss leaves the old file or the new one,
+            whole. This takes about 10 ms; turn it off for a file that is cheap to make again.
 
     Raises SpecError if the file cannot be written; its `__cause__` is the OSError, such as that of a full disk.
     """
@@ -55,7 +78,7 @@ def replaced(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a file is there; no for a path that the system refuses, such as one that is too long."""
+    """Return whether the file exists; False for a path that the system refuses, such as one that is too long."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -63,7 +86,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a folder is there; no for a path that the system refuses, such as one that is too long."""
+    """Return whether the folder exists; False for a path that the system refuses, such as one that is too long."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -71,7 +94,7 @@ def is_folder(path: Path) -> bool:
 
 
 def _make_folder(folder: Path) -> list[Path]:
-    """Make a folder and those that it is in; returns the folders in which there is a new one."""
+    """Make a folder and its parents. Return the folders that got a new entry."""
     absent = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return [one.parent for one in absent]
@@ -86,7 +109,7 @@ def _sync_file(file: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write to the disk which files a folder has. File systems that cannot do so are left to their own order."""
+    """Flush a folder's list of files to the disk, where the file system supports it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -96,3 +119,92 @@ def _sync_folder(folder: Path) -> None:
     except OSError as error:
         if error.errno not in FOLDERS_NOT_SYNCED:
             raise
+
+
+def check_name(given: str, what: str, longest: int = LONGEST_NAME) -> str:
+    """Return `given` if it can be the name of a file and a word of a shell command.
+
+    Allowed are ASCII letters, digits, "_", "-" and "."; the first character is a letter, a digit or "_". Such a name is one
+    part of a path on every system, is never read as an option, and contains nothing that a shell expands.
+
+    Args:
+        given: the name.
+        what: what it names, for messages, such as "an operator's name".
+        longest: the most characters allowed.
+
+    Raises SpecError if it cannot.
+    """
+    if len(given) > longest:
+        raise SpecError(f'{what} has {len(given)} characters ("{given[:20]}..."); at most {longest} are allowed')
+    if not re.fullmatch(PATTERN, given):
+        raise SpecError(
+            f'{what} is {given!r}; it has letters (a to z), digits, "_", "-" and ".", and begins with a letter, a digit or "_"'
+        )
+    return given
+
+
+def check_folder(given: Path, what: str) -> Path:
+    """Return `given` if commands and the workflow can use it as a folder.
+
+    Spaces, quotes and characters such as "$" or ";" are allowed. Braces are not, because Snakemake reads them as wildcards, nor
+    are unprintable characters, nor "-" at the beginning, which commands read as an option.
+
+    Raises SpecError, whose message calls the folder `what`, if it cannot.
+    """
+    text = str(given)
+    if wrong := sorted({character for character in text if character in "{}" or not character.isprintable()}):
+        raise SpecError(f"{what} is {text!r}, which has {', '.join(map(repr, wrong))} in it; give another folder")
+    if text.startswith("-"):
+        raise SpecError(f"{what} is {text!r}, which commands would read as an option; give another folder")
+    return given
+
+
+@lru_cache(maxsize=1024)
+def name_from(given: str) -> str:
+    """Return a name that `check_name` allows: `given` with "_" for every character that is not allowed."""
+    name = re.sub(r"[^A-Za-z0-9_.\-]", "_", given)[:LONGEST_NAME]
+    return name if re.fullmatch(PATTERN, name) else f"_{name}"[:LONGEST_NAME]
+
+
+def checksum(*parts: bytes | memoryview) -> str:
+    """Return the checksum of the bytes of all parts: 128 bits of blake2b as 32 hexadecimal digits."""
+    state = blake2b(digest_size=CHECKSUM_DIGITS // 2)
+    for part in parts:
+        state.update(part)
+    return state.hexdigest()
+
+
+def json_with_checksum(content: Mapping[str, Any], indent: int | None = 1) -> str:
+    """Return a mapping of plain values as JSON text with its checksum; in one line if `indent` is None."""
+    sealed = {**content, CHECKSUM_FIELD: _of_json(content)}
+    return json.dumps(sealed, indent=indent, ensure_ascii=False) + "\n"
+
+
+def read_json(file: Path) -> Any:
+    """Return the content of a JSON file, without its checksum. Files of earlier versions have none and are read too.
+
+    Raises:
+        OSError: the file does not exist or cannot be read.
+        ValueError: it is not JSON, or does not agree with its checksum. The message continues "FILE holds no record: ".
+    """
+    return parse_json(file.read_bytes())
+
+
+def parse_json(text: bytes) -> Any:
+    """Return the content of JSON text, without its checksum. Raises ValueError as `read_json` does."""
+    try:
+        content = from_json(text)
+    except ValueError as error:
+        raise ValueError(f"it is no JSON: {error}") from error
+    if not isinstance(content, dict) or CHECKSUM_FIELD not in content:
+        return content
+    if content.pop(CHECKSUM_FIELD) != _of_json(content):
+        raise ValueError(
+            "it does not agree with its checksum, so it was damaged, or edited, after it was written (to keep an edit, remove "
+            f'the field "{CHECKSUM_FIELD}" as well)'
+        )
+    return content
+
+
+def _of_json(content: Mapping[str, Any]) -> str:
+    return checksum(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

@@ -1,4 +1,4 @@
-"""The base of all records of measurements: one JSON file each, read and written whole, with a checksum."""
+"""The base class of all records of measurements: each is one JSON file with a checksum, read and written as a whole."""
 
 from __future__ import annotations
 
@@ -11,41 +11,40 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from syno.base.checksums import json_with_checksum, read_json
 from syno.base.errors import SpecError
-from syno.base.files import write_whole
+from syno.base.files import json_with_checksum, read_json, write_whole
 
-Number = Annotated[int, Field(ge=0)]  # how many there are
-Count = Annotated[int, Field(ge=1)]  # of what there is one of at least
+Number = Annotated[int, Field(ge=0)]  # of things of which there may be none
+Count = Annotated[int, Field(ge=1)]  # of things of which there is at least one
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Record(BaseModel):
-    """A record in a file of its own. Frozen; unknown names are errors.
+    """A record in a file of its own. Records are frozen; unknown fields are errors.
 
     Attributes:
-        kind_of_record: what it is, in words, for messages.
-        again: what makes it anew, for messages.
-        passing: fields in which records of the same result differ, such as when it was found.
+        kind_of_record: what the record is called in messages.
+        again: the command or action that makes the record again, for messages.
+        passing: fields that may differ between records of the same result, such as the time.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")  # which JSON has no numbers for
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")  # JSON has no inf and nan
     kind_of_record: ClassVar[str]
     again: ClassVar[str]
     passing: ClassVar[frozenset[str]] = frozenset()
 
     def write(self, path: Path) -> None:
-        """Write it as JSON; readers see the file whole or not at all. SpecError if that is not possible.
+        """Write the record as JSON; readers see the whole file or none. Raises SpecError if it cannot be written.
 
-        A file that holds the same result stays as it is. So a job that outlived its workflow, and ends after what follows from
-        its twin's record has been made, does not have that made again.
+        A file that holds the same result stays as it is, with its date. So a job that outlived its workflow and finishes late
+        does not cause the steps that depend on its record to run again.
         """
         if not self._is_in(path):
             write_whole(path, json_with_checksum(json.loads(self.model_dump_json())))
 
     def _is_in(self, path: Path) -> bool:
-        """Whether the file holds the same result. One that cannot be read does not."""
+        """Return whether the file can be read and holds the same result."""
         try:
             other = self.read(path)
         except SpecError:
@@ -56,10 +55,10 @@ class Record(BaseModel):
     def read(cls, path: Path) -> Self:
         """Return the record in a file.
 
-        Raises SpecError, which names the file, if it cannot be read, holds no such record, or does not agree with its checksum.
+        Raises SpecError, which names the file, if it cannot be read, holds no such record, or does not match its checksum.
         """
         try:
-            return cls.model_validate_json(json.dumps(read_json(path)))  # as JSON, in which dates are text and tuples are lists
+            return cls.model_validate_json(json.dumps(read_json(path)))  # validated as JSON: dates are text, tuples are lists
         except OSError as error:
             raise SpecError(f"the {cls.kind_of_record} {path} cannot be read: {error.strerror or error}") from error
         except ValidationError as error:
@@ -75,7 +74,7 @@ class Record(BaseModel):
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of Python, of Syno, and of those of the packages that are installed."""
+    """Return the versions of Python, of Syno, and of those of `packages` that are installed."""
     found = {"python": platform.python_version()}
     for package in ("syno", *packages):
         try:

@@ -1,4 +1,4 @@
-"""Name -> callable tables whose errors list what they hold."""
+"""Tables of named things, such as policies or compilers, to which a user adds by a path `package.module:name`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A table of named things of one kind, filled by decoration.
+    """A table of named things of one kind, filled by decoration. A user's own thing is found by its path.
+
+    Args:
+        kind: what an entry is, for messages.
+        accepts: returns whether a thing found by a path can be an entry; by default everything can.
+        needed: what such a thing must be, for messages, such as "a subclass of Policy".
 
     >>> shapes: Registry[Callable[[], int]] = Registry("shape")
     >>> @shapes.register("square")
@@ -24,8 +29,10 @@ class Registry(Mapping[str, T], Generic[T]):
     4
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *, accepts: Callable[[Any], bool] = lambda _: True, needed: str = "") -> None:
         self.kind = kind
+        self._accepts = accepts
+        self._needed = needed
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -48,18 +55,20 @@ class Registry(Mapping[str, T], Generic[T]):
             raise UnknownNameError(f'unknown {self.kind} "{name}"; there are: {allowed}.{hint}') from None
 
     def find(self, given: str) -> T:
-        """An entry by its name, or the user's own as `package.module:name`.
+        """Return an entry by its name, or the user's own thing by its path `package.module:name`.
 
-        UnknownNameError if it is neither, SpecError if it cannot be imported.
+        Raises UnknownNameError if `given` is neither, SpecError if it cannot be imported or is nothing of this kind.
         """
         if given in self._entries:
-            return self[given]
-        if ":" not in given:
+            return self._entries[given]
+        if not is_path(given):
             try:
                 return self[given]
             except UnknownNameError as error:
-                raise UnknownNameError(f'{error} Your own is "package.module:function"') from None
+                raise UnknownNameError(f'{error} Your own is "package.module:name"') from None
         found: T = imported(given, self.kind)
+        if not self._accepts(found):
+            raise SpecError(f'the {self.kind} is "{given}", which is {found!r}; it must be {self._needed}')
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -69,14 +78,19 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._entries)
 
 
+def is_path(given: str) -> bool:
+    """Return whether a name is the path of a user's own thing, `package.module:name`."""
+    return ":" in given
+
+
 def imported(given: str, what: str) -> Any:
-    """What `package.module:name` means, with the folder where the command runs on the path.
+    """Import the thing at the path `package.module:name`. The folder where the command runs is on the import path.
 
     Args:
         given: the path.
-        what: it is to be, for messages.
+        what: what the thing is to be, for messages.
 
-    Raises SpecError if it is no such path, or cannot be imported.
+    Raises SpecError if `given` is no such path or cannot be imported.
     """
     module, _, name = given.partition(":")
     if not module or not name:

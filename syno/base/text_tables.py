@@ -1,4 +1,4 @@
-"""Tables as text."""
+"""Tables as text: Markdown and comma-separated values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ LINE_END = "\n"
 
 
 def markdown(rows: Sequence[Row], *, left: int = 1) -> str:
-    """A Markdown table that also reads well as plain text; the first `left` columns are texts, the others numbers."""
+    """Return a Markdown table that also reads well as plain text.
+
+    Args:
+        rows: values by the names of their columns; a missing value is a dash.
+        left: how many columns are aligned to the left; the others, of numbers, are aligned to the right.
+    """
     columns = list(dict.fromkeys(name for row in rows for name in row))
     cells = [columns, *([shown(row.get(name)) for name in columns] for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
@@ -25,7 +30,7 @@ def markdown(rows: Sequence[Row], *, left: int = 1) -> str:
 
 
 def shown(value: object) -> str:
-    """A cell: whole numbers in groups of three, others with four digits, None as a dash."""
+    """Return the text of a cell: whole numbers in groups of three digits, others with four digits, None as a dash."""
     match value:
         case None:
             return "–"
@@ -39,7 +44,7 @@ def shown(value: object) -> str:
 
 
 def csv_text(rows: Sequence[Row], comments: Sequence[str] = ()) -> str:
-    """Comma-separated values, after `#` lines that say where they come from (pandas: `read_csv(file, comment="#")`)."""
+    """Return comma-separated values, below `comments` as `#` lines (pandas reads them with `read_csv(file, comment="#")`)."""
     stream = io.StringIO()
     stream.writelines(f"# {comment}{LINE_END}" for comment in comments)
     writer = csv.DictWriter(stream, list(dict.fromkeys(name for row in rows for name in row)), lineterminator=LINE_END)

@@ -20,7 +20,7 @@ from typing import Any
 
 from syno.base.errors import SynoError, UserCodeError
 
-OWN = Path(__file__).parent
+OWN = Path(__file__).parents[1]  # the package syno
 INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 LONGEST_REASON = 500  # characters of what an exception says
 # What has nothing to do with the code that was called; whoever runs it knows what to do.

@@ -61,7 +61,7 @@ def spec_of(given: str, depth: int | None = None) -> OperatorSpec:
 
 def operator_of(given: str, rename: list[str] | None = None) -> PGraph:
     """The operator that was named, with variables renamed."""
-    from syno.ir.renaming import with_variables
+    from syno.ir.rewriting import with_variables
     from syno.stages.store import find_stored
 
     return with_variables(find_stored(given), pairs(rename, "--rename"))

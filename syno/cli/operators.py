@@ -17,7 +17,7 @@ WIDTH = 120  # characters in a line, where there is no terminal
 @app.command(rich_help_panel=SPACES)
 def rules(markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown page.")] = False) -> None:
     """Print the canonicalization rules."""
-    from syno.report.operators.rule_listing import rules_text
+    from syno.report.operators.explanation import rules_text
     from syno.space.rules.listing import rules_table
 
     typer.echo(rules_table() if markdown else rules_text(shutil.get_terminal_size((WIDTH, 24)).columns))
@@ -43,7 +43,7 @@ def sample(
     """Draw operators at random into a folder: a text file each, and operators.csv. It goes on where it was stopped."""
     from syno.base.progress import display
     from syno.report.ablations.sampling import draw_into
-    from syno.report.operators.operator_folder import TABLE, OperatorFolder
+    from syno.report.operators.folder import TABLE, OperatorFolder
     from syno.space.space import Space
 
     if by not in ("kind", "all"):
@@ -69,7 +69,7 @@ def show(
 ) -> None:
     """Print an operator: text, index expressions, loops; FLOPs, parameters and weights where sizes are given."""
     from syno.lower.tvm import to_te_source
-    from syno.report.operators.operator_card import card, write_drawing
+    from syno.report.operators.card import card, write_drawing
 
     operator = operator_of(given, rename)
     given_sizes, layers = sizes(values) or None, spec_of(spec) if spec else None

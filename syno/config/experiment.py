@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import ValidationError, field_validator, model_validator
 
 from syno.base.errors import SpecError, SynoError
-from syno.base.names import check_folder, check_name
+from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.original import OperatorChoice, Original, RelativeBudget
 from syno.config.section import Section

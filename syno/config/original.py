@@ -7,11 +7,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from syno.artifact.lookup import find_operator
 from syno.base.errors import SpecError
 from syno.config.section import Section
 from syno.ir.graph import PGraph
-from syno.ir.lookup import find_operator
-from syno.ir.renaming import with_variables
+from syno.ir.rewriting import with_variables
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from syno.base.names import LONGEST_NAME, PATTERN
+from syno.base.files import LONGEST_NAME, PATTERN
 from syno.config.experiment import Experiment
 from syno.config.options import meanings
 from syno.config.several import Several

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError, field_validator
 
 from syno.base.errors import SpecError, suggestion
-from syno.base.names import check_name
+from syno.base.files import check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.kept import FILE as KEPT

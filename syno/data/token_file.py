@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from syno.base.checksums import json_with_checksum, parse_json
 from syno.base.errors import DataError
-from syno.base.files import replaced
+from syno.base.files import json_with_checksum, parse_json, replaced
 
 PAGE = 4096  # bytes of the header, filled up with blanks
 TOKEN = np.dtype("<u2")

@@ -10,13 +10,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 
 from syno.algebra import Size, VariableTable
 from syno.base.errors import GraphError
+from syno.base.registry import Registry
 from syno.ir import dim as dims
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+
+KnownOperator = Callable[[], PGraph]
+OPERATORS: Registry[KnownOperator] = Registry("operator")  # filled by the modules of `syno.ir.library`
 
 
 class Builder:
@@ -61,16 +66,21 @@ class Builder:
         self._weights[weight - 1].append(axis)
         return data
 
-    def contract(self, *, outer: Sequence[Dim] = (), inner: Sequence[Dim] = ()) -> tuple[Dim, ...]:
-        """Multiply with a new weight of axes `[*outer, *inner]`.
+    def contract(self, axes: Sequence[Dim] = (), *, outer: Sequence[Dim] = (), inner: Sequence[Dim] = ()) -> tuple[Dim, ...]:
+        """Multiply with a new weight, and return the data sides of the inner dims, in the order of the weight's axes.
 
-        The outer dims index the weight only (their data sides are expanded); the data sides of the inner ones are
-        returned. An outer dim is as an output channel of a matmul, an inner one as its summed or batch dimension.
+        Args:
+            axes: the dims that index the weight, in the order of its axes; by default `[*outer, *inner]`.
+            outer: those of them that index the weight only, such as the output channels of a convolution; their data sides are
+                expanded.
+            inner: the others, which index the data too, such as the channels that a convolution sums over. Not needed beside
+                `axes`.
         """
         weight = self.weight()
+        data = {dim: self.share(dim, weight) for dim in axes or (*outer, *inner)}
         for dim in outer:
-            self.expand(self.share(dim, weight))
-        return tuple(self.share(dim, weight) for dim in inner)
+            self.expand(data.pop(dim))
+        return tuple(data.values())
 
     def expand(self, dim: Dim) -> None:
         """End `dim`: no tensor is indexed by it."""
@@ -97,6 +107,22 @@ class Builder:
         return dims.stride(dim, self.table.size(factor))
 
     def finish(self, input: Sequence[Dim]) -> PGraph:  # noqa: A002  # the language's own word
-        """The operator whose input tensor has these axes. GraphError says which rule of the language is broken."""
+        """Return the operator whose input tensor has these axes.
+
+        Raises GraphError, which says which rule of the language is broken.
+        """
         weights = tuple(tuple(weight) for weight in self._weights)
         return PGraph(self._output, tuple(input), weights, tuple(self._expansions), self.name, self.table.defaults)
+
+
+def known_operator(variables: str) -> Callable[[Callable[[Builder], PGraph]], KnownOperator]:
+    """Enter the decorated function in `OPERATORS` under its own name. It finishes a builder that has these variables."""
+
+    def enter(function: Callable[[Builder], PGraph]) -> KnownOperator:
+        @wraps(function)
+        def operator() -> PGraph:
+            return function(Builder(variables, function.__name__))
+
+        return OPERATORS.register(function.__name__)(operator)
+
+    return enter

@@ -8,20 +8,19 @@ Paper: section 4.1 (pGraphs).
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from syno.algebra import Size, Valuation, Variable, VariableTable, product
 from syno.algebra.limits import LARGEST_NUMBER
 from syno.base.errors import GraphError, SizeError, SpecError
-from syno.base.names import LONGEST_NAME, check_name
+from syno.base.files import LONGEST_NAME, check_name
 from syno.ir.dim import Dim, Operation, content_id, expand
-from syno.ir.rules import check
+from syno.ir.primitives import REDUCE, SHARE
+from syno.ir.structure import Weight, check, operations_below, ordered
 
 LONGEST_OPERATOR_NAME = LONGEST_NAME + 20  # an experiment's name, and the number of a trial
-Weight = tuple[Dim, ...]  # the weight sides of its Shares, in the order of the weight tensor's axes
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class PGraph:
         except SpecError as error:
             raise GraphError(str(error)) from None
         object.__setattr__(self, "expansions", tuple(sorted(self.expansions, key=lambda dim: dim.id)))
-        check(self)
+        check(self._below, self.output, self.input, self.weights, self.expansions)
 
     # ---- what it is made of -------------------------------------------------------------------------------------
 
@@ -70,6 +69,16 @@ class PGraph:
         return (*self.input, *(dim for weight in self.weights for dim in weight), *self.expansions)
 
     @cached_property
+    def _below(self) -> tuple[Operation, ...]:
+        return operations_below(self.tops)
+
+    @cached_property
+    def reduces(self) -> tuple[Dim, ...]:
+        """The reduction loops, by size, then by number."""
+        loops = [operation for operation in self._below if operation.primitive is REDUCE]
+        return tuple(loop.tops[0] for loop in sorted(loops, key=_reduce_order))
+
+    @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """Every operation but the Reduces, each after those below it; the order depends on content only."""
         return self._order[0]
@@ -81,12 +90,10 @@ class PGraph:
 
     @cached_property
     def _order(self) -> tuple[tuple[Operation, ...], dict[Dim, str]]:
-        return _ordered(self)
-
-    @cached_property
-    def reduces(self) -> tuple[Dim, ...]:
-        """The reduction loops, by size, then by number."""
-        return tuple(sorted((dim for dim in bare_below(self.tops) if dim.is_reduce), key=_reduce_order))
+        labels = {dim: f"i{index}" for index, dim in enumerate(self.output)}
+        labels |= {dim: f"r{index}" for index, dim in enumerate(self.reduces)}
+        axes = {dim: f"w{number}[{axis}]" for number, weight in enumerate(self.weights, 1) for axis, dim in enumerate(weight)}
+        return ordered((*self._below, *self.expand_operations), labels, axes)
 
     @cached_property
     def expand_operations(self) -> tuple[Operation, ...]:
@@ -143,13 +150,56 @@ class PGraph:
     # ---- how it reads -------------------------------------------------------------------------------------------
 
     def renamed(self, name: str, **defaults: int) -> PGraph:
-        """The same operator under another name, with more defaults."""
-        return PGraph(self.output, self.input, self.weights, self.expansions, name=name, defaults={**self.defaults, **defaults})
+        """Return the same operator under another name, with more defaults."""
+        return replace(self, name=name, defaults={**self.defaults, **defaults})
+
+    def mapped(
+        self,
+        dims: Mapping[Dim, Dim],
+        *,
+        input: Iterable[Dim] | None = None,  # noqa: A002  # the language's own word
+        weights: Iterable[Iterable[Dim]] | None = None,
+        expansions: Iterable[Dim] | None = None,
+    ) -> PGraph:
+        """Return an operator with the dims `dims[axis]` in place of this operator's.
+
+        Args:
+            dims: a new dim for each output axis and for each dim of the tensors, usually `Rebuilt(replaced)`.
+            input, weights, expansions: this operator's dims in another order, or some of them; by default all of its own.
+
+        Raises GraphError if the new dims break a rule of the language.
+        """
+        return replace(
+            self,
+            output=tuple(sorted((dims[axis] for axis in self.output), key=lambda axis: axis.position)),
+            input=tuple([dims[axis] for axis in (self.input if input is None else input)]),
+            weights=tuple([tuple([dims[axis] for axis in axes]) for axes in (self.weights if weights is None else weights)]),
+            expansions=tuple([dims[axis] for axis in (self.expansions if expansions is None else expansions)]),
+        )
 
     def __str__(self) -> str:
-        from syno.ir.text import to_text  # text builds on graph
+        """The operator's text, ending with its id: one primitive a line. `syno.parse` reads it back."""
+        label = self.labels
 
-        return to_text(self)
+        def typed(dims: Iterable[Dim]) -> str:
+            return ", ".join(f"{label[dim]}:{dim.size}" for dim in dims)
+
+        lines = [f"operator {self.name}", f"variables {self.variables}", f"output {typed(self.output)}"]
+        lines += [f"{typed([dim])} = Reduce()" for dim in self.reduces]
+        for operation in self.operations:
+            arguments = [label[dim] for dim in operation.bottoms]
+            if operation.primitive is SHARE:
+                arguments.append(label[operation.tops[1]])
+            elif operation.parameter is not None:
+                parameter = operation.parameter
+                arguments.append(f"{parameter:+d}" if isinstance(parameter, int) else str(parameter))
+            call = f"{operation.primitive.name}({', '.join(arguments)})"
+            tops = typed(dim for dim in operation.tops if not dim.is_weight_side)
+            lines.append(f"{tops} = {call}" if tops else call)
+        lines.append(f"input {typed(self.input)}")
+        for number, weight in enumerate(self.weights, 1):
+            lines.append(f"weight w{number}[{', '.join(str(dim.size) for dim in weight)}]")
+        return "\n".join([*lines, f"id {self.id}"]) + "\n"
 
     def __repr__(self) -> str:
         def shape(dims: Sequence[Dim]) -> str:
@@ -159,76 +209,10 @@ class PGraph:
         return f"<pGraph {self.name} {self.id[:8]}: {shape(self.input)}{weights} -> {shape(self.output)}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        from syno.ir.text import parse
-
-        return (parse, (str(self),))
-
-
-def bare_below(dims: Iterable[Dim]) -> list[Dim]:
-    """The output axes and reductions that `dims` stand on, each once, in the order in which they are met, left to right."""
-    found: list[Dim] = []
-    pending, seen = [*dims][::-1], set[Dim]()
-    while pending:
-        dim = pending.pop()
-        if dim not in seen:
-            seen.add(dim)
-            if dim.operation is None or dim.is_reduce:
-                found.append(dim)
-            else:
-                pending += reversed(dim.operation.bottoms)
-    return found
+        parts = (self.output, self.input, self.weights, self.expansions)
+        return (PGraph, (*parts, self.name, dict(self.defaults)))
 
 
-def _reduce_order(dim: Dim) -> tuple[str, int]:
-    assert dim.operation is not None and isinstance(dim.operation.parameter, tuple)
-    return (str(dim.size), dim.operation.parameter[1])
-
-
-def _ordered(graph: PGraph) -> tuple[tuple[Operation, ...], dict[Dim, str]]:
-    """Operations bottom-up, each as soon as the dims below it are there, earliest dims first; and labels."""
-    labels = {dim: f"i{index}" for index, dim in enumerate(graph.output)}
-    labels |= {dim: f"r{index}" for index, dim in enumerate(graph.reduces)}
-    weight_axis = {
-        dim: f"w{number}[{axis}]" for number, weight in enumerate(graph.weights, 1) for axis, dim in enumerate(weight)
-    }
-    consumer = _consumers(graph)
-    rank = {dim: position for position, dim in enumerate(labels)}
-    waiting = {operation: len(operation.bottoms) for operation in consumer.values()}
-    ready: list[tuple[tuple[int, ...], str, Operation]] = []
-
-    def arrive(dim: Dim) -> None:
-        operation = consumer.get(dim)
-        if operation is None:
-            return
-        waiting[operation] -= 1
-        if not waiting[operation]:
-            heapq.heappush(ready, (tuple(rank[below] for below in operation.bottoms), operation.primitive.name, operation))
-
-    for dim in tuple(labels):
-        arrive(dim)
-    done: list[Operation] = []
-    while ready:
-        operation = heapq.heappop(ready)[2]
-        done.append(operation)
-        for dim in operation.tops:
-            if dim in weight_axis:
-                labels[dim] = weight_axis[dim]
-                continue
-            rank[dim] = len(rank)
-            labels[dim] = f"d{len(rank) - 1 - len(graph.output) - len(graph.reduces)}"
-            arrive(dim)
-    return tuple(done), labels
-
-
-def _consumers(graph: PGraph) -> dict[Dim, Operation]:
-    """The operation above each dim that has one, Expands included."""
-    consumer: dict[Dim, Operation] = {operation.bottoms[0]: operation for operation in graph.expand_operations}
-    pending = list(graph.tops)
-    while pending:
-        operation = pending.pop().operation
-        for below in operation.bottoms if operation is not None else ():
-            if below not in consumer:
-                assert operation is not None
-                consumer[below] = operation
-                pending.append(below)
-    return consumer
+def _reduce_order(loop: Operation) -> tuple[str, int]:
+    assert isinstance(loop.parameter, tuple)
+    return (str(loop.parameter[0]), loop.parameter[1])

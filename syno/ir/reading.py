@@ -22,8 +22,7 @@ from math import prod
 import numpy as np
 
 from syno.algebra import ONE, Expression, Size, Valuation
-from syno.algebra.atoms import Guard, Iterator, Quotient, Remainder, Term
-from syno.algebra.expression import divides
+from syno.algebra.terms import Guard, Iterator, Quotient, Remainder, Term, Terms, divides, only_atom
 from syno.base.errors import SizeError, ValuationError
 from syno.ir.coordinates import index_map
 from syno.ir.graph import PGraph
@@ -140,15 +139,15 @@ def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, 
     border, inner, axis = Border.NONE, index, None
     match index.only_atom:
         case Guard(guarded, extent):
-            border, inner, axis = Border.ZERO, guarded, extent
+            border, inner, axis = Border.ZERO, Expression(guarded), extent
         case Remainder(numerator, extent):
-            border, inner, axis = Border.AROUND, numerator, extent
+            border, inner, axis = Border.AROUND, Expression(numerator), extent
         case Iterator(name, _):
             return (outputs[name], ONE, ONE, ()) if name in outputs else None
-        case Quotient(numerator, divisor) if isinstance(atom := numerator.only_atom, Iterator) and atom.name in outputs:
+        case Quotient(numerator, divisor) if isinstance(atom := only_atom(numerator), Iterator) and atom.name in outputs:
             return outputs[atom.name], ONE, divisor, ()
     inner = _without_quotient(inner, outputs)
-    moving, fixed = _parted(inner, outputs)
+    moving, fixed = _parted(inner.terms, outputs)
     if len(moving) != 1:
         return None
     (count, scale, atom) = moving[0]
@@ -179,13 +178,10 @@ def _without_quotient(index: Expression, outputs: Collection[str]) -> Expression
     )
 
 
-def _parted(index: Expression, outputs: Collection[str]) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
-    """The terms that depend on the output's position, and the rest."""
-    moves = [not Expression((term,)).iterators.isdisjoint(outputs) for term in index.terms]
-    return (
-        tuple(term for term, moving in zip(index.terms, moves, strict=True) if moving),
-        tuple(term for term, moving in zip(index.terms, moves, strict=True) if not moving),
-    )
+def _parted(terms: Terms, outputs: Collection[str]) -> tuple[Terms, Terms]:
+    """Return the terms that depend on the output's position, and the others."""
+    moving = tuple(term for term in terms if not Expression((term,)).iterators.isdisjoint(outputs))
+    return moving, tuple(term for term in terms if term not in moving)
 
 
 def _is_iterator(term: Term) -> bool:

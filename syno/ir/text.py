@@ -1,4 +1,4 @@
-"""The text of an operator: everything it is, one primitive per line, and back.
+"""Reading the text of an operator, and files that hold it. `str(graph)` writes the text.
 
     operator conv1d
     variables C_in, C_out, N, W; k=3
@@ -8,46 +8,25 @@
     d0:C_out = Share(i1, w1[0])
     ...
 
-This text is what operators are stored and exchanged as: it depends on no search, no option, no version.
+Operators are stored and exchanged as this text; it depends on no search, no option and no version. A file that a program wrote
+ends with a checksum of everything before: the id in the text covers what the operator means, but not its name, and its line may
+be left out. Files written by hand have no checksum.
 """
 
 from __future__ import annotations
 
-from syno.algebra.limits import shortened
+import re
+from pathlib import Path
+
+from syno.algebra.limits import MOST_CHARACTERS, shortened
 from syno.base.errors import ParseError
-from syno.base.names import name_from
-from syno.ir.dim import Dim
+from syno.base.files import checksum, name_from
 from syno.ir.graph import PGraph
-from syno.ir.primitives import SHARE
 from syno.ir.text_parser import Parser
 
 LONGEST_MESSAGE = 1_000  # characters: messages quote what was given
-
-
-def to_text(graph: PGraph) -> str:
-    """The operator as text, ending with its id. `parse` gives it back, with the same id."""
-    label = graph.labels
-
-    def typed(dim: Dim) -> str:
-        return f"{label[dim]}:{dim.size}"
-
-    lines = [f"operator {graph.name}", f"variables {graph.variables}"]
-    lines.append("output " + ", ".join(map(typed, graph.output)))
-    lines += [f"{typed(dim)} = Reduce()" for dim in graph.reduces]
-    for operation in graph.operations:
-        arguments = [label[dim] for dim in operation.bottoms]
-        if operation.primitive is SHARE:
-            arguments.append(label[operation.tops[1]])
-        elif operation.parameter is not None:
-            parameter = operation.parameter
-            arguments.append(f"{parameter:+d}" if isinstance(parameter, int) else str(parameter))
-        call = f"{operation.primitive.name}({', '.join(arguments)})"
-        tops = ", ".join(typed(dim) for dim in operation.tops if not dim.is_weight_side)
-        lines.append(f"{tops} = {call}" if tops else call)
-    lines.append("input " + ", ".join(map(typed, graph.input)))
-    for number, weight in enumerate(graph.weights, 1):
-        lines.append(f"weight w{number}[{', '.join(str(dim.size) for dim in weight)}]")
-    return "\n".join([*lines, f"id {graph.id}"]) + "\n"
+MARK = "# checksum "
+_ENDS_WITH_ID = re.compile(r"\nid [0-9a-f]{32}\n\Z")
 
 
 def parse(text: str, source: str = "operator text") -> PGraph:
@@ -71,3 +50,34 @@ def parse_stored(text: str, source: str = "operator text", name: str | None = No
     if not first.startswith("operator "):
         return parse(text, source)
     return parse(f"operator {name or name_from(first.removeprefix('operator ').strip())}{newline}{rest}", source)
+
+
+def with_checksum(text: str) -> str:
+    """The text, with a last line that holds its checksum: to `parse` a comment."""
+    return f"{text}{MARK}{checksum(text.encode())}\n"
+
+
+def read_operator_file(file: Path, *, written_by_program: bool = False) -> PGraph:
+    """The operator in a text file.
+
+    Args:
+        file: the file.
+        written_by_program: whether it must end with its checksum, or, as files of older versions do, with the operator's id.
+
+    Raises ParseError if it cannot be read, holds no operator, or has a checksum that is not that of its text.
+    """
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(4 * MOST_CHARACTERS + 1)  # a character has at most 4 bytes
+        content = data.decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise ParseError(f"{file}: cannot be read as text: {error}") from None
+    text, mark, given = content.rpartition(MARK)
+    if mark and given != f"{checksum(text.encode())}\n":
+        raise ParseError(
+            f"{file}: the checksum in its last line is not that of the text before: the file is damaged, or was edited; "
+            "if you edited it, remove the line"
+        )
+    if written_by_program and not mark and not _ENDS_WITH_ID.search(content):
+        raise ParseError(f"{file}: neither a checksum nor the operator's id is in its last line: the file is damaged")
+    return parse(content, str(file))

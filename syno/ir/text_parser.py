@@ -17,7 +17,7 @@ from syno.algebra.limits import (
     shortened,
 )
 from syno.base.errors import ParseError, SynoError, suggestion
-from syno.base.names import check_name
+from syno.base.files import check_name
 from syno.ir.dim import Dim, Operation, output_axis, reduce
 from syno.ir.graph import LONGEST_OPERATOR_NAME, PGraph
 from syno.ir.primitives import EXPAND, REDUCE, SHARE, TABLE, Parameter, ParameterKind

@@ -1,4 +1,4 @@
-"""How one stage of a plan reads its tensors: what generators write inside a stage's loops."""
+"""The accesses of a stage of a plan to its tensors, which generators write inside the loops of the stage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syno.lower.stages import Stage
 
 @dataclass(frozen=True)
 class Intermediate:
-    """An index with a name of its own: `dim`'s coordinate, from those of the dims below its operation."""
+    """A named index: the coordinate of `dim`, computed from those of the dims below its operation."""
 
     dim: Dim
     operation: Operation
@@ -42,7 +42,7 @@ def accesses(
     target: Sequence[Dim],
     is_named: Callable[[Operation], bool] = lambda operation: False,
 ) -> Accesses:
-    """The accesses of a stage.
+    """Return the accesses of a stage.
 
     Args:
         structure: that of the operator which the stage is part of.
@@ -79,7 +79,7 @@ def accesses(
 
 
 def _expanded_above(structure: Structure, dims: Sequence[Dim], known: Mapping[Dim, None]) -> list[Dim]:
-    """The expanded dims between `dims` and the tensors: an Unfold below one has a condition too."""
+    """Return the expanded dims between `dims` and the tensors. An Unfold below one has a condition, too."""
     found: list[Dim] = []
     for dim in dims:
         if dim not in known:

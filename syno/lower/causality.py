@@ -1,4 +1,4 @@
-"""Whether an operator on sequences reads positions that come later than the one that it computes.
+"""The test whether an operator on sequences reads positions later than the one that it computes.
 
 The answer is exact for the sizes at hand. From the output upwards, through Table 1, it is followed which values the
 coordinates take together: a table of rows, without repetitions. A row counts where every window lies inside the borders; a
@@ -59,7 +59,7 @@ class Leak:
 
 
 def leak(graph: PGraph, axis: str | tuple[int, int], values: Mapping[str, int] | None = None) -> Leak | None:
-    """Where an output position depends on a later input position; None if none does.
+    """Return the first output position that depends on a later input position, or None if there is none.
 
     Args:
         graph: the operator.
@@ -89,7 +89,7 @@ def leak(graph: PGraph, axis: str | tuple[int, int], values: Mapping[str, int] |
 
 
 def _axes(graph: PGraph, axis: str | tuple[int, int]) -> tuple[int, int]:
-    """Which axis of the output, and which of the input."""
+    """Return the number of the axis in the output, and in the input."""
     found = []
     for end, (title, dims) in enumerate((("output", graph.output), ("input", graph.input))):
         if isinstance(axis, str):
@@ -104,7 +104,7 @@ def _axes(graph: PGraph, axis: str | tuple[int, int]) -> tuple[int, int]:
 
 
 def _dependences(graph: PGraph, valuation: Valuation, start: Dim, target: Dim) -> tuple[Array, Array]:
-    """Output positions, and the input positions that they depend on: all pairs."""
+    """Return all pairs of an output position and an input position that it depends on, as two arrays."""
     relevant, needed = _relevant(graph, target)
     tables: list[Table] = []
     for operation in graph.operations:
@@ -125,7 +125,7 @@ def _dependences(graph: PGraph, valuation: Valuation, start: Dim, target: Dim) -
 
 
 def _relevant(graph: PGraph, target: Dim) -> tuple[set[Operation], set[Dim]]:
-    """The operations that make the target's coordinate, or a condition; and the dims that these need."""
+    """Return the operations that compute the target's coordinate or a condition, and the dims that they need."""
     operations = {operation for operation in graph.operations if operation.primitive is UNFOLD}
     needed: set[Dim] = set()
     waiting = [target, *(below for operation in operations for below in operation.bottoms)]
@@ -139,7 +139,7 @@ def _relevant(graph: PGraph, target: Dim) -> tuple[set[Operation], set[Dim]]:
 
 
 def _joined(tables: list[Table], dims: Iterable[Dim], valuation: Valuation, graph: PGraph) -> Table:
-    """One table with these dims: those that hold them, taken out of `tables`, with every combination of their rows."""
+    """Return one table with these dims: the tables that hold them, removed from `tables`, and every combination of rows."""
     parts: list[Table] = []
     for dim in dims:
         if any(dim in part for part in parts):
@@ -157,7 +157,7 @@ def _joined(tables: list[Table], dims: Iterable[Dim], valuation: Valuation, grap
 
 
 def _distinct(table: Table, inside: Array) -> Table:
-    """The rows that are inside, each once."""
+    """Return the rows that lie inside the borders, each once."""
     held = {dim: column[np.broadcast_to(inside, column.shape)] for dim, column in table.items()}
     key: Array = np.zeros((), np.int64)
     for column in held.values():

@@ -15,7 +15,7 @@ CHOICES: Registry[Callable[[list[Plan], str, float], Plan]] = Registry("way to c
 
 @dataclass(frozen=True)
 class Measured:
-    """A plan and how long its fused module took, forward only, for the first of its valuations."""
+    """A plan and the latency of its fused module, forward only, for the first of its valuations."""
 
     plan: Plan
     latency_ms: float
@@ -30,7 +30,7 @@ def plan(
     device: str = "cpu",
     seconds: float = 0.5,
 ) -> Plan:
-    """The best order of work for an operator.
+    """Return the best plan for an operator.
 
     Args:
         graph: the operator.
@@ -67,8 +67,7 @@ def measure(plans: list[Plan], *, device: str = "cpu", seconds: float = 0.5) -> 
 def _latency_ms(plan: Plan, device: str, seconds: float) -> float:
     import torch  # here, so that planning by FLOPs needs no torch
 
-    from syno.lower.pytorch.names import constructor_sizes
-    from syno.lower.pytorch.source import load_class, to_source
+    from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
     from syno.lower.timing import LatencySettings, stopwatch_of, time_calls
 
     valuation: Valuation = plan.valuations[0]

@@ -7,16 +7,15 @@ linear operator, so it is written in the same language: its input is one weight,
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from syno.algebra import Size
 from syno.base.errors import GraphError
-from syno.base.names import LONGEST_NAME
-from syno.ir.dim import Dim, Operation, output_axis, reduce, share
+from syno.base.files import LONGEST_NAME
+from syno.ir.dim import Dim, Operation, output_axis, share
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE, SHIFT, SPLIT
+from syno.ir.structure import Rebuilt, numbered
 from syno.lower.cut import Structure
 
 
@@ -36,12 +35,12 @@ class Composition:
     below: int
 
     def kept(self, weights: int) -> list[int]:
-        """The numbers, in the operator before, of the weights that are not composed."""
+        """Return the numbers, in the original operator, of the weights that are not composed."""
         return [number for number in range(1, weights + 1) if number not in (self.above, self.below)]
 
 
 def compositions(graph: PGraph) -> Iterator[Composition]:
-    """Every way to compose two weights of the operator."""
+    """Return every way to compose two weights of the operator."""
     numbers = range(1, len(graph.weights) + 1)
     for below in numbers:
         for above in numbers:
@@ -52,12 +51,12 @@ def compositions(graph: PGraph) -> Iterator[Composition]:
 
 
 def compose(graph: PGraph, above: int, below: int) -> Composition | None:
-    """Weights `above` and `below` as one, or None where what lies between them is more than a reshape or a rotation."""
+    """Compose weights `above` and `below`. Return None where more than reshapes and rotations lie between them."""
     return _Composer(graph, above, below).composition()
 
 
 class _Composer:
-    """A root is a dim on which Shares stand: the composed weight has one axis for each root that either weight needs."""
+    """The composition of two weights. A root is a dim on which Shares stand; the new weight has one axis per needed root."""
 
     def __init__(self, graph: PGraph, above: int, below: int) -> None:
         self.graph, self.above, self.below = graph, above, below
@@ -90,7 +89,7 @@ class _Composer:
             return None
 
     def _lies_under(self, lower: int, upper: int) -> bool:
-        """Whether some Share of weight `lower` lies below one of weight `upper`."""
+        """Return whether some Share of weight `lower` lies below one of weight `upper`."""
         return any(upper in self.structure.weights_above(share.tops[0]) for share in self.structure.shares[lower])
 
     @staticmethod
@@ -113,86 +112,59 @@ class _Composer:
             yield root
 
     def _is_weight_only(self, root: Dim) -> bool:
-        """Whether only the two weights are read at `root`, not the data and no third weight."""
+        """Return whether only the two weights are read at `root`, neither the data nor a third weight."""
         operation: Operation | None = self.structure.above[root]
         while operation is not None and operation.primitive is SHARE and operation.parameter in self.pair:
             operation = self.structure.above.get(operation.tops[0])
         return operation is not None and operation.primitive is EXPAND
 
     def _recipe(self, below_roots: Sequence[Dim], axes: Sequence[Dim], only_weights: Sequence[Dim]) -> PGraph:
-        """[weight above] -> [composed weight], with the weight below."""
+        """Return the operator that maps the weight above to the composed weight, with the weight below as its weight."""
         start = {root: output_axis(index, root.size) for index, root in enumerate(axes)}
-        start |= _numbered(only_weights)
-        at: dict[Dim, Dim] = {}
-        sides: list[Dim] = []
-        for root in (*axes, *only_weights):
-            if root in below_roots:
-                at[root], _ = share(start[root], 1)
-            else:
-                at[root] = start[root]
-        for root in below_roots:
-            sides.append(share(start[root], 1)[1])
-        used: set[Dim] = set()
-
-        def rebuilt(dim: Dim) -> Dim:
-            root = self._root(dim)
-            if root in at:
-                used.add(root)
-                return at[root]
-            assert root.operation is not None
-            operation = root.operation
-            return Operation(operation.primitive, operation.parameter, tuple(map(rebuilt, operation.bottoms))).tops[
-                root.position
-            ]
-
-        axes_of_input = tuple(rebuilt(self._bottom(axis)) for axis in self.graph.weights[self.above - 1])
-        expansions = tuple(at[root] for root in at if root not in used)
+        start |= numbered(only_weights)
+        shares = {root: share(start[root], 1) for root in below_roots}
+        at = {root: shares[root][0] if root in shares else start[root] for root in (*axes, *only_weights)}
+        new = Rebuilt(at, _without_share)
+        axes_of_input = tuple(new[self._bottom(axis)] for axis in self.graph.weights[self.above - 1])
+        expansions = tuple(at[root] for root in at if root not in new)
         output = tuple(start[root] for root in axes)
-        return PGraph(
-            output, axes_of_input, (tuple(sides),), expansions, f"{self.graph.name[:LONGEST_NAME]}_weight", self.graph.defaults
-        )
+        sides = tuple(shares[root][1] for root in below_roots)
+        name = f"{self.graph.name[:LONGEST_NAME]}_weight"
+        return PGraph(output, axes_of_input, (sides,), expansions, name, self.graph.defaults)
 
     def _with_one_weight(self, axes: Sequence[Dim], only_weights: Sequence[Dim]) -> PGraph:
-        """The operator with the two weights' Shares replaced by those of the composed weight."""
+        """Return the operator with the two weights' Shares replaced by those of the composed weight."""
         others = [number for number in range(1, len(self.graph.weights) + 1) if number not in self.pair]
         renumbered = {number: position for position, number in enumerate(others, 1)}
-        composed = len(others) + 1
-        loops = _numbered([dim for dim in self.graph.reduces if dim not in only_weights])
-        known = {dim: loop for dim, loop in loops.items() if dim not in axes}
-        sides: dict[Dim, Dim] = {}
+        loops = numbered(dim for dim in self.graph.reduces if dim not in only_weights)
 
-        def moved(dim: Dim) -> Dim:
-            if dim not in known:
-                known[dim] = _fresh(dim)
-                if dim in axes:
-                    known[dim], sides[dim] = share(known[dim], composed)
-            return known[dim]
+        def read_at(root: Dim, new: Dim) -> Dim:
+            """The composed weight is read at each root, once for both."""
+            return share(new, len(others) + 1)[0] if root in axes else new
 
-        def _fresh(dim: Dim) -> Dim:
-            operation = dim.operation
-            if operation is None or dim.is_reduce:
-                return loops.get(dim, dim)
-            if operation.primitive is SHARE and operation.parameter in self.pair:
-                return moved(operation.bottoms[0])  # the composed weight is read at the root, once for both
+        def rebuild(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim, ...]:
             parameter = operation.parameter
-            if operation.primitive is SHARE:
-                assert isinstance(parameter, int)
+            if operation.primitive is SHARE and isinstance(parameter, int):
+                if parameter in self.pair:
+                    return bottoms
                 parameter = renumbered[parameter]
-            return Operation(operation.primitive, parameter, tuple(map(moved, operation.bottoms))).tops[dim.position]
+            tops = Operation(operation.primitive, parameter, bottoms).tops
+            return tuple(read_at(dim, top) for dim, top in zip(operation.tops, tops, strict=True))
 
-        gone = set(only_weights)
-        expansions = tuple(moved(dim) for dim in self.graph.expansions if self._root(dim) not in gone)
-        inputs = tuple(moved(dim) for dim in self.graph.input)
-        weights = [tuple(moved(dim) for dim in self.graph.weights[number - 1]) for number in others]
-        weights.append(tuple(sides[root] for root in axes))
-        return PGraph(self.graph.output, inputs, tuple(weights), expansions, self.graph.name, self.graph.defaults)
+        bare = {dim: dim for dim in self.graph.output} | loops
+        new = Rebuilt({dim: read_at(dim, fresh) for dim, fresh in bare.items()}, rebuild)
+        weights = [tuple(new[dim] for dim in self.graph.weights[number - 1]) for number in others]
+        composed = [new[root].operation for root in axes]
+        weights.append(tuple(operation.tops[1] for operation in composed if operation is not None))
+        return replace(
+            self.graph,
+            input=tuple(new[dim] for dim in self.graph.input),
+            weights=tuple(weights),
+            expansions=tuple(new[dim] for dim in self.graph.expansions if self._root(dim) not in only_weights),
+        )
 
 
-def _numbered(loops: Sequence[Dim]) -> dict[Dim, Dim]:
-    """The reductions with those of equal size counted anew from 0, since some of them may be gone."""
-    count: Counter[Size] = Counter()
-    found = {}
-    for loop in loops:
-        found[loop] = reduce(loop.size, count[loop.size])
-        count[loop.size] += 1
-    return found
+def _without_share(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    if operation.primitive is SHARE:
+        return bottoms
+    return Operation(operation.primitive, operation.parameter, bottoms).tops

@@ -17,7 +17,7 @@ from syno.ir.primitives import EXPAND, SHARE
 
 
 class Structure:
-    """What lowering asks of a pGraph again and again: what lies above each dim, and which weights it needs."""
+    """An index of a pGraph: the operation above each dim, and the weights that it needs."""
 
     def __init__(self, graph: PGraph) -> None:
         self.graph = graph
@@ -26,14 +26,14 @@ class Structure:
 
     @cached_property
     def shares(self) -> dict[int, tuple[Operation, ...]]:
-        """The Shares of each weight, in order of the weight's axes."""
+        """The Shares of each weight by its number, in the order of its axes."""
         return {
             number: tuple(dim.operation for dim in weight if dim.operation is not None)
             for number, weight in enumerate(self.graph.weights, 1)
         }
 
     def weights_above(self, dim: Dim) -> frozenset[int]:
-        """The numbers of the weights that what is read at `dim` has been multiplied with."""
+        """Return the numbers of the weights that the values read at `dim` have been multiplied with."""
         found = self._weights.get(dim)
         if found is None:
             operation = self.above.get(dim)
@@ -45,12 +45,12 @@ class Structure:
         return found
 
     def is_expanded(self, dim: Dim) -> bool:
-        """Whether no tensor is indexed by `dim`."""
+        """Return whether no tensor is indexed by `dim`, since an Expand ends it."""
         operation = self.above.get(dim)
         return operation is not None and operation.primitive is EXPAND
 
     def reads_share_of(self, dim: Dim, weight: int) -> bool:
-        """Whether a Share of `weight` lies above `dim`."""
+        """Return whether a Share of `weight` lies above `dim`."""
         operation = self.above.get(dim)
         if operation is None:
             return False
@@ -60,18 +60,18 @@ class Structure:
 
 
 class Cut:
-    """A set of dims, and the carrying out of operations on it. Copies are cheap: plans are compared by trying."""
+    """The dims of the data tensor at one point of lowering. Copies are cheap, since plans are compared by trying them."""
 
     def __init__(self, structure: Structure, dims: Iterable[Dim]) -> None:
         self.structure = structure
         self.dims = set(dims)
 
     def copy(self) -> Cut:
-        """A cut that can be changed without changing this one."""
+        """Return an independent copy."""
         return Cut(self.structure, self.dims)
 
     def include(self, dim: Dim, carry_out: Callable[[Operation], None] | None = None) -> None:
-        """Carry out what is needed until `dim` is in the cut, telling `carry_out` each operation in order."""
+        """Carry out operations until `dim` is in the cut, and call `carry_out` with each of them in order."""
         if dim in self.dims:
             return
         operation = self.structure.above[dim]

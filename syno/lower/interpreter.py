@@ -32,22 +32,22 @@ class Indices:
         self.inside: Array = np.array(True)
 
     def size(self, size: Size) -> int:
-        """Its value."""
+        """Return the value of `size`."""
         return self.valuation.integer(size)
 
     def half(self, size: Size) -> int:
-        """`size // 2`."""
+        """Return `size // 2`."""
         return self.valuation.integer(size) // 2
 
     def guard(self, index: Array, extent: Size) -> Array:
-        """A legal index; where the given one is none, `inside` is no longer true."""
+        """Return the index clipped to legal values, and clear `inside` where it was illegal."""
         n = self.valuation.integer(extent)
         self.inside = self.inside & (index >= 0) & (index < n)
         return np.clip(index, 0, n - 1)  # a legal address; what it reads is multiplied by zero
 
 
 def shapes(graph: PGraph, valuation: Valuation) -> tuple[tuple[int, ...], list[tuple[int, ...]], tuple[int, ...]]:
-    """The shapes of the input, of each weight, and of the output."""
+    """Return the shapes of the input, of each weight, and of the output."""
 
     def shape(dims: Sequence[Dim]) -> tuple[int, ...]:
         return tuple(valuation.integer(dim.size) for dim in dims)
@@ -56,7 +56,7 @@ def shapes(graph: PGraph, valuation: Valuation) -> tuple[tuple[int, ...], list[t
 
 
 def interpret(graph: PGraph, values: Mapping[str, int], input: Array, *weights: Array) -> Array:  # noqa: A002
-    """The operator's output.
+    """Return the operator's output.
 
     Args:
         graph: the operator.

@@ -39,7 +39,7 @@ LIBRARY = words(
 
 
 def to_c(plan: Plan) -> str:
-    """The plan as the C function `void name(int sizes ..., const float x[...], const float w1[...], ..., float y[...])`.
+    """Return the plan as a C function `void name(int sizes ..., const float x[...], const float w1[...], ..., float y[...])`.
 
     Sizes come in the order of the operator's variables. Intermediate results are allocated and freed inside. For a plan
     that composes weights, the function takes the composed weight.

@@ -1,4 +1,4 @@
-"""The plan: in which order weights are multiplied in and sums are taken, and what that costs.
+"""The plan of an operator: the order in which weights are multiplied in and sums are taken, and its cost.
 
 A plan is a row of stages. Each multiplies the data with some weights, or none, and takes some of the sums. Which order
 is cheapest depends on the sizes; taking a sum early, so that its result is stored, is the paper's materialized
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
-from syno.algebra import Valuation, Valuations
+from syno.algebra import Kind, Valuation, Valuations
 from syno.ir.graph import PGraph
 from syno.lower.compose import Composition, compositions
 from syno.lower.stages import Stage, orders_of_work
@@ -48,31 +49,31 @@ class Plan:
 
     @property
     def staged(self) -> PGraph:
-        """What the stages carry out: the operator, or the operator with two weights composed."""
+        """The operator that the stages carry out: the given one, or the one with two weights composed."""
         return self.graph if self.composition is None else self.composition.graph
 
     def flops(self, valuation: Valuation | None = None) -> int:
-        """Multiply-adds for one valuation; without one, the sum over those the plan was made for."""
+        """Return the multiply-adds for one valuation; without one, their sum over the valuations of the plan."""
         rows = self.valuations if valuation is None else (valuation,)
         return sum(stage.flops(row) for row in rows for stage in self.stages)
 
     def tensor_elements(self, valuation: Valuation) -> int:
-        """Elements of the input and of the weights: what the published figures add to the FLOPs."""
+        """Return the number of elements of the input and of the weights, which the published figures add to the FLOPs."""
         return sum(valuation.numel(dim.size for dim in tensor) for tensor in (self.graph.input, *self.graph.weights))
 
     def published_flops(self, valuation: Valuation) -> int:
-        """FLOPs as the published system's metadata counts them: with the elements of input and weights added.
+        """Return the FLOPs as the published system's metadata counts them, with the elements of input and weights added.
 
         Source: the FLOPs of the kernels in the artifact of the paper.
         """
         return self.flops(valuation) + self.tensor_elements(valuation)
 
     def parameters(self, valuation: Valuation) -> int:
-        """The number of weights' elements."""
+        """Return the number of elements of all weights."""
         return sum(valuation.numel(dim.size for dim in weight) for weight in self.graph.weights)
 
     def costs(self, valuation: Valuation) -> list[StageCost]:
-        """What each stage computes and holds. Memory is that of its data, weights and result, at float32."""
+        """Return the cost of each stage. Its memory is that of its data, weights and result in float32."""
         rows = []
         for stage in self.stages:
             held = [stage.data, stage.output, *(self.staged.weights[number - 1] for number in stage.weights)]
@@ -89,11 +90,11 @@ class Plan:
         return rows
 
     def peak_memory_bytes(self, valuation: Valuation) -> int:
-        """The most that any stage holds."""
+        """Return the largest memory of any stage, in bytes."""
         return max((row.memory_bytes for row in self.costs(valuation)), default=0)
 
     def table(self, valuation: Valuation) -> str:
-        """The stages as text, one per line."""
+        """Return the stages as text, one per line."""
         rows = self.costs(valuation)
         weights = [", ".join(f"w{weight}" for weight in row.weights) or "-" for row in rows]
         sums = [", ".join(row.sums) or "-" for row in rows]
@@ -112,7 +113,7 @@ class Plan:
 
 
 def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inference: bool = False) -> list[Plan]:
-    """A plan for each order of multiplying weights in, and for inference also for each pair of weights composed.
+    """Return a plan for each order of multiplying weights in; for inference, also for each pair of weights composed.
 
     Args:
         graph: the operator.
@@ -132,8 +133,29 @@ def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inferen
 
 
 def fewest_flops(plans: Sequence[Plan]) -> Plan:
-    """The plan with the fewest FLOPs, summed over its valuations; of equal ones that with most stages."""
+    """Return the plan with the fewest FLOPs, summed over its valuations; among equal ones, the one with most stages."""
     return min(plans, key=lambda plan: (plan.flops(), -len(plan.stages)))
+
+
+def plan_for(graph: PGraph, values: Mapping[str, int] | Valuations | None, plan: Plan | None) -> Plan:
+    """Return the plan given, or the one with the fewest FLOPs for these values; without values, for nominal ones."""
+    return plan or fewest_flops(candidates(graph, values if values is not None else nominal_values(graph)))
+
+
+def nominal_values(graph: PGraph) -> Valuation:
+    """Return values for planning where none are given: the defaults; other coefficients 3; primaries large and divisible."""
+    values = dict(graph.variables.defaults)
+    for name, variable in graph.variables.items():
+        if variable.kind is Kind.COEFFICIENT:
+            values.setdefault(name, 3)
+    deepest = prod(
+        values[name] ** max(0, *(-size.exponent(variable) for size in graph.sizes))
+        for name, variable in graph.variables.items()
+        if variable.kind is Kind.COEFFICIENT
+    )
+    for name in graph.variables:
+        values.setdefault(name, deepest * max(1, -(-64 // deepest)))
+    return Valuation(values)
 
 
 def _valuations(graph: PGraph, values: Mapping[str, int] | Valuations) -> Valuations:

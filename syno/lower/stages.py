@@ -1,4 +1,4 @@
-"""The orders in which an operator can be carried out, each with its sums taken as cheaply as that order allows.
+"""The orders in which an operator can be carried out, each with the cheapest way to take its sums.
 
 Paper: section 6.2 (materialized reduction).
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, islice
 
-from syno.algebra import Size, Valuation, Valuations, product
+from syno.algebra import ONE, Size, Valuation, Valuations, product
 from syno.base.errors import LoweringError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
@@ -24,7 +24,7 @@ Scheme = tuple[tuple[int, ...], ...]  # groups of weights, in the order in which
 
 @dataclass(frozen=True)
 class Stage:
-    """One step: multiply the data with `weights`, then sum over `reduces`.
+    """A stage of a plan: multiply the data with `weights`, then sum over `reduces`.
 
     Attributes:
         weights: numbers of the weights multiplied in, none for a stage of views and sums.
@@ -39,7 +39,7 @@ class Stage:
     output: tuple[Dim, ...]
 
     def flops(self, valuation: Valuation) -> int:
-        """Multiply-adds; for a stage without weights, the elements added up or moved."""
+        """Return the multiply-adds; for a stage without weights, the elements that are added or moved."""
         return valuation.integer(self._space) * max(len(self.weights), 1)
 
     @property
@@ -48,7 +48,7 @@ class Stage:
 
 
 def orders_of_work(graph: PGraph, valuations: Valuations) -> Iterator[tuple[Stage, ...]]:
-    """The stages for each order of weights; of several at once where they wait for each other in a circle.
+    """Yield the stages for each order of weights. Weights that wait for each other in a circle come at once.
 
     With more than `MANY_WEIGHTS`, for the first `MOST_ORDERS` orders only.
     """
@@ -60,7 +60,7 @@ def orders_of_work(graph: PGraph, valuations: Valuations) -> Iterator[tuple[Stag
 
 
 def contraction_schemes(structure: Structure, largest_group: int | None = None) -> Iterator[Scheme]:
-    """Every order of multiplying weights in, alone or in groups, that respects which Shares lie above which.
+    """Yield every order of multiplying weights in, alone or in groups, that respects which Shares lie above which.
 
     With `largest_group`, only those whose groups have at most so many weights: none where more wait for each other.
 
@@ -80,6 +80,26 @@ def contraction_schemes(structure: Structure, largest_group: int | None = None) 
             yield order
         if early:
             yield ((), *order)
+
+
+def fan_in(graph: PGraph) -> dict[int, Size]:
+    """Return, for each weight, the number of summands of the sums that end with it.
+
+    This is the basis of an initialization that keeps the variance.
+
+    A reduction counts for the last weight that is multiplied in above it. The product over all weights is the number of
+    summands of one output element, so weights drawn with variance `1 / fan_in` keep the variance of the input, as far as
+    the summands are independent (borders, where an Unfold reads zeros, have fewer).
+    """
+    structure = Structure(graph)
+    order = [number for group in next(iter(contraction_schemes(structure))) for number in group]
+    fan = dict.fromkeys(sorted(order), ONE)
+    for dim in graph.reduces:
+        above = structure.weights_above(dim)
+        owner = next((number for number in reversed(order) if number in above), order[-1] if order else None)
+        if owner is not None:  # an expanded reduction adds up equal summands: the variance grows with the square
+            fan[owner] = fan[owner] * (dim.size**2 if structure.is_expanded(dim) else dim.size)
+    return fan
 
 
 def _can_come_one_by_one(waits: Mapping[int, frozenset[int]]) -> bool:
@@ -173,7 +193,7 @@ def _materialized(
 
 
 def _extended(order: _Order, take: frozenset[Dim], multiplications: int, valuations: Valuations) -> _Order | None:
-    """Take the sums `take` next; None if that uncovers a reduction that is not among them."""
+    """Return the order extended by the sums `take`; None if that uncovers a reduction that is not among them."""
     cut = order.steps[-1][1].copy()
     for dim in sorted(take, key=lambda dim: dim.id):
         cut.include(dim)
@@ -185,6 +205,6 @@ def _extended(order: _Order, take: frozenset[Dim], multiplications: int, valuati
 
 
 def _ordered(graph: PGraph, dims: set[Dim]) -> tuple[Dim, ...]:
-    """In the order of the operator's text."""
+    """Return the dims in the order of the operator's text."""
     rank = {dim: position for position, dim in enumerate(graph.labels)}
     return tuple(sorted(dims, key=rank.__getitem__))

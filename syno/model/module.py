@@ -15,8 +15,7 @@ from syno.base.errors import ShapeError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse, parse_stored
 from syno.lower.plan import Plan
-from syno.lower.pytorch.names import constructor_sizes
-from syno.lower.pytorch.source import load_class, to_source
+from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
 
 NOMINAL_LENGTH = 32  # of axes that may have any length, where a plan needs one: a usual batch size
 

@@ -13,17 +13,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syno.base.checksums import DIGITS, checksum
 from syno.base.errors import SpecError
-from syno.base.files import write_whole
+from syno.base.files import CHECKSUM_DIGITS, checksum, write_whole
 
 if TYPE_CHECKING:
     import pandas
 
 KEY, MARK = b"syno.checksum", b"128 bits of blake2b: "  # what stands before the digits
-ZEROS = b"0" * DIGITS
+ZEROS = b"0" * CHECKSUM_DIGITS
 OF_PANDAS = {b"pandas", b"ARROW:schema"}  # all that a file of an earlier version has in its metadata
-PLACE = re.compile(re.escape(MARK) + rb"([0-9a-f]{%d})" % DIGITS)
+PLACE = re.compile(re.escape(MARK) + rb"([0-9a-f]{%d})" % CHECKSUM_DIGITS)
 
 
 def write_parquet(table: pandas.DataFrame, file: Path) -> None:
@@ -38,7 +37,7 @@ def write_parquet(table: pandas.DataFrame, file: Path) -> None:
         writer.add_key_value_metadata({f"{KEY.decode()} of this file": (MARK + ZEROS).decode()})
     content = stream.getvalue()
     place = content.rindex(MARK + ZEROS) + len(MARK)
-    write_whole(file, content[:place] + checksum(content).encode() + content[place + DIGITS :])
+    write_whole(file, content[:place] + checksum(content).encode() + content[place + CHECKSUM_DIGITS :])
 
 
 def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> pandas.DataFrame:

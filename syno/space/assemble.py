@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syno.base.names import name_from
+from syno.base.files import name_from
 from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
 from syno.space.spec import OperatorSpec

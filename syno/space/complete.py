@@ -14,7 +14,7 @@ from syno.algebra import Valuations, product
 from syno.base.errors import LoweringError
 from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
-from syno.ir.normal_form import normal_form
+from syno.ir.rewriting import normal_form
 from syno.lower.causality import leak
 from syno.lower.plan import candidates as plans
 from syno.space.assemble import assemble

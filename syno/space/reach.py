@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from syno.base.errors import UnreachableError
 from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
-from syno.ir.normal_form import normal_form
 from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHARE, STRIDE
-from syno.ir.weight_order import weight_orders
+from syno.ir.rewriting import normal_form, weight_orders
 from syno.space.distance.axes import UNREACHABLE, Grouping
 from syno.space.refusal import why_not_offered
 from syno.space.rules.table import CONTRACTION, Candidate

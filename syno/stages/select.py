@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from syno.artifact.published_experiment import best_published, is_published
-from syno.base.checksums import json_with_checksum, read_json
 from syno.base.errors import SpecError
-from syno.base.files import write_whole
+from syno.base.files import json_with_checksum, read_json, write_whole
 from syno.config import Experiment
 from syno.ir.text import parse_stored
 from syno.results.metric import ACCURACY, LOSS, METRICS, metric_of_trials

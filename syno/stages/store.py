@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from syno.algebra.limits import MOST_LINE_CHARACTERS
+from syno.artifact.lookup import find_operator
 from syno.base.errors import ParseError, SpecError, UnknownNameError
 from syno.base.files import write_whole
 from syno.config.experiment import RESULTS
 from syno.ir.graph import PGraph
-from syno.ir.lookup import find_operator
-from syno.ir.text_file import read_operator_file, with_checksum
+from syno.ir.text import read_operator_file, with_checksum
 
 FOLDER = "operators"
 ID_DIGITS = 12  # in names of files; two of a million operators share them with a chance of 0.2 %

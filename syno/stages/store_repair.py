@@ -10,8 +10,7 @@ from syno.base.errors import SpecError, SynoError
 from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.ir.graph import PGraph
-from syno.ir.text import parse_stored
-from syno.ir.text_file import read_operator_file, with_checksum
+from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.stages.freeze import TABLE, read_frozen
 from syno.stages.store import FOLDER, ID_DIGITS, OperatorStore
 

@@ -15,13 +15,12 @@ from typing import Any
 
 import torch
 
-from syno.base.checksums import DIGITS, checksum
 from syno.base.errors import DataError
-from syno.base.files import write_whole
+from syno.base.files import CHECKSUM_DIGITS, checksum, write_whole
 
 EVERY_SECONDS = 60.0
 MARK = b"\nsyno checkpoint, 128 bits of blake2b: "
-LINE = len(MARK) + DIGITS + 1  # bytes at the end of the file
+LINE = len(MARK) + CHECKSUM_DIGITS + 1  # bytes at the end of the file
 ZIP_END = b"PK\5\6"  # 22 bytes before the end of a file without that line, as earlier versions wrote it
 
 

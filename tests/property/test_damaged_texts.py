@@ -13,12 +13,11 @@ from text_damage import damaged
 
 from syno.artifact.dot_reader import parse_dot
 from syno.base.errors import ParseError, SynoError
-from syno.base.yaml_files import parse_yaml
+from syno.base.validation import parse_yaml
 from syno.config import load_experiment
 from syno.config.specs import find_spec
 from syno.ir.library import OPERATORS
-from syno.ir.text import parse
-from syno.ir.text_file import MARK, read_operator_file, with_checksum
+from syno.ir.text import MARK, parse, read_operator_file, with_checksum
 from syno.lower.pytorch.source import to_source
 
 MOST_SECONDS = 30  # a hang is found, a slow machine is none

@@ -14,7 +14,7 @@ from strategies import pgraphs
 
 from syno.base.errors import SynoError
 from syno.ir.graph import PGraph
-from syno.ir.normal_form import normal_form
+from syno.ir.rewriting import normal_form
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, shapes
 from syno.space.identity.fingerprint import fingerprint, same_operator

@@ -14,7 +14,7 @@ from syno.ir.coordinates import index_map
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.reading import Border, readings
-from syno.report.operators.operator_words import in_words
+from syno.report.operators.words import in_words
 
 SIZES = {"N": 1, "C": 4, "C_in": 4, "C_out": 8, "H": 6, "M": 3, "K": 4, "seq_len": 5, "H_in": 48, "g": 2, "u": 2}
 

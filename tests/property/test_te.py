@@ -166,7 +166,7 @@ def parts_of_a_rotated_axis() -> PGraph:
 
 
 class TestIndicesThatTvmMistakes:
-    """TVM 0.27 takes offsets under several `//` and `%` of one loop variable for one: see `functions.py`."""
+    """TVM 0.27 takes offsets under several `//` and `%` of one loop variable for one: see `FUNCTIONS` in source.py."""
 
     def test_as_generated(self) -> None:
         graph = parts_of_a_rotated_axis()
@@ -176,7 +176,7 @@ class TestIndicesThatTvmMistakes:
         raises=AssertionError,
         strict=True,
         reason="TVM miscompiles plain `%`. If this passes, a newer TVM has mended that: then write rotated axes as plain `%`, "
-        "drop syno/lower/tvm/functions.py and `Accesses.intermediates`, and let the thorough tests decide",
+        "drop syno/lower/tvm/source.py and `Accesses.intermediates`, and let the thorough tests decide",
     )
     def test_as_plain_remainders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         graph = parts_of_a_rotated_axis()

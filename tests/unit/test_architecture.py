@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ import syno
 ROOT = Path(syno.__file__).parents[1]
 MODULES = sorted((ROOT / "syno").rglob("*.py"))
 HEAVY = ("torch", "tvm", "optuna", "pandas", "matplotlib")
+
+
+RIDDLE = re.compile(r"(Of|What|Whether|Which|How|Those|The same|As|See|Its?) ")  # no way to begin a docstring
+
+
+def is_property(node: ast.AST) -> bool:
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return any("property" in ast.unparse(decorator) for decorator in decorators)
 
 
 def named(path: Path) -> str:
@@ -81,6 +90,28 @@ class TestEveryModule:
     def test_has_a_name_that_says_what_it_holds(self, path: Path) -> None:
         assert path.stem not in {"utils", "util", "helpers", "manager", "common", "misc"}
 
+    def test_has_at_most_250_lines(self, path: Path) -> None:
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 250
+
+    def test_docstrings_have_a_subject_and_a_verb(self, path: Path) -> None:
+        """Of properties and tests alone, "Whether ..." says what the value is."""
+        found = [
+            f"{getattr(node, 'name', 'module')}: {docstring.splitlines()[0]}"
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and (docstring := ast.get_docstring(node))
+            if RIDDLE.match(docstring) and not (docstring.startswith("Whether") and is_property(node))
+        ]
+        assert found == []
+
 
 def test_there_are_modules() -> None:
     assert {"syno", "syno.algebra.size", "syno.ir.graph", "syno.lower.interpreter"} <= set(map(named, MODULES))
+
+
+def test_the_page_on_architecture_names_every_room_from_the_top() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = re.findall(r"\|  (\w+) +\S.*\|$", page, re.MULTILINE)
+    assert ["__main__", *drawn] == layers
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(drawn)

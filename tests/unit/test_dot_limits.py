@@ -14,7 +14,7 @@ from syno.artifact.dot_reader import parse_dot, read_dot
 from syno.artifact.published_operator import META_FILE, read_folder
 from syno.base.errors import ParseError
 from syno.ir.library import OPERATORS
-from syno.ir.normal_form import renumbered
+from syno.ir.rewriting import renumbered
 
 TABLE = VariableTable.parse("N, C_in, C_out, H; g, k")
 HEAD = "digraph kernel {\n"

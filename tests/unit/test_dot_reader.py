@@ -16,8 +16,8 @@ from syno.base.errors import ParseError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.normal_form import renumbered
 from syno.ir.primitives import SHIFT
+from syno.ir.rewriting import renumbered
 
 VARIABLES = "N, C_in, C_out, H; g, k"
 TABLE = VariableTable.parse(VARIABLES)

@@ -18,7 +18,7 @@ from syno.base.errors import GraphError, ValuationError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.normal_form import normal_form
+from syno.ir.rewriting import normal_form
 from syno.ir.text import parse
 from syno.model.spec import SEQUENCE_DEFAULTS
 from syno.space.identity.fingerprint import fingerprint, same_operator

@@ -9,10 +9,9 @@ from strategies import pgraphs
 
 from syno.algebra import VariableTable
 from syno.ir.builder import Builder
-from syno.ir.coordinates import index_map
+from syno.ir.coordinates import expression, index_map, loop_nest
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.loops import expression, loop_nest
 from syno.ir.primitives import STRIDE, UNFOLD
 
 deterministic = settings(deadline=None, derandomize=True, max_examples=60)

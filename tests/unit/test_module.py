@@ -19,9 +19,9 @@ from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.choose import measure, plan
-from syno.lower.fan_in import fan_in
 from syno.lower.plan import candidates
 from syno.lower.pytorch.source import to_source
+from syno.lower.stages import fan_in
 from syno.model import OperatorModule, build
 
 SIZES = {"C_in": 64, "C_out": 64, "H": 8}

@@ -7,7 +7,7 @@ from small_specs import matmul
 from truth import Truth
 
 from syno.base.errors import SpecError
-from syno.base.names import LONGEST_NAME, check_name, name_from
+from syno.base.files import LONGEST_NAME, check_name, name_from
 from syno.config import Experiment, load_experiments
 
 

@@ -14,7 +14,7 @@ from strategies import pgraphs
 
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.normal_form import normal_form, renumbered
+from syno.ir.rewriting import normal_form, renumbered
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, shapes
 

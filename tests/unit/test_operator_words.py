@@ -8,9 +8,9 @@ import pytest
 
 import syno
 from syno.ir.graph import PGraph
-from syno.report.operators import operator_words
-from syno.report.operators.operator_card import card
-from syno.report.operators.operator_words import in_words
+from syno.report.operators import words as operator_words
+from syno.report.operators.card import card
+from syno.report.operators.words import in_words
 
 
 def picture(*, exchange: bool = False, rows: int = 0, column: bool = False, row: bool = False) -> PGraph:

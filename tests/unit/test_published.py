@@ -25,7 +25,7 @@ from syno.base.errors import ParseError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.normal_form import normal_form
+from syno.ir.rewriting import normal_form
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, shapes
 

@@ -10,8 +10,7 @@ import pytest
 from syno import OPERATORS, Builder, PGraph
 from syno.artifact.published_operator import distinct, read_artifact
 from syno.base.errors import UnreachableError
-from syno.ir.normal_form import normal_form
-from syno.ir.renaming import with_variables
+from syno.ir.rewriting import normal_form, with_variables
 from syno.space import Space, paper
 from syno.space.reach import described, reach
 

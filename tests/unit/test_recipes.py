@@ -14,7 +14,7 @@ from torch import nn
 import syno
 from syno.base.errors import SpecError, TrainingError
 from syno.data import DATASETS, DataSet, TokenSet
-from syno.ir.renaming import with_variables
+from syno.ir.rewriting import with_variables
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.module import OperatorModule
 from syno.model.substitution import substitute

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,26 @@ class TestFind:
     def test_what_cannot_be_imported(self, shapes: Registry[str], given: str) -> None:
         with pytest.raises(SpecError, match=f'the shape is "{given}"'):
             shapes.find(given)
+
+
+class TestOwnEntry:
+    """An entry by its path; the modules of these tests stand for a user's."""
+
+    whole: Registry[type] = Registry("kind of number", accepts=lambda found: isinstance(found, type), needed="a class")
+
+    def test_is_found_by_its_path(self) -> None:
+        assert self.whole.find("fractions:Fraction") is Fraction
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ("fractions:gcd", 'has no "gcd"'),
+            ("no_such_module:Number", 'the kind of number is "no_such_module:Number", which cannot be imported'),
+            ("fractions:", "it must be something that can be imported"),
+            ("math:pi", 'the kind of number is "math:pi", which is 3.14159.*; it must be a class'),
+            ("complex", 'unknown kind of number "complex"; .* Your own is "package.module:name"'),
+        ],
+    )
+    def test_a_mistake_is_one_clear_error(self, given: str, message: str) -> None:
+        with pytest.raises(errors.SynoError, match=message):
+            self.whole.find(given)

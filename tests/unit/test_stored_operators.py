@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from syno.artifact.lookup import find_operator
 from syno.base.errors import ParseError
 from syno.ir.library import OPERATORS
-from syno.ir.lookup import find_operator
-from syno.ir.text_file import MARK, with_checksum
+from syno.ir.text import MARK, with_checksum
 from syno.stages.store import OperatorStore, find_stored
 
 OPERATOR = OPERATORS["conv1x1"]().renamed("my_4")

@@ -11,7 +11,7 @@ from torch import nn
 
 import syno
 from syno.base.errors import SpecError, UnknownNameError
-from syno.ir.renaming import with_variables
+from syno.ir.rewriting import with_variables
 from syno.model import backbones, substitution
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost, parameters

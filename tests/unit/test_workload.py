@@ -10,7 +10,7 @@ import pytest
 from syno.base.errors import SpecError, SynoError
 from syno.config import Experiment, load_experiments
 from syno.ir.library import OPERATORS
-from syno.ir.renaming import with_variables
+from syno.ir.rewriting import with_variables
 from syno.space import Space
 from syno.space.emptiness import check_not_empty
 from syno.stages.search import search

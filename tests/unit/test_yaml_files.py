@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from syno.base.errors import SpecError
-from syno.base.yaml_files import DEEPEST, MOST_BYTES, parse_yaml, read_yaml
+from syno.base.validation import DEEPEST, MOST_BYTES, parse_yaml, read_yaml
 from syno.cli import app
 
 LETTERS = "abcdefghij"
@@ -88,4 +88,4 @@ def test_nothing_else_reads_yaml() -> None:
     reading = [
         file.name for file, text in sources.items() if any(f"yaml.{way}(" in text for way in ("safe_load", "load", "parse"))
     ]
-    assert reading == ["yaml_files.py"]
+    assert reading == ["validation.py"]

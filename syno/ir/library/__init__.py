@@ -5,7 +5,7 @@
 (Size(C_out), Size(C_in), Size(k), Size(k))
 """
 
-from syno.ir.library import nas_pte, published, rearranging, standard  # noqa: F401  # importing them fills the table
-from syno.ir.library.table import OPERATORS, KnownOperator
+from syno.ir.builder import OPERATORS, KnownOperator
+from syno.ir.library import published, rearranging, standard  # noqa: F401  # importing them fills the table
 
 __all__ = ["OPERATORS", "KnownOperator"]

@@ -1,4 +1,4 @@
-"""Writing a contraction as a torch convolution, or as a plain product."""
+"""A contraction written as a torch convolution or as an elementwise product."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syno.lower.pytorch.windows import Window
 
 @dataclass
 class Contraction:
-    """The axes of the data and of one weight, sorted by the part they play.
+    """The axes of the data and of one weight, sorted by their roles in the contraction.
 
     Attributes:
         meetings: the weight's axes, but those that are taps of a window.
@@ -51,7 +51,7 @@ class Contraction:
 
     @property
     def moving(self) -> list[Window]:
-        """Every window that the convolution moves along its axis."""
+        """The windows that the convolution moves along their axes."""
         return [*self.windows, *self.spread.values()]
 
     @property
@@ -61,20 +61,20 @@ class Contraction:
 
     @property
     def summed(self) -> list[Dim]:
-        """The reductions that are done after it."""
+        """The reductions that the contraction takes."""
         results = [meeting.result for meeting in (*self.channels, *self.weight_only)]
         leaves = [leaf for window in self.windows for leaf in window.leaves]
         return results + [bare for leaf in leaves for bare in _reduce_under(leaf)]
 
     @property
     def is_scaling(self) -> bool:
-        """Whether each element of the data is only multiplied with one of the weight."""
+        """Whether each element of the data is multiplied with one element of the weight, and nothing is summed."""
         others = self.channels or self.outer or self.moving or self.weight_only
         return not others
 
     @property
     def is_convolution(self) -> bool:
-        """Whether a convolution does it: windows are summed, or channels lie before axes that the weight passes by."""
+        """Whether to write a convolution: windows are summed, or channels lie before axes that the weight lacks."""
         if self.moving:
             return True
         if any(self._is_merged_with_passing(meeting.result) for meeting in (*self.groups, *self.outer)):
@@ -98,7 +98,7 @@ def _reduce_under(leaf: Dim) -> list[Dim]:
 
 
 def scale(contraction: Contraction) -> None:
-    """`x * w`, the weight brought to the data's axes."""
+    """Write `x * w`, with the weight's axes aligned to the data's."""
     data, weight = contraction.data, contraction.weight
     axis_of = {meeting.data: meeting.weight for meeting in contraction.groups}
     result_of = {meeting.data: meeting.result for meeting in contraction.groups}
@@ -110,7 +110,7 @@ def scale(contraction: Contraction) -> None:
 
 
 def convolve(contraction: Contraction) -> None:
-    """A convolution over 1 to 3 axes; axes the weight passes by are batch axes or axes with a kernel of size 1."""
+    """Write a convolution over 1 to 3 axes. Axes that the weight lacks are batch axes, or have a kernel of size 1."""
     data = contraction.data
     batch, spatial = _layout(contraction)
     data.order([*batch, *contraction.met, *(dim for part in spatial for dim in part)])
@@ -136,7 +136,7 @@ def convolve(contraction: Contraction) -> None:
 
 
 def _layout(contraction: Contraction) -> tuple[list[Dim], list[list[Dim]]]:
-    """Batch axes, and the axes the convolution moves along; runs of passing axes are merged where there are many."""
+    """Return the batch axes and the axes that the convolution moves along. Runs of passing axes are merged if they are many."""
     data = contraction.data
     moving = {window.axis for window in contraction.moving}
     met = set(contraction.met)
@@ -158,7 +158,7 @@ def _layout(contraction: Contraction) -> tuple[list[Dim], list[list[Dim]]]:
 
 
 def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> str:
-    """The expression for the weight as a convolution's: [groups * outer, channels, a kernel size per axis]."""
+    """Return the expression for the weight as a kernel: [groups * outer, channels, a kernel size per axis]."""
     weight = contraction.weight
     if contraction.weight_only:
         weight.sum([meeting.weight for meeting in contraction.weight_only])
@@ -176,7 +176,7 @@ def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> str:
 
 
 def _gather(weight: TensorCode, dim: Dim) -> None:
-    """Make `dim` one axis of the weight: the views between a window and its leaves are undone on the weight."""
+    """Make `dim` one axis of the weight by undoing, on the weight, the views between a window and its leaves."""
     operation = dim.operation
     if dim in weight.axes or operation is None:
         return
@@ -202,7 +202,7 @@ def _padding(window: Window | None) -> str:
 
 
 def _crop(windows: Sequence[Window | None]) -> str:
-    """With an even window, padding both ends alike gives some positions too many at the end."""
+    """Return the slice that drops the extra positions at the end, which equal padding gives with an even window."""
     if not any(windows):
         return ""
     slices = [f":{window.position.size.integer_text()}" if window else ":" for window in windows]

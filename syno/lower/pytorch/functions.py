@@ -50,6 +50,6 @@ NEEDS = {"shear": ("sheared_slices",), "shear_sum": ("sheared_slices",)}
 
 
 def definitions(used: set[str]) -> str:
-    """The source of the functions used, and of those they need, in the table's order; two empty lines around each."""
+    """Return the source of the functions used and of those they need, in the table's order, two empty lines around each."""
     needed = used | {other for name in used for other in NEEDS.get(name, ())}
     return "\n" + "".join(f"{text}\n" for name, text in FUNCTIONS.items() if name in needed)

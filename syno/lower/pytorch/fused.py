@@ -1,4 +1,4 @@
-"""The fused way: windows are never stored when they need not be.
+"""The fused mode: windows are stored only if they must be.
 
 - A window that a weight is summed over becomes a convolution (grouped where the operator is grouped).
 - A window that a weight is multiplied with, but that is summed later, is put off: the weight's axis stays an axis of
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
-from syno.algebra import ONE, product
+from syno.algebra import product
 from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import SHARE, UNFOLD
 from syno.lower.plan import Plan
@@ -27,7 +27,10 @@ FEW_CHANNELS = 16  # up to here a convolution with a zero for every tap but one 
 
 
 class FusedLowering(Lowering):
-    """`finished` holds the Unfolds that are carried out, and the Strides and Shares that a shear has done with them."""
+    """Writes the statements of the fused mode.
+
+    `finished` holds the Unfolds that are carried out, and the Strides and Shares that a shear has done with them.
+    """
 
     lazy = True
 
@@ -36,22 +39,21 @@ class FusedLowering(Lowering):
         self.finished: set[Operation] = set()
 
     def run(self) -> TensorCode:
-        """As in the literal way; convolutions that follow each other work on channels-last data."""
+        """Write all stages. Consecutive convolutions work on channels-last data."""
         data = super().run()
         planar = {number: moves for number, moves in data.convolutions.items() if "functional.conv2d(" in data.lines[number][0]}
         if len(planar) > 1 and any(planar.values()):  # measured on CPU: not worth the copy for one, or for 1x1 alone
             first = min(planar)
             before = [comment for statement, comment in data.lines[:first] if statement.startswith(f"{data.variable} =")]
             shape = before[-1] if before else shape_comment(dim.size for dim in self.graph.input)
-            data.lines.insert(
-                first, (f"{data.variable} = {data.variable}.contiguous(memory_format=torch.channels_last)", shape)
-            )
+            statement = f"{data.variable} = {data.variable}.contiguous(memory_format=torch.channels_last)"
+            data.lines.insert(first, (statement, shape))
         return data
 
     # ---- views --------------------------------------------------------------------------------------------------
 
     def carry_out(self, operation: Operation) -> None:
-        """As in the literal way, but an Unfold whose window is multiplied with a weight already is a shear."""
+        """Carry out an operation. An Unfold whose window is multiplied with a weight already becomes a shear."""
         if operation in self.finished:
             return
         share = self._multiplied_before(operation)
@@ -61,7 +63,7 @@ class FusedLowering(Lowering):
             super().carry_out(operation)
 
     def unfold(self, operation: Operation) -> None:
-        """The window as an axis of its own, but a view: it is copied only if what reads it must."""
+        """Make the window an axis of its own, as a view; it is copied only if its reader needs a copy."""
         position, window = operation.bottoms
         axis = self.data.position(operation.tops[0])
         axes = [position if dim is operation.tops[0] else dim for dim in self.data.axes]
@@ -69,7 +71,7 @@ class FusedLowering(Lowering):
         self.data.call("windows", f"{axis}, {window.size.integer_text()}", [*axes, window])
 
     def _multiplied_before(self, unfold: Operation) -> Operation | None:
-        """The Share of the window of `unfold`, if its weight's axis is an axis of the data."""
+        """Return the Share of the window of `unfold` if its weight's axis is an axis of the data, else None."""
         if unfold.primitive is not UNFOLD:
             return None
         (leaf, *more) = window_of(unfold).leaves
@@ -82,14 +84,14 @@ class FusedLowering(Lowering):
         data, axis = self.data, share.tops[1]
         after = {window.axis: window.position, axis: share.bottoms[0]}
         axes = [after.get(dim, dim) for dim in data.axes if function == "shear" or dim is not axis]
-        arguments = f"{data.position(window.axis)}, {data.position(axis)}{_dilation(window)}"
+        arguments = f"{data.position(window.axis)}, {data.position(axis)}{window.dilation_argument}"
         data.call(function, arguments, axes)
         self.finished.update((window.unfold, share))
         if (stride := window.unfold.bottoms[1].operation) is not None:
             self.finished.add(stride)
 
     def sum_over(self, dim: Dim) -> None:
-        """A window that is summed as a whole is a sum of moved slices."""
+        """Sum over a reduction. A window that is summed as a whole becomes a sum of moved slices."""
         if dim in self.summed:
             return
         share = self.structure.above.get(dim)
@@ -109,7 +111,7 @@ class FusedLowering(Lowering):
         super().sum_over(dim)
 
     def _waits_for_weight(self, window: Window) -> bool:
-        """Whether all of the window is summed, some of it with a weight still to come, and the rest is small."""
+        """Return whether all of the window is summed, part of it with a weight still to come, and the rest is small."""
         bare = product(leaf.size for leaf in window.leaves if leaf.is_reduce)
         shared = [leaf.operation for leaf in window.leaves if not leaf.is_reduce]
         return self.plan.valuations.values(bare).highest <= FEW_TAPS and all(
@@ -119,7 +121,7 @@ class FusedLowering(Lowering):
 
     def _sum_window(self, window: Window) -> None:
         self.need(window.axis)
-        arguments = f"{self.data.position(window.axis)}, {window.kernel.size.integer_text()}{_dilation(window)}"
+        arguments = f"{self.data.position(window.axis)}, {window.kernel.size.integer_text()}{window.dilation_argument}"
         self.data.call("window_sum", arguments, [window.position if dim is window.axis else dim for dim in self.data.axes])
         self.finished.add(window.unfold)
         self.summed.update(window.leaves)
@@ -157,7 +159,7 @@ class FusedLowering(Lowering):
             self.einsum(weight, meetings)
 
     def _spread(self, put_off: Mapping[Operation, Window], shares: Sequence[Operation], most: int) -> list[Operation]:
-        """The Shares put off whose window the convolution can do at once, each output channel with one tap only.
+        """Return the delayed Shares whose windows the convolution can take at once, each output channel with a single tap.
 
         The other taps are zeros, so the work grows with the window; where few channels are summed, that is cheaper than
         moving slices of the result.
@@ -177,7 +179,7 @@ class FusedLowering(Lowering):
         return movable[: max(most, 0)]
 
     def _split_up(self, meeting: Meeting, weight: TensorCode) -> list[Meeting]:
-        """Where a Split with a reduction in it lies below the Share, split data and weight first: sums come earlier."""
+        """Split data and weight first where a Split with a reduction lies below the Share, so that sums come earlier."""
         parts = split_leaves(meeting.result)
         if meeting.data is None or len(parts) == 1 or not any(dim.is_reduce for dim in parts):
             return [meeting]
@@ -186,7 +188,7 @@ class FusedLowering(Lowering):
         return [Meeting(part, part, part) for part in parts]
 
     def _windows(self, weight: int, shares: Sequence[Operation]) -> tuple[list[Window], dict[Operation, Window]]:
-        """The windows to sum with this weight by convolution, and the Shares to put off; other windows are stored."""
+        """Return the windows to sum with this weight by convolution, and the Shares to delay; other windows are stored."""
         unfolds = [unfold_above(self.structure, share.tops[0]) for share in shares]
         candidates = {unfold: window_of(unfold) for unfold in unfolds if unfold is not None and unfold not in self.finished}
         stored: set[Operation] = set()
@@ -211,7 +213,7 @@ class FusedLowering(Lowering):
     def _better_stored(
         self, put_off: Mapping[Operation, Window], summed: Sequence[Window], shares: Sequence[Operation]
     ) -> Operation | None:
-        """Of two windows on one axis, both summed with this weight, the one to store; None if putting off is better.
+        """Return which of two windows on one axis, both summed with this weight, to store; None if delaying is better.
 
         A convolution can sum one of them. Putting the other off stores the result once per tap, storing the window
         stores the data once per tap: that is less where the weight widens the data.
@@ -226,7 +228,7 @@ class FusedLowering(Lowering):
         return next((window.unfold for window in summed if window.unfold in above), None)
 
     def _is_summed(self, window: Window, weight: int, shares: Sequence[Operation], stored: Set[Operation]) -> bool:
-        """Whether a convolution with the weight sums all of the window, on an axis that no other window moves along."""
+        """Return whether a convolution with the weight sums all of the window, on an axis that no other window uses."""
         owners = [share_at(leaf, weight) for leaf in window.leaves]
         if not any(owner in shares for owner in owners):
             return False
@@ -240,14 +242,6 @@ class FusedLowering(Lowering):
         )
 
     def _put_off(self, windows: Sequence[Window], weight: int, shares: Sequence[Operation]) -> dict[Operation, Window]:
-        """The Shares that can wait for their window, with it."""
-        found = {}
-        for window in windows:
-            share = share_at(window.kernel, weight)
-            if share is not None and share in shares and window.leaves == (window.kernel,):
-                found[share] = window
-        return found
-
-
-def _dilation(window: Window) -> str:
-    return "" if window.dilation is ONE else f", {window.dilation.integer_text()}"
+        """Return the Shares that can wait for their window, with the windows."""
+        found = {share_at(window.kernel, weight): window for window in windows if window.leaves == (window.kernel,)}
+        return {share: window for share, window in found.items() if share is not None and share in shares}

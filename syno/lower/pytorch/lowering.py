@@ -1,7 +1,7 @@
-"""Carrying out a plan as PyTorch statements.
+"""A plan carried out as PyTorch statements.
 
-`Lowering` is the literal way: every primitive becomes its torch view, every Share an einsum. `fused.py` keeps its
-structure and changes what happens to windows.
+`Lowering` is the literal mode: every primitive becomes its torch view, every Share an einsum. `fused.py` derives the fused
+mode, which treats windows in other ways.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Lowering:
         self.summed: set[Dim] = set()
 
     def run(self) -> TensorCode:
-        """All stages, then what is left until the axes are the output's."""
+        """Write all stages, then the views that remain until the axes are the output's."""
         for stage in self.plan.stages:
             for weight in stage.weights:
                 self.contract(weight)
@@ -69,11 +69,11 @@ class Lowering:
     # ---- views --------------------------------------------------------------------------------------------------
 
     def need(self, dim: Dim) -> None:
-        """Carry out what is above `dim` until it is an axis of the data."""
+        """Carry out the operations above `dim` until it is an axis of the data."""
         Cut(self.structure, self.data.axes).include(dim, self.carry_out)
 
     def carry_out(self, operation: Operation) -> None:
-        """One operation: the axes above it become the axes below it."""
+        """Carry out one operation: the axes above it become the axes below it."""
         data, tops, bottoms = self.data, operation.tops, operation.bottoms
         match operation.primitive.name:
             case SPLIT.name:
@@ -94,9 +94,11 @@ class Lowering:
                 first, second = (data.position(top) for top in tops)
                 rest = [dim for dim in data.axes if dim not in tops]
                 data.assign(f"{data.read()}.diagonal(0, {first}, {second})", [*rest, bottoms[0]])
+            case other:
+                raise LoweringError(f"{self.graph!r} has the primitive {other}, which the PyTorch generator cannot write")
 
     def place_of(self, repeated: Dim) -> int:
-        """Where a repeated axis is best put: beside the axis it will be merged with, else last."""
+        """Return the best place for a repeated axis: beside the axis it will be merged with, else last."""
         below = repeated.operation
         if below is None or below.primitive is not MERGE:
             return len(self.data.axes)
@@ -104,7 +106,7 @@ class Lowering:
         return self.data.position(other) + repeated.position if other in self.data.axes else len(self.data.axes)
 
     def stride(self, operation: Operation) -> None:
-        """Every S-th element of an axis."""
+        """Take every S-th element of an axis."""
         axis = self.data.position(operation.tops[0])
         assert isinstance(operation.parameter, Size)
         slices = ", ".join([":"] * axis + [f"::{operation.parameter.integer_text()}"])
@@ -112,7 +114,7 @@ class Lowering:
         self.data.assign(f"{self.data.read()}[{slices}]", axes)
 
     def unfold(self, operation: Operation) -> None:
-        """The whole window, as an axis of its own, copied."""
+        """Make the window an axis of its own, as a copy."""
         position, window = operation.bottoms
         axis = self.data.position(operation.tops[0])
         axes = [*self.data.axes[:axis], window, position, *self.data.axes[axis + 1 :]]
@@ -136,11 +138,11 @@ class Lowering:
         self.einsum(self.weight(number), self.meetings(number, shares))
 
     def weight(self, number: int) -> TensorCode:
-        """The weight tensor, with the weight sides of its Shares as axes."""
+        """Return the weight tensor, with the weight sides of its Shares as axes."""
         return TensorCode("w", self.graph.weights[number - 1], self.weights[number - 1], lazy=self.lazy)
 
     def meetings(self, number: int, shares: Sequence[Operation]) -> list[Meeting]:
-        """One for each axis of the weight: through its Share, or on its own."""
+        """Return a meeting for each axis of the weight."""
         by_axis = {share.tops[1]: share for share in shares}
         found = []
         for axis in self.graph.weights[number - 1]:
@@ -153,7 +155,7 @@ class Lowering:
         return found
 
     def ready_shares(self, weight: int) -> list[Operation]:
-        """The Shares of `weight` whose data side needs no weight that is still to come.
+        """Return the Shares of `weight` whose data side needs no weight that is still to come.
 
         The weight's other axes stay axes of the data until their Share can be carried out.
         """
@@ -197,7 +199,7 @@ class Lowering:
 
 
 def _ranks(structure: Structure) -> dict[Dim, int]:
-    """Every dim that views alone lead to from the output's axes, in the order in which they make up these axes."""
+    """Return a rank for every dim that views connect to the output's axes, in the order in which they form these axes."""
     ranks: dict[Dim, int] = {}
 
     def visit(dim: Dim) -> None:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Mapping
-from math import prod
 from textwrap import indent, wrap
 from typing import Any
 
-from syno.algebra import Kind, Size, Valuation, Valuations
-from syno.algebra.code_names import code_name, renaming_note
+from syno.algebra import Size, Valuations
+from syno.algebra.code_names import code_name, renaming_note, stem
 from syno.base.registry import Registry
+from syno.ir.coordinates import expression
 from syno.ir.graph import PGraph
-from syno.ir.loops import expression
-from syno.lower.fan_in import fan_in
-from syno.lower.plan import Plan, candidates, fewest_flops
+from syno.lower.plan import Plan, candidates, fewest_flops, plan_for
 from syno.lower.pytorch.functions import definitions
 from syno.lower.pytorch.fused import FusedLowering
 from syno.lower.pytorch.lowering import Lowering
-from syno.lower.pytorch.names import argument_name, class_name
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
+from syno.lower.stages import fan_in
 
 MODES: Registry[type[Lowering]] = Registry("mode of the PyTorch generator")
 MODES.register("fused")(FusedLowering)
@@ -27,28 +26,14 @@ MODES.register("literal")(Lowering)
 
 LINE_LENGTH = 118
 COMMENT_COLUMN = 70  # longer statements have their comment where they end
-
-
-def nominal_values(graph: PGraph) -> Valuation:
-    """Values to plan with where none are given: the defaults; other coefficients 3; primaries large and divisible."""
-    values = dict(graph.variables.defaults)
-    for name, variable in graph.variables.items():
-        if variable.kind is Kind.COEFFICIENT:
-            values.setdefault(name, 3)
-    deepest = prod(
-        values[name] ** max(0, *(-size.exponent(variable) for size in graph.sizes))
-        for name, variable in graph.variables.items()
-        if variable.kind is Kind.COEFFICIENT
-    )
-    for name in graph.variables:
-        values.setdefault(name, deepest * max(1, -(-64 // deepest)))
-    return Valuation(values)
+# What a constructor uses besides sizes.
+NOT_AS_ARGUMENT = {"ValueError", "device", "dtype", "functional", "init", "math", "nn", "seed", "self", "super", "torch"}
 
 
 def to_source(
     graph: PGraph, values: Mapping[str, int] | Valuations | None = None, *, mode: str = "fused", plan: Plan | None = None
 ) -> str:
-    """The operator as the source of one self-contained `nn.Module`, which takes its sizes when it is constructed.
+    """Return the operator as the source of one self-contained `nn.Module`, which takes its sizes when it is constructed.
 
     Args:
         graph: the operator.
@@ -60,7 +45,7 @@ def to_source(
         LoweringError: the operator cannot be planned, or has too many axes for einsum.
     """
     lowering = MODES[mode]  # names the modes there are, if this is none
-    chosen = plan or fewest_flops(candidates(graph, values if values is not None else nominal_values(graph)))
+    chosen = plan_for(graph, values, plan)
     names = [f"self.w{number}" for number in range(1, len(graph.weights) + 1)]
     composing = None
     if (composition := chosen.composition) is not None:
@@ -186,7 +171,7 @@ class _Module:
         return [*lines, *_statements(self.body), "    return x"]
 
     def _locals_in(self, *texts: str) -> list[str]:
-        """Local names for the sizes that the texts mention."""
+        """Return a statement that defines local names for the sizes that the texts mention."""
         words = set(re.findall(r"\w+", " ".join(texts)))
         names = [name for name in map(code_name, self.arguments) if name in words]
         return [f"    {', '.join(names)} = {', '.join(f'self.{name}' for name in names)}"] if names else []
@@ -197,7 +182,7 @@ class _Module:
 
 
 def _broken(signature: str) -> list[str]:
-    """A signature in one line, or with its options on a line of their own."""
+    """Return a signature in one line, or with its options on a line of their own."""
     if len(signature) <= LINE_LENGTH:
         return [signature]
     head, _, rest = signature.partition("(")
@@ -218,8 +203,28 @@ def _wrapped(text: str) -> list[str]:
     return wrap(text, LINE_LENGTH - 4, subsequent_indent="    ", break_long_words=False)
 
 
+def class_name(graph: PGraph) -> str:
+    """Return the class's name: `LowRank` for `low_rank`, and `OperatorNone` where a class can't have the name."""
+    words = [word for word in re.split(r"\W|_", graph.name) if word]
+    name = "".join(word[0].upper() + word[1:] for word in words)
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"Operator{name}"
+
+
+def argument_name(variable: str) -> str:
+    """Return a variable's name as an argument of the generated constructor: its own, unless the constructor uses it."""
+    return code_name(variable) if stem(variable) in NOT_AS_ARGUMENT else variable
+
+
+def constructor_sizes(graph: PGraph, values: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes that the constructor of a generated module takes, by the names of its arguments.
+
+    `values` holds a value for every variable; those that may have any value, such as a batch size, are no arguments.
+    """
+    return {argument_name(name): value for name, value in values.items() if name not in graph.runtime_variables}
+
+
 def load_class(source: str, graph: PGraph) -> type[Any]:
-    """The class that generated source defines."""
+    """Return the class that generated source defines."""
     # Without a __name__: torch.compile would import the module that it names to find the globals of an inner module.
     namespace: dict[str, Any] = {}
     exec(compile(source, f"<operator {graph.name} {graph.id[:8]}>", "exec"), namespace)

@@ -1,4 +1,4 @@
-"""Code on one tensor, whose axes are dims: every line that is written keeps the list of axes right.
+"""Generated code on one tensor whose axes are dims; every statement updates the list of axes.
 
 Views are collected and written only when something reads the tensor: any run of reshapes and permutes is then at most
 one reshape that splits axes, one permute and one reshape that merges axes, and only the last of these may copy.
@@ -42,7 +42,7 @@ class TensorCode:
         self._have([[dim] for dim in axes])
 
     def _have(self, parts: Sequence[Sequence[Dim]]) -> None:
-        """The tensor has these axes now, each made up of some dims, outermost first."""
+        """Set the tensor's axes, each made up of some dims, outermost first."""
         self._pieces = {dim: [_Piece(dim.size)] for part in parts for dim in part}
         self._physical = [[piece for dim in part for piece in self._pieces[dim]] for part in parts]
         self.axes = [dim for part in parts for dim in part]
@@ -50,13 +50,13 @@ class TensorCode:
     # ---- statements ---------------------------------------------------------------------------------------------
 
     def assign(self, expression: str, parts: Iterable[Dim | Sequence[Dim]]) -> None:
-        """`variable = expression`, after which the tensor has these axes; an axis may be made up of several dims."""
+        """Write `variable = expression`, after which the tensor has these axes; an axis may be made up of several dims."""
         after = [[part] if isinstance(part, Dim) else list(part) for part in parts]
         self._write(expression, [product(dim.size for dim in part) for part in after])
         self._have(after)
 
     def call(self, function: str, arguments: str, axes: Iterable[Dim]) -> None:
-        """Assign the result of a function of `functions.py`."""
+        """Write a call of a function of `functions.py` and assign its result."""
         self.functions.add(function)
         self.assign(f"{function}({self.read()}, {arguments})", axes)
 
@@ -65,7 +65,7 @@ class TensorCode:
         self._value = self.variable
 
     def read(self, parts: Sequence[Sequence[Dim]] | None = None) -> str:
-        """Write the views collected; the expression for the tensor.
+        """Write the collected views, and return the expression for the tensor.
 
         With `parts`, dims are merged to one axis each (an empty part is an axis of size 1); every axis is in one part.
         """
@@ -92,7 +92,7 @@ class TensorCode:
     # ---- views --------------------------------------------------------------------------------------------------
 
     def position(self, dim: Dim) -> int:
-        """The number of the axis indexed by `dim`."""
+        """Return the number of the axis indexed by `dim`."""
         return self.axes.index(dim)
 
     def order(self, axes: Sequence[Dim]) -> None:
@@ -101,7 +101,7 @@ class TensorCode:
         self._view()
 
     def replace(self, old: Sequence[Dim], new: Sequence[Dim]) -> None:
-        """The adjacent axes `old` become the axes `new`, of the same number of elements: one is merged, or one is cut."""
+        """Replace the adjacent axes `old` by the axes `new` with the same number of elements: merge them, or cut one."""
         if len(new) == 1:
             self._pieces[new[0]] = [piece for dim in old for piece in self._pieces[dim]]
         else:
@@ -123,7 +123,7 @@ class TensorCode:
             self._pieces.update({dim: [part] for dim, part in zip(new, parts, strict=True)})
 
     def _falls_apart(self, pieces: Sequence[_Piece], new: Sequence[Dim]) -> bool:
-        """Whether an axis merged before is cut where it was put together."""
+        """Return whether an axis that was merged is now cut at the places where it was merged."""
         rest = list(pieces)
         found: dict[Dim, list[_Piece]] = {}
         for dim in new:
@@ -139,12 +139,12 @@ class TensorCode:
         return True
 
     def relabel(self, old: Dim, new: Dim) -> None:
-        """The axis `old` is now called `new`; no code."""
+        """Call the axis `old` from now on `new`. This writes no code."""
         self._pieces[new] = self._pieces[old]
         self.axes[self.position(old)] = new
 
     def adjacent(self, dims: Sequence[Dim], rank: Mapping[Dim, int] | None = None) -> None:
-        """Permute so that these axes follow each other, where one of them is now: where the axes are nearest to `rank`."""
+        """Permute so that these axes follow each other, at the place of one of them that disturbs the order by `rank` least."""
 
         def placed(anchor: Dim) -> list[Dim]:
             before = [dim for dim in self.axes[: self.position(anchor)] if dim not in dims]
@@ -174,7 +174,7 @@ class TensorCode:
         self._rolled = value, amounts, axes, len(self.lines)
 
     def _standing_parts(self, alone: Dim) -> list[list[Dim]]:
-        """The axes as they are, those merged still merged, if `alone` is an axis of its own; else each dim by itself."""
+        """Return the axes with merged ones still merged if `alone` is an axis of its own, else one axis per dim."""
         parts: list[list[Dim]] = []
         rest = list(self.axes)
         for axis in self._physical:
@@ -189,13 +189,13 @@ class TensorCode:
         return parts
 
     def insert(self, dim: Dim, position: int) -> None:
-        """A new axis along which the tensor is repeated, without a copy."""
+        """Insert an axis along which the tensor is repeated, without a copy."""
         axes = [*self.axes[:position], dim, *self.axes[position:]]
         sizes = ", ".join(dim.size.integer_text() if other is dim else "-1" for other in axes)
         self.assign(f"{self.read()}.unsqueeze({position}).expand({sizes})", axes)
 
     def spread(self, dim: Dim, taps: Dim) -> None:
-        """A new last axis, as long as that of `dim`, that is zero but where both indices are equal."""
+        """Append an axis as long as that of `dim`, with zeros except where both indices are equal."""
         self.order([*(other for other in self.axes if other is not dim), dim])
         self.assign(f"torch.diag_embed({self.read()})", [*self.axes, taps])
 
@@ -207,7 +207,7 @@ class TensorCode:
 
 
 def shape_comment(sizes: Iterable[Size]) -> str:
-    """`[N, C_in/g, H, H]`."""
+    """Return a shape as text, such as `[N, C_in/g, H, H]`."""
     return f"[{', '.join(size.fraction_text for size in sizes)}]"
 
 

@@ -1,4 +1,4 @@
-"""How a window is read: from an Unfold down to the weight's axes and reductions that its neighbours are summed with."""
+"""Windows: from an Unfold down to the weight's axes and reductions over which its neighbours are summed."""
 
 from __future__ import annotations
 
@@ -37,9 +37,14 @@ class Window:
         """The axis that the window moves along, after."""
         return self.unfold.bottoms[0]
 
+    @property
+    def dilation_argument(self) -> str:
+        """The dilation as the last argument of a generated call; empty if it is 1."""
+        return "" if self.dilation is ONE else f", {self.dilation.integer_text()}"
+
 
 def window_of(unfold: Operation) -> Window:
-    """The window of `unfold`, down to the first dims that no Split, Shift or Stride lies below."""
+    """Return the window of `unfold`, down to the first dims below which no Split, Shift or Stride lies."""
     window = unfold.bottoms[1]
     operation = window.operation
     if operation is not None and operation.primitive is STRIDE:
@@ -58,7 +63,7 @@ def _leaves(dim: Dim) -> Iterator[Dim]:
 
 
 def split_leaves(dim: Dim) -> list[Dim]:
-    """The dims that Splits below `dim` cut it into; itself where there is no Split."""
+    """Return the dims into which the Splits below `dim` cut it; `dim` itself if there are none."""
     operation = dim.operation
     if operation is None or operation.primitive is not SPLIT:
         return [dim]
@@ -66,7 +71,7 @@ def split_leaves(dim: Dim) -> list[Dim]:
 
 
 def unfold_above(structure: Structure, dim: Dim) -> Operation | None:
-    """The Unfold for which `dim` is a leaf of the window, if there is one."""
+    """Return the Unfold whose window has `dim` as a leaf, or None."""
     operation = structure.above.get(dim)
     while operation is not None and operation.primitive in (SPLIT, SHIFT, STRIDE):
         dim = operation.tops[0]
@@ -77,7 +82,7 @@ def unfold_above(structure: Structure, dim: Dim) -> Operation | None:
 
 
 def share_at(leaf: Dim, weight: int) -> Operation | None:
-    """The Share of `weight` whose data side `leaf` is, if it is one."""
+    """Return the Share of `weight` that has `leaf` as its data side, or None."""
     operation = leaf.operation
     if operation is None or operation.primitive is not SHARE or leaf.position != 0 or operation.parameter != weight:
         return None
@@ -85,7 +90,7 @@ def share_at(leaf: Dim, weight: int) -> Operation | None:
 
 
 def carried_out_for(structure: Structure, available: Set[Dim], dim: Dim) -> set[Operation]:
-    """The operations that must be carried out to get `dim` when the axes `available` are there."""
+    """Return the operations that must be carried out to get `dim` from the axes `available`."""
     if dim in available:
         return set()
     operation = structure.above.get(dim)

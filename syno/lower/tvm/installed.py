@@ -1,4 +1,4 @@
-"""TVM where it is installed: the one place that imports it, and says what to do where that does not work."""
+"""The only place that imports TVM, with a clear error where it is not installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INSTALL = 'pip install "syno[tvm]"'
 
 @cache
 def tvm() -> ModuleType:
-    """The module `tvm`, with the submodules that generated code needs.
+    """Return the module `tvm`, with the submodules that generated code needs loaded.
 
     Raises MissingPackageError where it is not installed, or not in the versions that work together.
     """

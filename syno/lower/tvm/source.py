@@ -15,10 +15,23 @@ from syno.algebra.code_names import code_name, renaming_note
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.lower.cut import Structure
-from syno.lower.plan import Plan, candidates, fewest_flops
-from syno.lower.pytorch.source import nominal_values
-from syno.lower.tvm.functions import definitions
+from syno.lower.plan import Plan, plan_for
 from syno.lower.tvm.writer import StageWriter, row_of_sizes
+
+# Functions that generated tensor expressions carry along, each only where it is used. They exist because TVM 0.27
+# rewrites the indices of one access together (`FlattenBuffer`), and where one loop variable meets several `//` and `%`
+# with different offsets, it takes them for one: `A[(i//2 + 1) % 7, (i%2 + 1) % 2]` is read at the flat index
+# `(i + 2) % 14`. Indices with other operations than sums, `//` and `%` stay as they are. Only rotations need that: an
+# Unfold below a Merge also gives `//` and `%` of sums with an offset, but the thorough tests found no wrong kernel with
+# those, whether the loops were as written or fused and split.
+FUNCTIONS = {
+    "rotated": '''
+def rotated(index, amount, extent):
+    """(index + amount) % extent, for an index in [0, extent)."""
+    moved = index + amount % extent
+    return tirx.Select(moved < extent, moved, moved - extent)
+''',
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +44,7 @@ class TeStage:
         result: the name of what it returns: `t1`, `t2` ..., and `y` for the last stage's.
         axes: the axes of the result.
         source: the text.
-        functions: names of the functions of `functions.py` that it uses.
+        functions: names of the functions of `FUNCTIONS` that it uses.
     """
 
     name: str
@@ -42,13 +55,8 @@ class TeStage:
     functions: frozenset[str]
 
 
-def plan_for(graph: PGraph, values: Mapping[str, int] | Valuations | None, plan: Plan | None) -> Plan:
-    """The plan given, or the one with the fewest FLOPs for these values, or for nominal ones if there are none."""
-    return plan or fewest_flops(candidates(graph, values if values is not None else nominal_values(graph)))
-
-
 def to_te_source(graph: PGraph, values: Mapping[str, int] | Valuations | None = None, *, plan: Plan | None = None) -> str:
-    """The operator as Python source of TVM tensor expressions.
+    """Return the operator as Python source of TVM tensor expressions.
 
     It defines `stage_1`, `stage_2` ..., which take tensors and sizes; `placeholders(sizes..., dtype)`, the input and the
     weights; and `build(sizes..., dtype)`, which returns these and the results of all stages.
@@ -64,7 +72,7 @@ def to_te_source(graph: PGraph, values: Mapping[str, int] | Valuations | None = 
     """
     chosen = plan_for(graph, values, plan)
     stages = te_stages(chosen)
-    functions = definitions({name for stage in stages for name in stage.functions})
+    functions = _definitions({name for stage in stages for name in stage.functions})
     parts = [*(stage.source for stage in stages), _placeholders(chosen.staged), _build(chosen.staged, stages)]
     body = functions + "".join(parts)
     imports = [name for name in ("te", "tirx", "topi") if f"{name}." in body]
@@ -75,8 +83,13 @@ def to_te_source(graph: PGraph, values: Mapping[str, int] | Valuations | None = 
     )
 
 
+def _definitions(used: set[str]) -> str:
+    """Return the source of the functions used, in the table's order, with two empty lines around each."""
+    return "".join(f"\n{text}" for name, text in FUNCTIONS.items() if name in used)
+
+
 def te_stages(plan: Plan) -> tuple[TeStage, ...]:
-    """The stages of a plan, each as a function of tensors and sizes. LoweringError as `to_te_source`."""
+    """Return the stages of a plan, each as a function of tensors and sizes. LoweringError as `to_te_source`."""
     graph = plan.staged
     structure = Structure(graph)
     source: tuple[str, tuple[Dim, ...]] = ("x", graph.input)
@@ -92,7 +105,7 @@ def te_stages(plan: Plan) -> tuple[TeStage, ...]:
 
 
 def arranged(axes: Sequence[Dim], graph: PGraph) -> tuple[Dim, ...]:
-    """The axes of a result in between, in an order that suits the stages after it.
+    """Return the axes of an intermediate result in an order that suits the stages after it.
 
     They come as the axes of the output do that depend on them, so that loops over these read neighbours. Axes that are only
     summed over come last, as in a product of matrices; or, where the output's last axis runs along one of the data's, as in a
@@ -106,7 +119,7 @@ def arranged(axes: Sequence[Dim], graph: PGraph) -> tuple[Dim, ...]:
 
 
 def _last_output_axis(dim: Dim, graph: PGraph) -> int | None:
-    """The number of the last axis of the output that the coordinate of `dim` depends on; None if it depends on none."""
+    """Return the number of the last output axis that the coordinate of `dim` depends on, or None."""
     if dim in graph.output:
         return graph.output.index(dim)
     below = dim.operation.bottoms if dim.operation is not None else ()

@@ -1,4 +1,4 @@
-"""Stages of a plan as live objects of TVM: what the generated text defines, ready to be called.
+"""The stages of a plan as TVM objects, made by running the generated text.
 
 Paper: section 6.1 (lowering to TVM's tensor expressions).
 """
@@ -31,7 +31,7 @@ class StageFunction:
     _function: Callable[..., Any]
 
     def __call__(self, *tensors: Any, **sizes: int) -> Any:
-        """The stage's result for `te.Tensor`s of the operands' shapes.
+        """Return the stage's result for `te.Tensor`s of the operands' shapes.
 
         Sizes with a default may be left out, and those the operator does not have may be there.
         """
@@ -39,17 +39,17 @@ class StageFunction:
 
 
 def sizes_of(graph: PGraph, values: Mapping[str, int]) -> Valuation:
-    """What of `values` the operator has, with its defaults. ValuationError for what is missing."""
+    """Return the values of the operator's variables, with its defaults. ValuationError if one is missing."""
     return graph.valuation({name: value for name, value in values.items() if name in graph.variables})
 
 
 def named_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes as arguments of generated functions, where a variable may have another name."""
+    """Return the sizes as arguments of generated functions, in which a variable may have another name."""
     return {code_name(name): value for name, value in sizes.items()}
 
 
 def stage_functions(plan: Plan) -> tuple[StageFunction, ...]:
-    """The stages of a plan, to be called in `te.create_prim_func` or in `relax.BlockBuilder.emit_te`.
+    """Return the stages of a plan, to be called in `te.create_prim_func` or in `relax.BlockBuilder.emit_te`.
 
     Raises:
         MissingPackageError: TVM is not installed.
@@ -60,7 +60,7 @@ def stage_functions(plan: Plan) -> tuple[StageFunction, ...]:
 
 
 def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float32") -> list[Any]:
-    """One `tvm.tirx.PrimFunc` per stage, for these sizes; its parameters are the stage's operands, then its result.
+    """Return one `tvm.tirx.PrimFunc` per stage, for these sizes; its parameters are the stage's operands, then its result.
 
     Each has the name of its stage as `global_symbol`. Raises what `stage_functions` does, and ValuationError.
     """
@@ -79,7 +79,7 @@ def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float
 
 
 def _defined(plan: Plan) -> dict[str, Any]:
-    """The functions that the text of a plan defines."""
+    """Return the functions that the text of a plan defines, by name."""
     tvm()
     scope: dict[str, Any] = {"__name__": f"syno_te_{plan.graph.id}"}
     exec(compile(to_te_source(plan.graph, plan=plan), f"<tensor expressions of {plan.graph.name}>", "exec"), scope)

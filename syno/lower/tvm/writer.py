@@ -35,11 +35,11 @@ class StageWriter:
 
     @property
     def functions(self) -> frozenset[str]:
-        """The names of those of `functions.py` that the text uses."""
+        """The names of the functions of `FUNCTIONS` in source.py that the text uses."""
         return frozenset({"rotated"} if any(step.operation.primitive is SHIFT for step in self.reads.intermediates) else ())
 
     def text(self, name: str) -> str:
-        """The stage as a function of this name."""
+        """Return the stage as the source of a function of this name."""
         labels = [self.graph.labels[dim] for dim in self.axes]
         sums = [self.graph.labels[dim] for dim in self.work.reduces]
         lines = [
@@ -55,11 +55,11 @@ class StageWriter:
 
     @staticmethod
     def _is_named(operation: Operation) -> bool:
-        """Unfolds, since conditions and accesses read their index; Shifts, since what they become is no expression."""
+        """Return whether the index has a name: of Unfolds, which conditions read, and of Shifts, which become calls."""
         return operation.primitive in (SHIFT, UNFOLD)
 
     def _windows(self) -> dict[int, Intermediate]:
-        """The data's axes that are padded, by number, with the Unfold whose window reaches beyond them.
+        """Return the data's axes that are padded, by number, with the Unfold whose window reaches beyond them.
 
         A condition in a sum keeps its loops from being vectorized, so contractions read a copy with zeros around it. That can
         stand for a condition where the index is that of one axis of the data, and of nothing else.
@@ -109,7 +109,7 @@ class StageWriter:
         return [*lines, f"return te.sum({value}, [{', '.join(sums)}])" if sums else f"return {value}"]
 
     def _tensors(self) -> list[tuple[str, Sequence[Expression]]]:
-        """What is multiplied, and where it is read."""
+        """Return the tensors that are multiplied, with the indices at which they are read."""
         data = list(self.reads.data)
         for axis, step in self.windows.items():
             position, window = step.below
@@ -117,20 +117,20 @@ class StageWriter:
         return [("padded" if self.windows else self.data, data), *zip(self.operands[1:], self.reads.weights, strict=True)]
 
     def _conditions(self) -> list[tuple[Expression, Size]]:
-        """Those that padding does not stand for."""
+        """Return the conditions that padding does not replace."""
         padded = [iterator(self.graph.labels[step.dim], step.dim.size) for step in self.windows.values()]
         return [(index, extent) for index, extent in self.reads.conditions if index not in padded]
 
 
 def margins(step: Intermediate) -> tuple[str, str]:
-    """How far the window of an Unfold reaches beyond its axis, before and after."""
+    """Return how far the window of an Unfold reaches beyond its axis, before and after, as two expressions."""
     window = step.operation.bottoms[1].size
     whole = window.integer_text()
     return _text(half(window)), f"({whole} - 1)//2"
 
 
 def inside(index: Expression, extent: Size) -> str:
-    """The condition 0 <= index < extent; the extent is that of the axis an Unfold reads, not of its window."""
+    """Return the condition 0 <= index < extent. The extent is that of the axis that an Unfold reads, not of its window."""
     return f"0 <= {_text(index)}, {_text(index)} < {extent.integer_text()}"
 
 
@@ -150,18 +150,18 @@ def _access(tensor: str, indices: Sequence[Expression]) -> str:
 
 
 def row_of_sizes(dims: Sequence[Dim]) -> str:
-    """The sizes of axes as a tuple in Python."""
+    """Return the sizes of axes as a Python tuple."""
     sizes = [dim.size.integer_text() for dim in dims]
     return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
 
 
 def folded(line: str) -> list[str]:
-    """Broken between the names of a row in brackets."""
+    """Break a line between the names of a row in brackets."""
     return fill(line, LINE_LENGTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False).splitlines()
 
 
 def bracketed(head: str, parts: Sequence[str], between: str, tail: str = "") -> list[str]:
-    """`head part, part tail` in one line if it fits, else one part in each, in brackets."""
+    """Return `head part, part tail` in one line if it fits, else with one part per line, in brackets."""
     whole = head + between.join(parts) + tail
     if len(whole) <= LINE_LENGTH - 2 * len(INDENT):
         return [whole]

@@ -19,9 +19,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from syno.base.checksums import json_with_checksum, read_json
 from syno.base.errors import SpecError
-from syno.base.files import write_whole
+from syno.base.files import json_with_checksum, read_json, write_whole
 from syno.base.record import Number
 from syno.measure.tvm.database_checksums import check_lines, write_checksums
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from syno.base.checksums import checksum, json_with_checksum, read_json
 from syno.base.errors import SpecError
-from syno.base.files import write_whole
+from syno.base.files import checksum, json_with_checksum, read_json, write_whole
 
 FILE = "checksums.json"
 CHECKSUMS = TypeAdapter(dict[str, list[str]])  # of the lines of each file

@@ -10,7 +10,7 @@ from random import Random
 
 from syno.base.errors import SpecError
 from syno.base.progress import Display, Progress
-from syno.report.operators.operator_folder import OperatorFolder
+from syno.report.operators.folder import OperatorFolder
 from syno.space.emptiness import check_not_empty, empty
 from syno.space.sample import Sampler
 from syno.space.space import Space

@@ -1,23 +1,31 @@
-"""The way to a known operator, explained: how far it is at each step, why, and which rules looked at it."""
+"""The steps to a known operator, with the distance at each step and the rules that apply; and the table of rules."""
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.table import Table
 
 from syno.algebra import ONE, Size
 from syno.ir.graph import PGraph
 from syno.space.distance.axes import Group, Grouping
 from syno.space.reach import Stage, described, reach
 from syno.space.rules import RULES
+from syno.space.rules.listing import COLUMNS, rows
 from syno.space.space import Space
 
 INDENT = "      "
+NARROW = {"id", "kind"}  # columns of the table of rules that are not wrapped
 
 
 def explain(space: Space, operator: PGraph) -> str:
-    """The steps to the operator. The distance is the least number of primitives still missing after a step; the groups say
-    what becomes of each axis if it is reached that way.
+    """Return the steps to an operator as text.
+
+    The distance is the least number of primitives still missing after a step. The groups of axes below it belong to the
+    assignment with that cost.
 
     Raises UnreachableError that names the rule or option which excludes the operator.
     """
@@ -46,7 +54,7 @@ def _accepting(space: Space, stage: Stage) -> str:
 
 
 def _fates(grouping: Grouping) -> Iterator[str]:
-    """What becomes of the axes, those that are inputs already left out."""
+    """Yield a line for each group of axes that are not axes of the input yet."""
     yield from (_group(group) for group in grouping.groups if group.wanted != group.axes)
     for title, sizes in (
         ("taken in as windows", grouping.windows),
@@ -64,3 +72,15 @@ def _group(group: Group) -> str:
 
 def _listed(sizes: Iterable[Size]) -> str:
     return ", ".join(map(str, sizes)) or "nothing"
+
+
+def rules_text(width: int) -> str:
+    """Return the canonicalization rules as plain text: a row per rule, with cells wrapped to a page of `width` characters."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in COLUMNS:
+        table.add_column(title, no_wrap=title in NARROW, overflow="fold")
+    for row in rows():
+        table.add_row(*row)
+    stream = io.StringIO()
+    Console(file=stream, width=width, markup=False, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

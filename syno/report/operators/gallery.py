@@ -1,4 +1,4 @@
-"""The operators of the page, each on a card."""
+"""The operators of a report's page, each on a card."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from syno.base.errors import SynoError
+from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_svg
 from syno.ir.graph import PGraph
-from syno.ir.loops import expression, loop_nest
 from syno.lower.pytorch.source import to_source
 from syno.report.inline_svg import inline_svg
 from syno.report.page_tables import (
@@ -38,7 +38,7 @@ from syno.report.results import SCORE_COLUMNS, TRIAL_COLUMNS, Results, complete
 
 @dataclass(frozen=True)
 class Code:
-    """A text about an operator, with its words in colours; or why there is none."""
+    """A highlighted text about an operator, or the reason why there is none."""
 
     title: str
     html: Markup
@@ -46,8 +46,8 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Timing:
-    """A line of a card's table of latencies."""
+class LatencyRow:
+    """A row of a card's table of latencies."""
 
     target: str
     device_name: str
@@ -58,7 +58,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Card:
-    """What the page shows of an operator.
+    """The content of one operator's card.
 
     Attributes:
         number: of the card, from 1; its ids on the page begin with it.
@@ -74,14 +74,14 @@ class Card:
     drawing: Markup
     expression: Markup
     facts: tuple[tuple[str, Cell], ...]
-    timings: tuple[Timing, ...]
+    timings: tuple[LatencyRow, ...]
     codes: tuple[Code, ...]
     order: str
     provenance: str
 
 
 def cards(results: Results) -> list[Card]:
-    """A card for each operator, the best score first."""
+    """Return a card for each operator, the best score first."""
     known = {str(row["operator"]): row for row in score_rows(results)}
     measured, origins = latencies(results), _origins(results)
 
@@ -96,12 +96,12 @@ def cards(results: Results) -> list[Card]:
 
 
 def order_name(target: Target) -> str:
-    """What sorting by the latency on this device with this compiler is called."""
+    """Return the name of the sorting by latency on this device with this compiler."""
     return f"latency, {target[1]} on {target[0]}"
 
 
 def _origins(results: Results) -> dict[str, str]:
-    """By name: the trial that found an operator, its reward, and when that was, as far as the table knows."""
+    """Return, by name, the trial that found an operator, its reward and its date, as far as the table has them."""
     found = {}
     trials = complete(results.trials, TRIAL_COLUMNS, "trials")
     for row in trials[trials["outcome"] == "complete"].to_dict("records"):
@@ -131,11 +131,11 @@ def _card(place: int, name: str, results: Results, row: Row, times: dict[Target,
     )  # fmt: skip
 
 
-def _timings(times: dict[Target, Row]) -> Iterator[Timing]:
+def _timings(times: dict[Target, Row]) -> Iterator[LatencyRow]:
     for (device, compiler), row in sorted(times.items()):
         cell, names = latency(row), word(row["device_name"]).text
         reason = word(row["reason"]).text if row["status"] != "ok" else cell.note
-        yield Timing(f"{compiler} on {device}", names, setting([row]), cell, reason)
+        yield LatencyRow(f"{compiler} on {device}", names, setting([row]), cell, reason)
 
 
 def _codes(graph: PGraph) -> Iterator[Code]:

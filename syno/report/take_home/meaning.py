@@ -12,7 +12,7 @@ from syno.algebra import Valuation
 from syno.base.errors import SizeError, WrongOutputError
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import interpret, shapes
-from syno.lower.pytorch.source import nominal_values
+from syno.lower.plan import nominal_values
 from syno.space.identity.tiny import MOST_SUMMANDS, own_valuations
 
 Array: TypeAlias = NDArray[Any]

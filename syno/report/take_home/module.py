@@ -8,8 +8,7 @@ from pathlib import Path
 from syno.algebra import Valuation
 from syno.base.files import write_whole
 from syno.ir.graph import PGraph
-from syno.lower.pytorch.names import constructor_sizes
-from syno.lower.pytorch.source import load_class, to_source
+from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
 from syno.report.take_home.meaning import Array, check_comparable, equal_to_meaning, with_nominal_lengths
 
 

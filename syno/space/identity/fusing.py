@@ -7,15 +7,14 @@ is computed, so that the operator can be evaluated where they are no whole numbe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
-from syno.algebra import Size
 from syno.ir.dim import Dim, Operation, reduce
 from syno.ir.graph import PGraph
 from syno.ir.primitives import MERGE, SHARE, SPLIT
+from syno.ir.structure import Rebuilt, numbered
 
 
 def fused(graph: PGraph) -> PGraph:
@@ -63,35 +62,20 @@ def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
 
 
 def _joined(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -> PGraph:
-    known: dict[Dim, Dim] = {}
-
-    def rebuild(dim: Dim) -> Dim:
-        if dim not in known:
-            operation = dim.operation
-            if operation is None:
-                return dim
-            bottoms = tuple(map(rebuild, operation.bottoms))
-            known[dim] = Operation(operation.primitive, operation.parameter, bottoms).tops[dim.position]
-        return known[dim]
-
+    pair = (major.begin, minor.begin)
+    loops = [dim for dim in graph.reduces if dim not in pair]
+    new = Rebuilt(numbered(loops))
     size = major.begin.size * minor.begin.size
-    counts: Counter[Size] = Counter()
-    for dim in graph.reduces:  # those of one size are numbered without a gap
-        if dim not in (major.begin, minor.begin):
-            known[dim] = reduce(dim.size, counts[dim.size])
-            counts[dim.size] += 1
-    data = rebuild(below) if below is not None else reduce(size, counts[size])
+    same = sum(dim.size is size for dim in loops)  # reductions of one size are numbered without a gap
+    data = new[below] if below is not None else reduce(size, same)
     for weight, axis in major.axes.items():
-        data, known[axis] = Operation(SHARE, weight, (data,)).tops
-    known[major.end] = data
+        data, new[axis] = Operation(SHARE, weight, (data,)).tops
+    new[major.end] = data
     if major.split is not None:
-        known[major.split.tops[0]] = data
+        new[major.split.tops[0]] = data
     gone = {minor.end, *minor.axes.values()}
-    return PGraph(
-        graph.output,
-        tuple(map(rebuild, graph.input)),
-        tuple(tuple(rebuild(dim) for dim in weight if dim not in gone) for weight in graph.weights),
-        tuple(rebuild(dim) for dim in graph.expansions if dim not in gone),
-        graph.name,
-        graph.defaults,
+    return graph.mapped(
+        new,
+        weights=[[dim for dim in weight if dim not in gone] for weight in graph.weights],
+        expansions=[dim for dim in graph.expansions if dim not in gone],
     )

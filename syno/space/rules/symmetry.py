@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syno.ir.dim import Dim, Operation, output_axis
+from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
-from syno.ir.normal_form import normal_form
 from syno.ir.primitives import SHIFT, UNFOLD
+from syno.ir.rewriting import normal_form
+from syno.ir.structure import Rebuilt
 from syno.space.assemble import assemble
 from syno.space.rules.table import FINALIZE, Candidate, rule
 from syno.space.spec import OperatorSpec
@@ -41,24 +42,10 @@ def mirrors(spec: OperatorSpec) -> Iterator[Mirror]:
 def mirrored(graph: PGraph, mirror: Mirror) -> PGraph:
     """The operator with two axes of the output exchanged, and two of the input."""
     (a, b), (c, d) = mirror
-    known: dict[Dim, Dim] = {
-        graph.output[a]: output_axis(b, graph.output[b].size),
-        graph.output[b]: output_axis(a, graph.output[a].size),
-    }
-
-    def rebuild(dim: Dim) -> Dim:
-        if dim not in known:
-            operation = dim.operation
-            if operation is None:
-                return dim
-            bottoms = tuple(map(rebuild, operation.bottoms))
-            known[dim] = Operation(operation.primitive, operation.parameter, bottoms).tops[dim.position]
-        return known[dim]
-
-    axes = [rebuild(dim) for dim in graph.input]
+    new = {graph.output[a]: output_axis(b, graph.output[b].size), graph.output[b]: output_axis(a, graph.output[a].size)}
+    axes = list(graph.input)
     axes[c], axes[d] = axes[d], axes[c]
-    weights = tuple(tuple(map(rebuild, weight)) for weight in graph.weights)
-    return PGraph(graph.output, tuple(axes), weights, tuple(map(rebuild, graph.expansions)), graph.name, graph.defaults)
+    return graph.mapped(Rebuilt(new), input=axes)
 
 
 @rule(

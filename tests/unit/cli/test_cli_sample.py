@@ -9,7 +9,7 @@ from command_lines import Run, one_line, one_line_at_end, rows
 from small_specs import convolution
 
 from syno.ir.text import parse
-from syno.report.operators.operator_folder import primitives
+from syno.report.operators.folder import primitives
 from syno.space import Sampler, Space
 
 HOLDS = 20  # operators asked for, out of some more

@@ -1,4 +1,4 @@
-"""An operator on a page: its text, what it computes, and what it costs."""
+"""The card of an operator: its text, its formula and loops, what it reads, and its cost."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from syno.algebra import Valuation, Valuations
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.base.text_tables import markdown
+from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_dot, to_svg
 from syno.ir.graph import PGraph
-from syno.ir.loops import expression, loop_nest
 from syno.lower.plan import Plan, candidates, fewest_flops
-from syno.report.operators.operator_words import in_words
+from syno.report.operators.words import in_words
 from syno.space.spec import OperatorSpec
 
 
 @dataclass(frozen=True)
 class LayerCost:
-    """What an operator costs in one of the layers that it replaces.
+    """The cost of an operator in one of the layers that it replaces.
 
     Attributes:
         values: the layer's sizes.
@@ -39,7 +39,7 @@ class LayerCost:
 
 
 def card(operator: PGraph, values: Mapping[str, int] | None = None, spec: OperatorSpec | None = None) -> str:
-    """Text, index expression, loop nest, and in words what is read; the cost at `values`, and in all layers of `spec`.
+    """Return the operator's text, index expression, loop nest and reading in words, with its cost at `values` and in `spec`.
 
     Raises ValuationError where a variable has no value, SizeError where a size is no whole number.
     """
@@ -52,7 +52,7 @@ def card(operator: PGraph, values: Mapping[str, int] | None = None, spec: Operat
 
 
 def layer_costs(operator: PGraph, spec: OperatorSpec) -> list[LayerCost]:
-    """The operator in each layer of a spec, by the plan that has the fewest FLOPs over all of them."""
+    """Return the operator's cost in each layer of a spec, by the plan with the fewest FLOPs over all of them."""
     plan = fewest_flops(candidates(operator, spec.valuations))
     costs = []
     for layer in spec.layers:
@@ -72,7 +72,7 @@ def layer_costs(operator: PGraph, spec: OperatorSpec) -> list[LayerCost]:
 
 
 def weight_shapes(operator: PGraph, values: Valuation) -> tuple[tuple[int, ...], ...]:
-    """The shape of each weight."""
+    """Return the shape of each weight."""
     return tuple(tuple(values.integer(dim.size) for dim in weight) for weight in operator.weights)
 
 

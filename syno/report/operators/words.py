@@ -1,4 +1,4 @@
-"""What an operator reads of its input, in words that follow from its index map: windows, shifts, exchanged axes.
+"""An operator's reading of its input in words, derived from its index map: windows, shifts, exchanged axes.
 
 >>> import syno
 >>> print(in_words(syno.OPERATORS["operator_2"]()), end="")
@@ -20,13 +20,13 @@ from syno.algebra import ONE, Expression, Size
 from syno.ir.coordinates import index_map
 from syno.ir.graph import PGraph
 from syno.ir.reading import AxisReading, Border, Step, readings
-from syno.report.operators.operator_moves import moves
+from syno.report.operators.moves import moves
 
 PICTURE = ("rows", "columns")  # the last two axes, where they have the same length
 
 
 def in_words(operator: PGraph, values: Mapping[str, int] | None = None) -> str:
-    """A line for each axis of the input, which says where it is read, and one that says what this does to the axes together.
+    """Return a line for each axis of the input, which says where it is read, and a sentence about all axes together.
 
     Args:
         operator: the operator.
@@ -50,7 +50,7 @@ def in_words(operator: PGraph, values: Mapping[str, int] | None = None) -> str:
 
 
 def axis_names(sizes: Sequence[Size]) -> list[str]:
-    """A name for each axis: its size, with "rows" and "columns" for a picture's axes, or a number where others are equal."""
+    """Return a name for each axis: its size, with "rows" and "columns" in pictures, or with a number where sizes are equal."""
     texts = [size.fraction_text for size in sizes]
     count, last = Counter(texts), len(texts) - 1
     is_picture = last >= 1 and texts[last] == texts[last - 1] and count[texts[last]] == len(PICTURE)
@@ -65,12 +65,12 @@ def axis_names(sizes: Sequence[Size]) -> list[str]:
 
 
 def text_of(index: Expression) -> str:
-    """An index as `syno show` writes it in the loops."""
+    """Return an index as `syno show` writes it in the loops."""
     return index.text(lambda size: size.integer_text().replace(" ", ""))
 
 
 def _variables(operator: PGraph, found: Sequence[AxisReading]) -> list[str]:
-    """The variables that displacements depend on, in the operator's order."""
+    """Return the variables on which displacements depend, in the operator's order."""
     steps = [step for one in found if one.repeat is ONE for step in one.steps]
     texts, sums = [text_of(step.offset) for step in steps], {name for step in steps for name in step.offset.iterators}
     texts += [size.integer_text() for name, size in (found[0].extents if found else {}).items() if name in sums]
@@ -83,7 +83,7 @@ def _stays(reading: AxisReading) -> bool:
 
 
 def _rest(found: Sequence[AxisReading], names: Sequence[str]) -> str:
-    """The axes whose index was not taken apart: words about the others are not all."""
+    """Return a note on the axes whose index has no known form, so that the sentence does not seem complete."""
     others = [names[one.axis] for one in found if one.output is None and one.outputs]
     return f"; {' and '.join(others)}: as the index above says" if others else ""
 
@@ -122,7 +122,7 @@ def _side(offset: int) -> str:
 
 
 def _together(found: Sequence[AxisReading], names: Sequence[str]) -> Iterator[str]:
-    """Axes that one sum moves along at once."""
+    """Yield a line for axes that depend on the same reduction."""
     for reduction in dict.fromkeys(name for one in found for name in one.reductions):
         axes = [names[one.axis] for one in found if reduction in one.reductions]
         if len(axes) > 1:
@@ -130,7 +130,7 @@ def _together(found: Sequence[AxisReading], names: Sequence[str]) -> Iterator[st
 
 
 def _conditions(operator: PGraph, found: Sequence[AxisReading]) -> Iterator[str]:
-    """What else must hold for a summand to count, where no step of an axis says so."""
+    """Yield the conditions on summands that no step of an axis mentions."""
     said = {step.condition for one in found for step in one.steps}
     for index, extent in index_map(operator).conditions:
         if (index, extent) not in said:

@@ -1,4 +1,4 @@
-"""What an operator does to the axes of its input: shifts, windows, repeats, exchanges, in the order from its input."""
+"""Phrases for an operator's actions on the axes of its input: shifts, windows, repeats and exchanges, from the input on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS, COLUMNS = " (rows)", " (columns)"  # ends of the names of a picture's axes
 
 @dataclass(frozen=True)
 class Move:
-    """One displacement along one axis: a window if what lies beyond the border is zero or is not reached, else a shift."""
+    """One displacement along one axis: a window if positions beyond the border are zero or not reached, else a shift."""
 
     axis: int
     step: Step
@@ -22,12 +22,12 @@ class Move:
 
     @property
     def is_window(self) -> bool:
-        """Whether several positions are read, none of them around the border."""
+        """Whether several positions are read, and none of them wraps around the border."""
         return len(self.found) > 1 and self.step.border is not Border.AROUND
 
 
 def moves(found: Sequence[AxisReading], names: Sequence[str], outputs: int, values: Mapping[str, int]) -> list[str]:
-    """Phrases for what is done to axes, the first nearest to the input; only for axes whose reading was taken apart.
+    """Return phrases for the actions on the axes, the first nearest to the input, for axes whose reading has a known form.
 
     Args:
         found: the readings of all axes of the input.
@@ -50,7 +50,7 @@ def moves(found: Sequence[AxisReading], names: Sequence[str], outputs: int, valu
 
 
 def _moves_of(reading: AxisReading, values: Mapping[str, int]) -> list[Move]:
-    """The displacements along an axis, the first nearest to the input; none if one of them isn't known."""
+    """Return the displacements along an axis, the first nearest to the input; none if one of them isn't known."""
     displaced = reading.displacements(values)
     if reading.output is None or displaced is None or (reading.is_block and reading.repeat is not ONE):
         return []  # a group of channels is no window
@@ -74,7 +74,7 @@ def _shift(move: Move, name: str) -> str:
 
 
 def _windows(heads: Sequence[Move], names: Sequence[str]) -> str:
-    """Windows along several axes at once."""
+    """Return a phrase for windows along several axes at once."""
     shared = [
         name for move in heads for name in move.reductions if any(name in other.reductions for other in heads if other != move)
     ]
@@ -123,7 +123,7 @@ def _pure_repeat(reading: AxisReading) -> Size:
 
 
 def _exchanged(found: Sequence[AxisReading], names: Sequence[str], outputs: int) -> Iterator[str]:
-    """Pairs of axes that follow each other's output axis."""
+    """Yield a phrase for each pair of axes that follow each other's output axis."""
     if len(found) != outputs:
         return
     for one in found:

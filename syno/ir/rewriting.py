@@ -1,17 +1,23 @@
-"""One pGraph for all that differ only in how reductions are numbered and how weights are laid out.
+"""Other pGraphs for the same operator: its normal form, its variables renamed, its weights numbered in another order.
 
-Both are free choices, which a pGraph's id depends on: numbers tell reductions of one size apart, and the axes of a weight
-may come in any order. Here the rest of the operator decides them.
+How reductions are numbered and how weights are laid out are free choices, which a pGraph's id depends on: numbers tell
+reductions of one size apart, and the axes of a weight may come in any order. In the normal form, the rest of the operator
+decides them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import permutations
 
-from syno.algebra import Size
-from syno.ir.dim import Dim, Operation, content_id, reduce
-from syno.ir.graph import PGraph, bare_below
+from syno.algebra import Size, Variable
+from syno.base.errors import GraphError, suggestion
+from syno.ir.dim import Dim, Operation, content_id, output_axis
+from syno.ir.graph import PGraph
+from syno.ir.primitives import SHARE
+from syno.ir.structure import Rebuilt, numbered
 
 
 def renumbered(graph: PGraph) -> PGraph:
@@ -20,7 +26,7 @@ def renumbered(graph: PGraph) -> PGraph:
     for dims in (graph.input, *graph.weights):
         order.meet(dims)
     order.meet_sorted(graph.expansions)
-    return _rebuilt(graph, order, graph.weights)
+    return graph.mapped(Rebuilt(numbered(order.position)))
 
 
 def normal_form(graph: PGraph) -> PGraph:
@@ -34,7 +40,7 @@ def normal_form(graph: PGraph) -> PGraph:
     order.meet(graph.input)
     weights = [order.meet_sorted(weight) for weight in graph.weights]
     order.meet_sorted(graph.expansions)
-    return _rebuilt(graph, order, weights)
+    return graph.mapped(Rebuilt(numbered(order.position)), weights=weights)
 
 
 class _Order:
@@ -48,7 +54,7 @@ class _Order:
 
     def meet(self, dims: Iterable[Dim]) -> None:
         """Walk down from each of `dims`."""
-        for bare in bare_below(dims):
+        for bare in (bare for dim in dims for bare in self._standing_on(dim)):
             if bare.is_reduce:
                 self.position.setdefault(bare, len(self.position))
 
@@ -78,11 +84,11 @@ class _Order:
         return [(*place, place != last, places[place] if place == last else -places[place]) for place in sorted(places)]
 
     def _standing_on(self, dim: Dim) -> Counter[Dim]:
-        """The output axes and reductions below `dim`, and how often they occur."""
+        """The output axes and reductions below `dim`, in the order in which they are met, and how often they occur."""
         if dim not in self.standing:
-            bare = dim.operation is None or dim.is_reduce
-            below = Counter([dim]) if bare else Counter[Dim]()
-            for bottom in () if bare or dim.operation is None else dim.operation.bottoms:
+            bottoms = () if dim.operation is None else dim.operation.bottoms
+            below = Counter[Dim]() if bottoms else Counter([dim])
+            for bottom in bottoms:
                 below.update(self._standing_on(bottom))
             self.standing[dim] = below
         return self.standing[dim]
@@ -115,25 +121,53 @@ class _Order:
         return [*below, f"{operation.bottoms.index(dim)} into {operation.primitive}", *neighbours]
 
 
-def _rebuilt(graph: PGraph, order: _Order, weights: Iterable[tuple[Dim, ...]]) -> PGraph:
-    """The operator on reductions numbered in that order, with the axes of its weights as given."""
-    numbers: Counter[Size] = Counter()
-    new: dict[Dim, Dim] = {}
-    for dim in order.position:
-        new[dim] = reduce(dim.size, numbers[dim.size])
-        numbers[dim.size] += 1
+def with_variables(operator: PGraph, names: Mapping[str, str]) -> PGraph:
+    """The same operator with other names for its variables, as in `{"k": "k_1"}`: what a spec must find in it.
 
-    def rebuild(dim: Dim) -> Dim:
-        if dim not in new:
-            operation = dim.operation
-            if operation is None:
-                return dim
-            bottoms = tuple(rebuild(bottom) for bottom in operation.bottoms)
-            new[dim] = Operation(operation.primitive, operation.parameter, bottoms).tops[dim.position]
-        return new[dim]
+    Raises GraphError if it has no such variable, or two would have one name.
+    """
+    table = operator.variables
+    for old in names:
+        if old not in table:
+            raise GraphError(f'{operator.name} has no variable "{old}"; it has: {", ".join(table)}.{suggestion(old, table)}')
+    taken = [names.get(name, name) for name in table]
+    if twice := sorted({name for name in taken if taken.count(name) > 1}):
+        raise GraphError(f'{operator.name}: two variables would be named "{twice[0]}"; rename the other one, too')
+    renamed = {variable: Variable(names.get(name, name), variable.kind) for name, variable in table.items()}
 
-    def rebuild_all(dims: Iterable[Dim]) -> tuple[Dim, ...]:
-        return tuple(rebuild(dim) for dim in dims)
+    def size_of(size: Size) -> Size:
+        return Size({renamed[variable]: exponent for variable, exponent in size.exponents})
 
-    layouts = tuple(rebuild_all(weight) for weight in weights)
-    return PGraph(graph.output, rebuild_all(graph.input), layouts, rebuild_all(graph.expansions), graph.name, graph.defaults)
+    new = {axis: output_axis(axis.position, size_of(axis.size)) for axis in operator.output}
+
+    def rebuild(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        parameter = operation.parameter
+        if isinstance(parameter, Size):
+            parameter = size_of(parameter)
+        elif isinstance(parameter, tuple):
+            parameter = (size_of(parameter[0]), parameter[1])
+        return Operation(operation.primitive, parameter, bottoms).tops
+
+    defaults = {names.get(name, name): value for name, value in table.defaults.items()}
+    return replace(operator.mapped(Rebuilt(new, rebuild)), defaults=defaults)
+
+
+def weight_orders(operator: PGraph) -> Iterator[PGraph]:
+    """The operator with its weights numbered in every way."""
+    for order in permutations(range(len(operator.weights))):
+        yield (
+            operator
+            if list(order) == sorted(order)
+            else _renumbered(operator, {old + 1: new + 1 for new, old in enumerate(order)})
+        )
+
+
+def _renumbered(operator: PGraph, number: dict[int, int]) -> PGraph:
+    def rebuild(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        parameter = operation.parameter
+        if operation.primitive is SHARE and isinstance(parameter, int):
+            parameter = number[parameter]
+        return Operation(operation.primitive, parameter, bottoms).tops
+
+    weights = [operator.weights[old - 1] for old in sorted(number, key=number.__getitem__)]
+    return operator.mapped(Rebuilt({}, rebuild), weights=weights)

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from syno.base.errors import SpecError
-from syno.base.files import write_whole
-from syno.base.names import name_from
+from syno.base.files import name_from, write_whole
 from syno.base.text_tables import csv_text
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE
@@ -26,12 +25,12 @@ NAME_DIGITS = 12  # of the fingerprint; two of a million operators share them wi
 
 
 class OperatorFolder:
-    """What is in the folder, by fingerprint. Files are written whole, so it can be opened again after any interruption.
+    """A folder of operators. Files are written whole, so it can be opened again after any interruption.
 
     Attributes:
         path: the folder.
         space: the space that its operators are from.
-        operators: those that are there, by fingerprint.
+        operators: the operators in the folder, by fingerprint.
     """
 
     def __init__(self, path: Path, space: Space) -> None:
@@ -56,7 +55,7 @@ class OperatorFolder:
         return len(self.operators)
 
     def add(self, operator: PGraph, fingerprint: str) -> Path:
-        """Write an operator's file. It is named after its space and its fingerprint."""
+        """Write an operator's file, named after its space and its fingerprint, and return its path."""
         name = f"{name_from(self.space.spec.name).replace('.', '_')}_{fingerprint[:NAME_DIGITS]}"
         file = self.path / f"{name}.txt"
         if not self.operators:
@@ -68,7 +67,7 @@ class OperatorFolder:
         return file
 
     def write_table(self) -> Path:
-        """Write the table of all operators that are there."""
+        """Write the table of all operators in the folder, and return its path."""
         file = self.path / TABLE
         write_whole(file, csv_text(list(self._rows.values())))
         return file
@@ -104,7 +103,7 @@ class OperatorFolder:
 
 
 def primitives(operator: PGraph) -> int:
-    """The size of an operator as depth counts it: a contraction is one primitive, with the Expands of its outer axes."""
+    """Return the size of an operator as depth counts it: a contraction and the Expands of its outer axes are one primitive."""
     views = 0
     for operation in operator.operations:
         below = operation.bottoms[0].operation if operation.bottoms else None

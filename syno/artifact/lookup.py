@@ -10,7 +10,7 @@ from syno.base.errors import ParseError, UnknownNameError, suggestion
 from syno.base.files import is_file, is_folder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.text_file import read_operator_file
+from syno.ir.text import read_operator_file
 
 
 def find_operator(given: str, folder: Path = Path()) -> PGraph:
