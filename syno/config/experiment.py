@@ -193,7 +193,7 @@ class Experiment(Section):
     def policy_settings(self) -> PolicySettings:
         """The constants of the policy. SpecError for unknown names and settings."""
         rest = dict(self.policy)
-        kind = POLICIES[rest.pop("name", "mcts")].Settings
+        kind = POLICIES.find(str(rest.pop("name", "mcts"))).Settings
         try:
             return kind(**rest)
         except ValidationError as error:
@@ -204,7 +204,7 @@ class Experiment(Section):
         try:
             return from_settings(self.reward)
         except ValidationError as error:
-            raise SpecError(f"reward: {explained(error, REWARDS[self.reward.get('name', 'accuracy')])}") from None
+            raise SpecError(f"reward: {explained(error, REWARDS.find(self.reward.get('name', 'accuracy')))}") from None
 
     @cached_property
     def network(self) -> Workload:

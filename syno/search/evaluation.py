@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from syno.base.errors import SpecError, suggestion
-from syno.base.registry import Registry, imported
+from syno.base.registry import Registry, imported, is_path
 from syno.ir.graph import PGraph
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
@@ -67,7 +67,7 @@ def find_evaluation(given: str, spec: OperatorSpec, original: Cost | None = None
     """
     if given in EVALUATIONS:
         return EVALUATIONS[given](spec, original)
-    if ":" not in given:
+    if not is_path(given):
         raise SpecError(
             f'evaluate is "{given}"; it is one of: {", ".join(EVALUATIONS)}, or your own as "package.module:function"'
             f".{suggestion(given, EVALUATIONS)}"
@@ -81,7 +81,7 @@ def find_evaluation(given: str, spec: OperatorSpec, original: Cost | None = None
 
 # ---- pruners, which stop an evaluation that does worse than others did at the same step -------------------------------
 
-CLASSES: Mapping[str, str] = {
+PRUNERS: Mapping[str, str] = {
     "median": "MedianPruner",
     "percentile": "PercentilePruner",
     "successive_halving": "SuccessiveHalvingPruner",
@@ -91,17 +91,25 @@ CLASSES: Mapping[str, str] = {
 
 
 def make_pruner(settings: Mapping[str, Any]) -> BasePruner:
-    """Return the pruner with this `name` and these settings, which are those of Optuna's class.
+    """Return the pruner with these settings: its `name`, and the arguments of its class.
 
-    Raises SpecError for unknown names and settings; it lists the known ones.
+    `name` is one of Optuna's in `PRUNERS`, or the path `package.module:name` of a user's own subclass of Optuna's BasePruner.
+
+    Raises SpecError for unknown names and arguments; it lists the known ones.
     """
     import optuna  # half a second
 
     rest = dict(settings)
     name = str(rest.pop("name", ""))
-    if name not in CLASSES:
-        raise SpecError(f'"{name}" is no pruner; there are: {", ".join(CLASSES)}.{suggestion(name, CLASSES)}')
-    kind = getattr(optuna.pruners, CLASSES[name])
+    if is_path(name):
+        kind = imported(name, "pruner")
+        if not (isinstance(kind, type) and issubclass(kind, optuna.pruners.BasePruner) and not inspect.isabstract(kind)):
+            raise SpecError(f'the pruner is "{name}", which is {kind!r}; it must be a subclass of optuna.pruners.BasePruner')
+    elif name in PRUNERS:
+        kind = getattr(optuna.pruners, PRUNERS[name])
+    else:
+        known = f'{", ".join(PRUNERS)}, or your own as "package.module:name"'
+        raise SpecError(f'"{name}" is no pruner; there are: {known}.{suggestion(name, PRUNERS)}')
     allowed = list(inspect.signature(kind).parameters)
     for key in rest:
         if key not in allowed:

@@ -98,13 +98,14 @@ class Study:
         If no trial has succeeded yet, the study takes other settings with a warning; see `syno.search.settings.agree`.
 
         Raises:
-            SpecError: the study exists with other settings (the message names them), or the storage cannot be opened.
+            SpecError: the study exists with other settings (the message names them), the storage cannot be opened, or a path
+                leads to no policy.
             UnknownNameError: the policy is not registered.
         """
         self.name = name
         self.reward = reward or AccuracyReward()
         self.rejected: list[Rejected] = []
-        kind = POLICIES[policy]
+        kind = POLICIES.find(policy)
         proposals = self._proposals(tree, warm_start)
         self._make_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals)
         self.policy: Policy = self._make_policy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class PolicySettings(BaseModel):
 class Policy(ABC):
     """Decides which operator is evaluated next.
 
-    A subclass has a `name`, its `Settings` if it has constants, and `_choose`; it may override `_prepare`, `_adopted` and
+    A subclass has `_choose`, and `Settings` if it has constants; it may override `_prepare`, `_adopted` and
     `_told` to learn from outcomes. Experiments give it as `policy: {name: "package.module:MyPolicy"}`.
 
     A policy sees three events. `ask` proposes an operator, which is outstanding until `tell` gives its outcome; any number may
@@ -77,7 +78,7 @@ class Policy(ABC):
     uses a salt of its own from then on, so that the two diverge.
 
     Attributes:
-        name: the name in experiments and in stored settings; for a policy of the user's own, any text.
+        name: the name in experiments and in stored settings; by default the path `package.module:MyPolicy`.
         Settings: the class of its settings, which checks what an experiment gives.
         tree: the space.
         seed: of all its random numbers.
@@ -87,6 +88,11 @@ class Policy(ABC):
 
     name: ClassVar[str]
     Settings: ClassVar[type[PolicySettings]] = PolicySettings
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in vars(cls):
+            cls.name = f"{cls.__module__}:{cls.__qualname__}"
 
     def __init__(
         self,
@@ -189,4 +195,17 @@ class Policy(ABC):
         """Record the outcome of a candidate that is no longer outstanding."""
 
 
-POLICIES: Registry[type[Policy]] = Registry("search policy")
+def _is_policy(given: object) -> bool:
+    return (
+        isinstance(given, type)
+        and issubclass(given, Policy)
+        and not inspect.isabstract(given)
+        and issubclass(given.Settings, PolicySettings)
+    )
+
+
+POLICIES: Registry[type[Policy]] = Registry(
+    "search policy",
+    accepts=_is_policy,
+    needed="a subclass of syno.search.policies.Policy with a method _choose, whose Settings, if any, are PolicySettings",
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from optuna.trial import FrozenTrial, TrialState
 
-from syno.base.checksums import checksum
+from syno.base.files import checksum
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.search.faults import FaultKind
