@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def remaining_seconds(self) -> float | None:
-        """How long the rest takes at this rate; None if there is no rate yet."""
+        """The time that the rest takes at this rate; None if there is no rate yet."""
         left = self.total - self.finished
         return 0.0 if left <= 0 else left / self.rate if self.rate else None
 

@@ -97,7 +97,7 @@ class Stopping:
             raise self._stopped(known[max(new)])
 
     def _are_enough(self, equal: Sequence[Claim], ledger: Ledger) -> bool:
-        is_start = ledger.last_success <= max(self.withdrawn, default=-1)  # of the study, or since it was mended
+        is_start = ledger.last_success <= max(self.withdrawn, default=-1)  # of the study, or since its set-up was repaired
         return len(equal) >= (EQUAL_AT_START if is_start else EQUAL_LATER)
 
     def _withdraw(self, claims: Iterable[Claim], reason: str) -> None:

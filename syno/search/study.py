@@ -173,8 +173,25 @@ class Study:
             raise SpecError(f"n_trials={n_trials}; it is the study's total, 0 or more")
         if self._stopping.is_outdated:
             self._forget()
+        dispatch, meter, machine_faults = self._dispatch, ProgressMeter(), 0
+        dispatch.begin(alone=alone)
         try:
-            self._run(evaluate, n_trials, display, notes, alone, wait, poll_seconds)
+            with unfrozen_afterwards(), display or nullcontext():
+                while True:
+                    trial = dispatch.next(n_trials)
+                    if display is not None:
+                        display.show(meter.progress(dispatch.ledger, self.name, n_trials, notes()))
+                    if trial is not None:
+                        fault = Attempt(dispatch, self.reward, trial).run(evaluate)
+                        machine_faults = machine_faults + 1 if fault is not None and fault.kind == "machine" else 0
+                        if fault is None or not machine_faults:
+                            continue
+                        if fault.lasts or machine_faults >= MACHINE_ATTEMPTS:
+                            raise stopped_by_machine(self.name, fault)
+                    elif not (wait and dispatch.ledger.is_open(n_trials)):
+                        break
+                    time.sleep(poll_seconds)
+            self._stopping.check_end(dispatch.ledger, n_trials)
         except SearchStoppedError:
             self._forget()
             raise
@@ -183,35 +200,6 @@ class Study:
         """Begin with a new policy: this one was told about trials that do not count."""
         self.policy = self._make_policy()
         self._dispatch = Dispatch(self._store, self.policy, self._dispatch.ledger.most_attempts, self._stopping)
-
-    def _run(
-        self,
-        evaluate: Evaluate,
-        n_trials: int,
-        display: Display | None,
-        notes: Callable[[], Mapping[str, object]],
-        alone: bool,
-        wait: bool,
-        poll_seconds: float,
-    ) -> None:
-        dispatch, meter, machine_faults = self._dispatch, ProgressMeter(), 0
-        dispatch.begin(alone=alone)
-        with unfrozen_afterwards(), display or nullcontext():
-            while True:
-                trial = dispatch.next(n_trials)
-                if display is not None:
-                    display.show(meter.progress(dispatch.ledger, self.name, n_trials, notes()))
-                if trial is not None:
-                    fault = Attempt(dispatch, self.reward, trial).run(evaluate)
-                    machine_faults = machine_faults + 1 if fault is not None and fault.kind == "machine" else 0
-                    if fault is None or not machine_faults:
-                        continue
-                    if fault.lasts or machine_faults >= MACHINE_ATTEMPTS:
-                        raise stopped_by_machine(self.name, fault)
-                elif not (wait and dispatch.ledger.is_open(n_trials)):
-                    break
-                time.sleep(poll_seconds)
-        self._stopping.check_end(dispatch.ledger, n_trials)
 
     # ---- results ---------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to search below a node before going elsewhere.
+    """Limits of the search below a node before it goes elsewhere.
 
     Attributes:
         nodes: partial operators to visit in all.

@@ -44,10 +44,7 @@ class Leases(ABC):
 
     @abstractmethod
     def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
-        """Give the state FAIL to those running trials whose lease is too old. Return whether there were any.
-
-        A trial whose worker died before the first renewal gets a lease now, so that it becomes stale later.
-        """
+        """End those running trials whose lease is too old, and return whether there were any. Give a lease to those without."""
 
     def forget(self, trial_id: int) -> None:  # noqa: B027  (there may be nothing to remove)
         """Remove the lease of a trial that has ended."""
@@ -90,10 +87,8 @@ class NoLeases(Leases):
 
 
 class Heartbeats(Leases):
-    """Optuna's heartbeats in a database.
-
-    Optuna's RetryHeartbeatStaleTrialCallback is not used: a worker killed between the end of the old trial and the creation of
-    the new one would lose an operator. Here, the trials to retry follow from what is stored.
+    """Optuna's heartbeats in a database, without its RetryHeartbeatStaleTrialCallback: a worker killed between the end of the old
+    trial and the creation of the new one would lose an operator. Here, the trials to retry follow from what is stored.
     """
 
     def __init__(self, storage: BaseStorage, interval: float, ended: list[FrozenTrial]) -> None:
@@ -113,9 +108,8 @@ class Heartbeats(Leases):
     def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
         """Let Optuna end stale trials.
 
-        Optuna takes trials without a first heartbeat for alive, so the first worker that sees such a trial records one. Only
-        the
-        first: otherwise everybody who looks would keep the trial of a dead worker alive.
+        Optuna takes a trial without a heartbeat for alive, so the first worker that sees one records one. If all who look did,
+        the trial of a dead worker would stay alive.
         """
         self._ended.clear()
         with warnings.catch_warnings():
@@ -164,7 +158,7 @@ class LeaseFiles(Leases):
     def forget(self, trial_id: int) -> None:
         """Remove the trial's file. A file that stays, on a read-only disk, does no harm: its trial has ended."""
         with suppress(OSError):
-            (self._folder / str(trial_id)).unlink(missing_ok=True)
+            (self._folder / str(trial_id)).unlink()
 
     def _now(self) -> float:
         """Return the file server's time."""
@@ -176,11 +170,10 @@ class LeaseFiles(Leases):
                 clock.unlink(missing_ok=True)
 
     def _touched(self, name: str) -> Path:
-        file = self._folder / name
         with file_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-            file.touch()
-        return file
+            (self._folder / name).touch()
+        return self._folder / name
 
 
 def end_trial(storage: BaseStorage, trial_id: int, state: TrialState = TrialState.FAIL, reward: float | None = None) -> bool:

@@ -32,7 +32,7 @@ PRUNED_REWARD = 0.0  # the reward of a pruned trial for policies: it did worse t
 
 @dataclass(frozen=True)
 class Result:
-    """How a trial ended.
+    """The result of a trial.
 
     Attributes:
         kind: "complete"; "pruned": stopped early; "failed": the evaluation broke or measured nothing that can be used;
