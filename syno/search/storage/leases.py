@@ -87,8 +87,8 @@ class NoLeases(Leases):
 
 
 class Heartbeats(Leases):
-    """Optuna's heartbeats in a database, without its RetryHeartbeatStaleTrialCallback: a worker killed between the end of the old
-    trial and the creation of the new one would lose an operator. Here, the trials to retry follow from what is stored.
+    """Optuna's heartbeats in a database, without its RetryHeartbeatStaleTrialCallback: a worker killed after the end of the old
+    trial and before the creation of the new one would lose an operator. Here, the trials to retry follow from what is stored.
     """
 
     def __init__(self, storage: BaseStorage, interval: float, ended: list[FrozenTrial]) -> None:
