@@ -1,4 +1,4 @@
-"""Workers of a study that train nothing: some processes stand for many, in virtual time. benchmarks/workers.py runs them."""
+"""Simulated workers of a study, without training: each process simulates many, in virtual time (for benchmarks/workers.py)."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ ALWAYS, QUIET = 0.0, 100_000.0  # seconds after which workers that are silent ar
 
 @dataclass(frozen=True)
 class Setting:
-    """What a simulation is of.
+    """The settings of a simulation.
 
     Attributes:
-        depth: of the space, in place of its own; None for that.
-        minutes: after which no more trials are begun; None for no limit.
+        depth: depth of the space; None for its default.
+        minutes: time after which no more trials are begun; None for no limit.
     """
 
     storage: str
@@ -72,12 +72,12 @@ class Setting:
 
 
 class Ask(NamedTuple):
-    """An ask.
+    """The measurement of an ask.
 
     Attributes:
-        size: how many operators the study had before it.
-        seconds: that it took.
-        choosing: seconds of it in the policy and the tree; the rest is the storage's, and what follows from it.
+        size: number of operators in the study before it.
+        seconds: its duration.
+        choosing: seconds of it in the policy and the tree; the rest is spent in the storage and the ledger.
     """
 
     size: int
@@ -87,13 +87,13 @@ class Ask(NamedTuple):
 
 @dataclass
 class Seen:
-    """What a process saw.
+    """The measurements of a process.
 
     Attributes:
-        asks: of workers that share a view.
-        lone: of the worker that has its own.
-        ending: seconds for storing a result, mean.
-        memory_mib: the most that the process held.
+        asks: asks of workers that share a view.
+        lone: asks of the worker that has its own view.
+        ending: mean seconds for storing a result.
+        memory_mib: peak memory of the process.
     """
 
     asks: list[Ask]
@@ -103,14 +103,14 @@ class Seen:
 
     @classmethod
     def read(cls, file: Path) -> Seen:
-        """What another process wrote."""
+        """Return the measurements that another process wrote."""
         stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         asks, lone = ([Ask(*one) for one in stored.pop(name)] for name in ("asks", "lone"))
         return cls(asks=asks, lone=lone, **stored)
 
 
 class Stopwatch:
-    """A policy whose time is taken, as far as a study knows it."""
+    """A policy whose time is measured, with the methods that a study calls."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.seed, self.seconds = policy, policy.seed, 0.0
@@ -140,7 +140,7 @@ class Stopwatch:
 
 
 class View:
-    """What one process of a cluster has: a storage, a policy, a tree."""
+    """The view of the study in one process: a storage, a policy, a tree."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.asks = setting, list[Ask]()
@@ -151,11 +151,11 @@ class View:
 
     @property
     def size(self) -> int:
-        """Of the study, as far as is known here."""
+        """Number of operators in the study, as far as is known here."""
         return len(self.dispatch.ledger.claims)
 
     def ask(self) -> RunningTrial | None:
-        """A trial, or None if there is none to begin with."""
+        """Return a trial, or None if there is none to begin."""
         began, chosen = time.perf_counter(), self.policy.seconds
         trial = self.dispatch.next(self.setting.trials)
         seconds = time.perf_counter() - began
@@ -167,19 +167,19 @@ class View:
         return trial
 
     def end(self, trial: RunningTrial, value: float) -> None:
-        """Store a result."""
+        """Store the result of a trial."""
         self.dispatch.finish(trial, Result("complete", reward=value, metrics={"accuracy": value}))
         self.store.leases.forget(trial.trial_id)
 
     def path(self, trial: RunningTrial) -> Sequence[Action]:
-        """The steps to a trial's operator."""
+        """Return the path to a trial's operator."""
         purpose = self.dispatch.ledger.purpose(trial.number)
         assert purpose is not None  # else it would not have been run
         return purpose.claim.candidate.path
 
 
 class Crowd:
-    """The workers for which one process stands; the first process has the lone one."""
+    """The workers that one process simulates; the first process has the lone one."""
 
     def __init__(self, setting: Setting, number: int) -> None:
         self.setting, self.random = setting, Random(f"crowd {number}")
@@ -192,7 +192,7 @@ class Crowd:
         self.endings: list[float] = []
 
     def run(self, workers: int) -> Seen:
-        """Until the study has its trials."""
+        """Run until the study has its trials, and return the measurements."""
         asking, last = True, math.inf if self.setting.minutes is None else self.began + 60 * self.setting.minutes
         while asking or self.running:
             if asking and len(self.running) < workers:
@@ -203,7 +203,7 @@ class Crowd:
         return Seen(self.view.asks, lone, sum(self.endings) / max(len(self.endings), 1), reports.peak_memory_mib())
 
     def _ask(self) -> bool:
-        """One worker looks for a trial. False if there is none."""
+        """Let one worker look for a trial. Return False if there is none."""
         view = self.lone if self.lone is not None and self._is_its_turn(self.lone) else self.view
         trial = view.ask()
         if trial is None:
@@ -215,11 +215,11 @@ class Crowd:
         return True
 
     def _is_its_turn(self, lone: View) -> bool:
-        """Whether all others have asked since it did."""
+        """Return whether all other workers have asked since the lone one did."""
         return self.view.size >= lone.size + self.setting.workers
 
     def _end(self) -> None:
-        """The trial that ends first has ended."""
+        """End the trial that ends first."""
         self.clock, _, view, trial = heapq.heappop(self.running)
         value = reward(view.path(trial), self.target)
         began = time.perf_counter()
@@ -228,12 +228,12 @@ class Crowd:
 
 
 def crowd(setting: Setting, number: int, workers: int, output: Path) -> None:
-    """What a process does."""
+    """Simulate the workers of one process and write its measurements."""
     write_whole(output, json.dumps(asdict(Crowd(setting, number).run(workers))))
 
 
 def simulate(setting: Setting) -> tuple[list[Seen], float]:
-    """All processes until the study is complete; what they saw, and how many seconds it took."""
+    """Run all processes until the study is complete. Return their measurements and the seconds that it took."""
     context = multiprocessing.get_context("spawn")
     shares = [len(range(number, setting.workers, setting.processes)) for number in range(setting.processes)]
     with tempfile.TemporaryDirectory(prefix="syno-workers-") as folder:
@@ -254,7 +254,7 @@ def simulate(setting: Setting) -> tuple[list[Seen], float]:
 
 
 def joining(setting: Setting) -> float:
-    """Seconds until a worker that joins the complete study knows what there is."""
+    """Return the seconds that a worker needs to read the complete study."""
     tree = setting.tree()
     began = time.perf_counter()
     Dispatch(setting.store(), POLICIES[setting.policy](tree, 0), most_attempts=3).read()
