@@ -1,4 +1,4 @@
-"""Workers of a study that train nothing: some processes stand for many, in virtual time. benchmarks/workers.py runs them."""
+"""Simulated workers of a study, without training: each process simulates many, in virtual time (for benchmarks/workers.py)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ import reports
 from search import MOCK, hidden, load, reward
 
 from syno.base.files import write_whole
-from syno.search.dispatch import Dispatch, Task
+from syno.search.dispatch import Dispatch, RunningTrial
 from syno.search.policies import POLICIES, Candidate, Exhausted, Policy, Proposal
 from syno.search.reward import Outcome
+from syno.search.storage.opening import open_storage
 from syno.search.storage.records import Result
-from syno.search.storage.storage import TrialStore, open_storage
-from syno.search.tree import Arc, Tree
+from syno.search.storage.store import TrialStore
+from syno.search.tree import Action, Tree
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,11 +37,11 @@ ALWAYS, QUIET = 0.0, 100_000.0  # seconds after which workers that are silent ar
 
 @dataclass(frozen=True)
 class Setting:
-    """What a simulation is of.
+    """The settings of a simulation.
 
     Attributes:
-        depth: of the space, in place of its own; None for that.
-        minutes: after which no more trials are begun; None for no limit.
+        depth: depth of the space; None for its default.
+        minutes: time after which no more trials are begun; None for no limit.
     """
 
     storage: str
@@ -71,12 +72,12 @@ class Setting:
 
 
 class Ask(NamedTuple):
-    """An ask.
+    """The measurement of an ask.
 
     Attributes:
-        size: how many operators the study had before it.
-        seconds: that it took.
-        choosing: seconds of it in the policy and the tree; the rest is the storage's, and what follows from it.
+        size: number of operators in the study before it.
+        seconds: its duration.
+        choosing: seconds of it in the policy and the tree; the rest is spent in the storage and the ledger.
     """
 
     size: int
@@ -86,13 +87,13 @@ class Ask(NamedTuple):
 
 @dataclass
 class Seen:
-    """What a process saw.
+    """The measurements of a process.
 
     Attributes:
-        asks: of workers that share a view.
-        lone: of the worker that has its own.
-        ending: seconds for storing a result, mean.
-        memory_mib: the most that the process held.
+        asks: asks of workers that share a view.
+        lone: asks of the worker that has its own view.
+        ending: mean seconds for storing a result.
+        memory_mib: peak memory of the process.
     """
 
     asks: list[Ask]
@@ -102,14 +103,14 @@ class Seen:
 
     @classmethod
     def read(cls, file: Path) -> Seen:
-        """What another process wrote."""
+        """Return the measurements that another process wrote."""
         stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         asks, lone = ([Ask(*one) for one in stored.pop(name)] for name in ("asks", "lone"))
         return cls(asks=asks, lone=lone, **stored)
 
 
 class Stopwatch:
-    """A policy whose time is taken, as far as a study knows it."""
+    """A policy whose time is measured, with the methods that a study calls."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.seed, self.seconds = policy, policy.seed, 0.0
@@ -139,7 +140,7 @@ class Stopwatch:
 
 
 class View:
-    """What one process of a cluster has: a storage, a policy, a tree."""
+    """The view of the study in one process: a storage, a policy, a tree."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.asks = setting, list[Ask]()
@@ -150,46 +151,48 @@ class View:
 
     @property
     def size(self) -> int:
-        """Of the study, as far as is known here."""
+        """Number of operators in the study, as far as is known here."""
         return len(self.dispatch.ledger.claims)
 
-    def ask(self) -> Task | None:
-        """A trial, or None if there is none to begin with."""
+    def ask(self) -> RunningTrial | None:
+        """Return a trial, or None if there is none to begin."""
         began, chosen = time.perf_counter(), self.policy.seconds
-        task = self.dispatch.next(self.setting.trials)
+        trial = self.dispatch.next(self.setting.trials)
         seconds = time.perf_counter() - began
-        if task is None:
+        if trial is None:
             return None
         self.asks.append(Ask(self.size - 1, seconds, self.policy.seconds - chosen))
-        self.dispatch._own.discard(task.trial_id)  # else the next ask took it for the trial of a worker that has died
-        self.store.leases.renew(task.trial_id)
-        return task
+        self.dispatch._own.discard(trial.trial_id)  # else the next ask took it for the trial of a worker that has died
+        self.store.leases.renew(trial.trial_id)
+        return trial
 
-    def end(self, task: Task, value: float) -> None:
-        """Store a result."""
-        self.dispatch.finish(task, Result("complete", reward=value, metrics={"accuracy": value}))
-        self.store.leases.forget(task.trial_id)
+    def end(self, trial: RunningTrial, value: float) -> None:
+        """Store the result of a trial."""
+        self.dispatch.finish(trial, Result("complete", reward=value, metrics={"accuracy": value}))
+        self.store.leases.forget(trial.trial_id)
 
-    def path(self, task: Task) -> Sequence[Arc]:
-        """The steps to a trial's operator."""
-        role = self.dispatch.ledger.role(task.number)
-        assert role is not None  # else it would not have been run
-        return role.claim.candidate.path
+    def path(self, trial: RunningTrial) -> Sequence[Action]:
+        """Return the path to a trial's operator."""
+        purpose = self.dispatch.ledger.purpose(trial.number)
+        assert purpose is not None  # else it would not have been run
+        return purpose.claim.candidate.path
 
 
 class Crowd:
-    """The workers for which one process stands; the first process has the lone one."""
+    """The workers that one process simulates; the first process has the lone one."""
 
     def __init__(self, setting: Setting, number: int) -> None:
         self.setting, self.random = setting, Random(f"crowd {number}")
         self.view, self.lone = View(setting), View(setting) if number == 0 and setting.workers > setting.processes else None
-        self.target: frozenset[Arc] = hidden(self.view.tree, setting.hidden)
+        self.target: frozenset[Action] = hidden(self.view.tree, setting.hidden)
         self.is_first, self.began, self.clock = number == 0, time.monotonic(), 0.0
-        self.running: list[tuple[float, int, View, Task]] = []  # when it ends, its number in the study, whose, and what it is
+        self.running: list[
+            tuple[float, int, View, RunningTrial]
+        ] = []  # when it ends, its number in the study, whose, and what it is
         self.endings: list[float] = []
 
     def run(self, workers: int) -> Seen:
-        """Until the study has its trials."""
+        """Run until the study has its trials, and return the measurements."""
         asking, last = True, math.inf if self.setting.minutes is None else self.began + 60 * self.setting.minutes
         while asking or self.running:
             if asking and len(self.running) < workers:
@@ -200,37 +203,37 @@ class Crowd:
         return Seen(self.view.asks, lone, sum(self.endings) / max(len(self.endings), 1), reports.peak_memory_mib())
 
     def _ask(self) -> bool:
-        """One worker looks for a trial. False if there is none."""
+        """Let one worker look for a trial. Return False if there is none."""
         view = self.lone if self.lone is not None and self._is_its_turn(self.lone) else self.view
-        task = view.ask()
-        if task is None:
+        trial = view.ask()
+        if trial is None:
             return False
         if self.is_first and len(self.view.asks) % 500 == 0:
             print(f"{view.size:,} trials after {time.monotonic() - self.began:.0f} s", file=sys.stderr)
         training = SHORTEST + self.random.expovariate(1 / (MEAN_SECONDS - SHORTEST))
-        heapq.heappush(self.running, (self.clock + training, task.number, view, task))
+        heapq.heappush(self.running, (self.clock + training, trial.number, view, trial))
         return True
 
     def _is_its_turn(self, lone: View) -> bool:
-        """Whether all others have asked since it did."""
+        """Return whether all other workers have asked since the lone one did."""
         return self.view.size >= lone.size + self.setting.workers
 
     def _end(self) -> None:
-        """The trial that ends first has ended."""
-        self.clock, _, view, task = heapq.heappop(self.running)
-        value = reward(view.path(task), self.target)
+        """End the trial that ends first."""
+        self.clock, _, view, trial = heapq.heappop(self.running)
+        value = reward(view.path(trial), self.target)
         began = time.perf_counter()
-        view.end(task, value)
+        view.end(trial, value)
         self.endings.append(time.perf_counter() - began)
 
 
 def crowd(setting: Setting, number: int, workers: int, output: Path) -> None:
-    """What a process does."""
+    """Simulate the workers of one process and write its measurements."""
     write_whole(output, json.dumps(asdict(Crowd(setting, number).run(workers))))
 
 
 def simulate(setting: Setting) -> tuple[list[Seen], float]:
-    """All processes until the study is complete; what they saw, and how many seconds it took."""
+    """Run all processes until the study is complete. Return their measurements and the seconds that it took."""
     context = multiprocessing.get_context("spawn")
     shares = [len(range(number, setting.workers, setting.processes)) for number in range(setting.processes)]
     with tempfile.TemporaryDirectory(prefix="syno-workers-") as folder:
@@ -251,7 +254,7 @@ def simulate(setting: Setting) -> tuple[list[Seen], float]:
 
 
 def joining(setting: Setting) -> float:
-    """Seconds until a worker that joins the complete study knows what there is."""
+    """Return the seconds that a worker needs to read the complete study."""
     tree = setting.tree()
     began = time.perf_counter()
     Dispatch(setting.store(), POLICIES[setting.policy](tree, 0), most_attempts=3).read()

@@ -1,11 +1,11 @@
-"""Search policies against random search, at equal trials: do they find a hidden family of operators sooner?
+"""Compare search policies with random search at equal trials: do they find a hidden family of operators sooner?
 
     python benchmarks/search.py --space resnet18 --hidden operator_1 --trials 200 --seeds 20
     python benchmarks/search.py --space mock
 
-The hidden operator is one of the library, or drawn from the space. An operator's reward is the square of the share of the
-hidden one's steps that it has, so that the family around it is worth more than the rest. For each policy the report has, over
-all seeds: the mean reward of all proposals and of the last quarter, the best reward, how many proposals are in the family
+The hidden operator is taken from the library or drawn from the space. The reward of an operator is the square of the share of
+the hidden operator's steps that it has, so that similar operators have higher rewards. For each policy the report has, over all
+seeds: the mean reward of all proposals and of the last quarter, the best reward, how many proposals are in the family
 (reward of 1/4 or more), the p-value of the one-sided Mann-Whitney test that mean rewards are above those of random search, and
 the time for an ask and a tell, on a space that remembers the steps it has found.
 """
@@ -24,11 +24,10 @@ import reports
 from scipy.stats import mannwhitneyu
 
 from syno.ir.library import OPERATORS
-from syno.search.draws import Draws
 from syno.search.policies import POLICIES, PolicySettings, Proposal
-from syno.search.policies.mcts.settings import PRESETS
-from syno.search.tree import Arc, Tree, arcs
-from syno.search.walks import Walks
+from syno.search.policies.mcts_choice import PRESETS
+from syno.search.tree import Action, Tree, actions
+from syno.search.walks import Draws, Walks
 
 MOCK = "mock"
 FAMILY = 0.25  # reward from which on an operator is of the family
@@ -36,7 +35,7 @@ FAMILY = 0.25  # reward from which on an operator is of the family
 
 @dataclass(frozen=True)
 class Contestant:
-    """A policy with its settings, under the name it has in the report."""
+    """A policy with its settings, and its name in the report."""
 
     name: str
     policy: str
@@ -53,7 +52,7 @@ CONTESTANTS = (
 
 @dataclass(frozen=True)
 class Run:
-    """One policy with one seed: the rewards of its proposals in order, and seconds for an ask and a tell."""
+    """The run of one policy with one seed: rewards of its proposals in order, and seconds for an ask and a tell."""
 
     rewards: tuple[float, ...]
     seconds: float
@@ -64,7 +63,7 @@ class Run:
 
 
 def load(name: str) -> Tree:
-    """A space by name: "mock", or a model of the paper."""
+    """Return a space by name: "mock", or a model of the paper."""
     if name == MOCK:
         sys.path.append(str(Path(__file__).parents[1] / "tests"))
         from search_trees import wide_tree
@@ -76,21 +75,21 @@ def load(name: str) -> Tree:
     return Space(paper(name))
 
 
-def hidden(tree: Tree, which: str, candidates: int = 30) -> frozenset[Arc]:
-    """The steps of the hidden operator, but the Finalize: a known one, or the longest of some random ones."""
+def hidden(tree: Tree, which: str, candidates: int = 30) -> frozenset[Action]:
+    """Return the actions of the hidden operator without the Finalize: of a known one, or of the longest of some random ones."""
     if not which.isdigit():
-        return frozenset(arcs(tree.path(OPERATORS[which]()))[:-1])
+        return frozenset(actions(tree.path(OPERATORS[which]()))[:-1])
     walks = Walks(tree)
-    paths = [arcs(path) for draw in range(candidates) if (path := walks.anywhere(Draws("hidden", which, draw))) is not None]
+    paths = [actions(path) for draw in range(candidates) if (path := walks.anywhere(Draws("hidden", which, draw))) is not None]
     return frozenset(max(paths, key=len)[:-1])
 
 
-def reward(path: Sequence[Arc], target: frozenset[Arc]) -> float:
+def reward(path: Sequence[Action], target: frozenset[Action]) -> float:
     return (len(target & set(path)) / len(target)) ** 2
 
 
-def run(tree: Tree, contestant: Contestant, seed: int, trials: int, target: frozenset[Arc]) -> Run:
-    """Ask and tell so many times, or until no operator is left."""
+def run(tree: Tree, contestant: Contestant, seed: int, trials: int, target: frozenset[Action]) -> Run:
+    """Ask and tell `trials` times, or until no operator is left."""
     policy = POLICIES[contestant.policy](tree, seed, settings=contestant.settings)
     rewards = []
     start = time.perf_counter()
@@ -119,7 +118,7 @@ def row(contestant: Contestant, runs: Sequence[Run], blind: Sequence[Run]) -> st
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and print the report; the exit status."""
+    """Run, print the report, and return the exit status."""
     names = [contestant.name for contestant in CONTESTANTS]
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--space", default="resnet18", help='"mock", or a model of the paper')

@@ -1,18 +1,19 @@
-"""Many workers on one study, without training: how long an ask takes as the study grows, and what becomes of its operators.
+"""Measure many workers on one study, without training: the time of an ask as the study grows, and the operators' outcomes.
 
     python benchmarks/workers.py --workers 200 --trials 10000 --processes 2
     python benchmarks/workers.py --storage postgresql
     python benchmarks/workers.py --storage postgresql+psycopg://user@host/name
 
-Each process stands for its share of the workers. All of these run a trial; the one whose trial ends first, in virtual time,
-stores its result and asks for another. So a process asks again and again without a pause, and processes meet at the storage as
-workers do on a cluster. Workers of one process share a view of the study: a storage, a policy, a tree.
+Each process simulates its share of the workers. Each of these runs a trial; the worker whose trial ends first, in virtual time,
+stores its result and asks for another. So a process asks without pauses, and processes compete for the storage as workers do on
+a cluster. Workers of one process share a view of the study: a storage, a policy, a tree.
 
-On a cluster each worker has a view of its own, and between two of its asks all others have asked. One worker here is such a
-lone one: it asks as often as one of so many, and has to learn each time what all others did.
+On a cluster each worker has its own view, and all others ask between two of its asks. One simulated worker ("lone") is like
+that: it asks as often as one of so many, and has to read each time what all others did.
 
-An ask is all that a worker does between two evaluations: end the trials of the dead, read what is new, tell the policy, choose
-an operator, create its trial, read again if somebody else was faster. Its reward: the share of a hidden one's steps.
+An ask is everything that a worker does between two evaluations: end the trials of dead workers, read new trials, tell the
+    policy, choose an operator, create its trial, and read again if another worker was faster. Rewards are as in
+    benchmarks/search.py.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from statistics import median, quantiles
 import reports
 from crowds import NAME, Ask, Seen, Setting, joining, simulate
 
-from syno.search.storage.storage import read_trials
+from syno.search.storage.store import read_trials
 
 JOURNAL, POSTGRESQL = "journal", "postgresql"
 STRIPES, LONE_STRIPES = 10, 4  # rows of the report; one worker asks less often
@@ -37,7 +38,7 @@ LONGEST = 1.0  # seconds that an ask may take
 
 
 def report(setting: Setting, seen: Sequence[Seen], seconds: float) -> list[str]:
-    """The page below its heading."""
+    """Return the report without its heading."""
     asks = sorted(ask for one in seen for ask in one.asks)
     lone = sorted(ask for one in seen for ask in one.lone)
     trials = read_trials(setting.storage, NAME)
@@ -70,7 +71,7 @@ def report(setting: Setting, seen: Sequence[Seen], seconds: float) -> list[str]:
 
 
 def _rows(asks: Sequence[Ask], trials: int, stripes: int) -> list[list[str]]:
-    """Asks by the size of the study."""
+    """Return rows of asks by the size of the study."""
     rows = []
     for stripe in range(stripes):
         first, last = (trials * edge // stripes for edge in (stripe, stripe + 1))
@@ -90,7 +91,7 @@ def _outcome(attributes: dict[str, object]) -> str:
 
 @contextmanager
 def storage_of(given: str) -> Iterator[tuple[str, str]]:
-    """The URL of a storage, and what it is called in the report."""
+    """Yield the URL of a storage, and its name in the report."""
     if given == JOURNAL:
         with tempfile.TemporaryDirectory(prefix="syno-study-") as folder:
             yield f"journal:{folder}/trials.log", "a journal"
@@ -107,7 +108,7 @@ def storage_of(given: str) -> Iterator[tuple[str, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and print the report; the exit status."""
+    """Run, print the report, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--workers", type=int, default=200)
     parser.add_argument("--trials", type=int, default=10_000)

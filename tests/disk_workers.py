@@ -18,14 +18,14 @@ from optuna.storages._rdb import storage as rdb
 
 from syno.base.errors import SynoError
 from syno.cli.app import WRONG
-from syno.search.dispatch import Dispatch, Task
+from syno.search.dispatch import Dispatch, RunningTrial
 from syno.search.storage.records import Result
 
 
 def work(storage: str, trials: int, notes: Path) -> int:
     finish = Dispatch.finish
 
-    def noted(dispatch: Dispatch, task: Task, result: Result) -> bool:
+    def noted(dispatch: Dispatch, task: RunningTrial, result: Result) -> bool:
         kept = finish(dispatch, task, result)
         if kept and result.outcome is not None:
             with notes.open("a", encoding="utf-8") as file:

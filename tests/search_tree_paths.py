@@ -7,8 +7,8 @@ from collections.abc import Hashable
 from search_trees import MockTree, operator_of
 
 from syno.search.policies import MonteCarloTreeSearch, Proposal
-from syno.search.policies.mcts.statistics import Rewards
-from syno.search.tree import Arc, arcs
+from syno.search.policies.mcts_statistics import Rewards
+from syno.search.tree import Action, actions
 
 
 def rewards(*values: float) -> Rewards:
@@ -22,8 +22,8 @@ def any_node(node: Hashable) -> bool:
     return True
 
 
-def path_to(tree: MockTree, *chosen: int) -> tuple[Arc, ...]:
-    return arcs(tree.path(operator_of(frozenset(chosen))))
+def path_to(tree: MockTree, *chosen: int) -> tuple[Action, ...]:
+    return actions(tree.path(operator_of(frozenset(chosen))))
 
 
 def asked(policy: MonteCarloTreeSearch) -> Proposal:

@@ -8,8 +8,9 @@ from typing import Any
 from search_trees import hidden_family_reward, wide_tree
 
 from syno.ir.graph import PGraph
+from syno.search.evaluation import Report
 from syno.search.reward import AccuracyReward
-from syno.search.study import Report, Study
+from syno.search.study import Study
 
 FAMILY = frozenset({2, 3, 7, 10, 13})
 reward = hidden_family_reward(FAMILY)

@@ -1,4 +1,4 @@
-"""How a long search is going: a bar on a terminal, plain lines in a log.
+"""Displays of the progress of long work: a bar on a terminal, plain lines in a log.
 
 >>> with display() as shown:
 ...     shown.show(progress)
@@ -16,25 +16,23 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from syno.search.ledger import Ledger
-
 LOG_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far some work is.
+    """The progress of some work, counted in items such as trials.
 
     Attributes:
-        title: what is being done.
-        finished: how many are done, ever.
-        total: how many there are to be.
-        valid: how many of those done gave a result; a trial that was pruned did, too.
-        running: how many are being done now, by all workers.
+        title: name of the work.
+        finished: how many items are finished, by earlier runs, too.
+        total: how many items there will be.
+        valid: how many of the finished items gave a result; a pruned trial did.
+        running: how many items are in progress now, by all workers.
         best: the highest reward so far; None if there is none.
-        seconds: since this worker began.
-        rate: how many were done per second since then, by all workers.
-        notes: more to be shown, by name.
+        seconds: time since this worker began.
+        rate: how many items all workers have finished per second since then.
+        notes: other values to show, by name.
     """
 
     title: str
@@ -49,12 +47,12 @@ class Progress:
 
     @property
     def valid_rate(self) -> float | None:
-        """The share of those done that gave a result."""
+        """The share of finished items that gave a result; None if none is finished."""
         return self.valid / self.finished if self.finished else None
 
     @property
     def remaining_seconds(self) -> float | None:
-        """How long the rest takes at this rate; None if there is none yet."""
+        """The time that the rest takes at this rate; None if there is no rate yet."""
         left = self.total - self.finished
         return 0.0 if left <= 0 else left / self.rate if self.rate else None
 
@@ -72,31 +70,6 @@ class Progress:
         return f"{self.title}: {', '.join(parts)}"
 
 
-class Start:
-    """When a worker began, to measure the study's progress from there."""
-
-    def __init__(self) -> None:
-        self._time = time.monotonic()
-        self._finished: int | None = None
-
-    def progress(self, ledger: Ledger, title: str, total: int, notes: Mapping[str, object]) -> Progress:
-        """The progress of a study."""
-        if self._finished is None:
-            self._finished = ledger.finished
-        seconds = time.monotonic() - self._time
-        return Progress(
-            title,
-            ledger.finished,
-            total,
-            valid=ledger.ended["complete"] + ledger.ended["pruned"],
-            running=ledger.running,
-            best=ledger.best[0] if ledger.best else None,
-            seconds=seconds,
-            rate=(ledger.finished - self._finished) / seconds if seconds > 0 else 0.0,
-            notes=notes,
-        )
-
-
 class Display(Protocol):
     """Shows progress while its context lasts."""
 
@@ -107,18 +80,18 @@ class Display(Protocol):
     ) -> None: ...
 
     def show(self, progress: Progress) -> None:
-        """Called whenever something happened, as often as may be."""
+        """Show the progress. May be called as often as anything changes."""
         ...
 
 
 def display(stream: TextIO | None = None) -> Display:
-    """A bar if the stream (standard error by default) is a terminal, else lines."""
+    """Return a bar if the stream (standard error by default) is a terminal, else a log of lines."""
     stream = stream or sys.stderr
     return TerminalDisplay(stream) if stream.isatty() else LogDisplay(stream)
 
 
 class LogDisplay:
-    """A line every now and then: the first, the last, and one in `interval` seconds."""
+    """Writes a line every now and then: the first, the last, and one every `interval` seconds."""
 
     def __init__(self, stream: TextIO | None = None, interval: float = LOG_SECONDS) -> None:
         self._stream = stream or sys.stderr
@@ -147,7 +120,7 @@ class LogDisplay:
 
 
 class TerminalDisplay:
-    """A bar that rich draws."""
+    """A bar on a terminal, drawn by rich."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         from rich.console import Console
@@ -166,7 +139,7 @@ class TerminalDisplay:
         self._bar.stop()
 
     def show(self, progress: Progress) -> None:
-        """Draw it."""
+        """Update the bar."""
         text = str(progress).removeprefix(f"{progress.title}: ")
         self._bar.update(
             self._task, title=progress.title, text=text, visible=True, completed=progress.finished, total=progress.total

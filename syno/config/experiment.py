@@ -99,7 +99,7 @@ class Experiment(Section):
         self.policy_settings  # noqa: B018  (each raises what is wrong with it)
         needs = self.make_reward().needs
         if self.study.pruner is not None:
-            from syno.search.pruners import make_pruner
+            from syno.search.evaluation import make_pruner
 
             make_pruner(self.study.pruner)
         if self.workload is not None:
@@ -193,7 +193,7 @@ class Experiment(Section):
     def policy_settings(self) -> PolicySettings:
         """The constants of the policy. SpecError for unknown names and settings."""
         rest = dict(self.policy)
-        kind = POLICIES[rest.pop("name", "mcts")].Settings
+        kind = POLICIES.find(str(rest.pop("name", "mcts"))).Settings
         try:
             return kind(**rest)
         except ValidationError as error:
@@ -204,7 +204,7 @@ class Experiment(Section):
         try:
             return from_settings(self.reward)
         except ValidationError as error:
-            raise SpecError(f"reward: {explained(error, REWARDS[self.reward.get('name', 'accuracy')])}") from None
+            raise SpecError(f"reward: {explained(error, REWARDS.find(self.reward.get('name', 'accuracy')))}") from None
 
     @cached_property
     def network(self) -> Workload:

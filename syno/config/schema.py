@@ -12,14 +12,16 @@ from syno.base.files import LONGEST_NAME, PATTERN
 from syno.config.experiment import Experiment
 from syno.config.options import meanings
 from syno.config.several import Several
+from syno.search.evaluation import PRUNERS
 from syno.search.policies import POLICIES
-from syno.search.pruners import CLASSES
 from syno.search.reward import REWARDS
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
 from syno.train.recipes import MILESTONES, RECIPES
 
 FORMAT = "https://json-schema.org/draft/2020-12/schema"
+PATH = {"type": "string", "pattern": "^[^:]+:[^:]+$"}  # package.module:name
+OWN = {"type": "object", "properties": {"name": PATH}, "required": ["name"]}  # of the user's own: any settings
 
 
 def file_schema() -> dict[str, Any]:
@@ -51,11 +53,11 @@ def _experiment() -> dict[str, Any]:
         "description": properties["spec"].get("description", ""),
         "anyOf": [{"type": "string"}, {"type": "object", "properties": options, "additionalProperties": False}],
     }
-    properties["policy"] |= {"anyOf": [_named(name, POLICIES[name].Settings) for name in POLICIES]}
-    properties["reward"] |= {"anyOf": [_named(name, REWARDS[name]) for name in REWARDS]}
+    properties["policy"] |= {"anyOf": [_named(name, POLICIES[name].Settings) for name in POLICIES] + [OWN]}
+    properties["reward"] |= {"anyOf": [_named(name, REWARDS[name]) for name in REWARDS] + [OWN]}
     schema["$defs"]["StudySettings"]["properties"]["pruner"]["anyOf"][0] = {
         "type": "object",
-        "properties": {"name": {"enum": list(CLASSES)}},
+        "properties": {"name": {"anyOf": [{"enum": list(PRUNERS)}, PATH]}},
         "required": ["name"],
     }
     schema["$defs"]["TrainingSettings"]["properties"]["recipe"]["enum"] = list(RECIPES)

@@ -1,31 +1,45 @@
-"""Ways to evaluate an operator, by name: what an experiment's `evaluate` may be.
+"""Evaluation of operators: the interface of an evaluation, and evaluations and pruners by name, as experiments give them.
 
-`cost` counts; `package.module:function` is the user's own, a function of an operator and a `Report` that returns metrics by
-name. It is imported in every worker, with the folder where the command runs on the path.
+`cost` counts. `package.module:function` is a function of the user's own, which takes an operator and a `Report` and returns
+metrics by name. It is imported in every worker, with the folder where the command runs on the path.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from syno.base.errors import SpecError, suggestion
-from syno.base.registry import Registry, imported
+from syno.base.registry import Registry, imported, is_path
 from syno.ir.graph import PGraph
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 
 if TYPE_CHECKING:
-    from syno.search.study import Evaluate, Report
+    from optuna.pruners import BasePruner
 
-Factory = Callable[[OperatorSpec, Cost | None], "Evaluate"]
+
+class Report(Protocol):
+    """Reports how an evaluation is going, at increasing steps such as epochs. Higher values are better.
+
+    Raises TrialPruned if the study's pruner stops the trial. An evaluation lets it pass, or catches it and returns its metrics.
+    """
+
+    def __call__(self, step: int, value: float) -> None:
+        """Report a value at a step."""
+        ...
+
+
+Evaluate: TypeAlias = Callable[[PGraph, Report], Mapping[str, float]]
+Factory: TypeAlias = Callable[[OperatorSpec, Cost | None], Evaluate]
 EVALUATIONS: Registry[Factory] = Registry("evaluation")
 
 
 @dataclass(frozen=True)
 class CountedCost:
-    """Measures nothing: counts FLOPs, parameters and memory of the model with the operator, and those of the original.
+    """An evaluation without training: FLOPs, parameters and memory of the model with the operator, and those of the original.
 
     Multiply-adds count as one FLOP; both models are counted for one batch.
     """
@@ -34,7 +48,7 @@ class CountedCost:
     original: Cost | None = None
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
-        """The metrics."""
+        """Return the metrics."""
         return cost(operator, self.spec).metrics(self.original)
 
 
@@ -42,18 +56,18 @@ EVALUATIONS.register("cost")(CountedCost)
 
 
 def find_evaluation(given: str, spec: OperatorSpec, original: Cost | None = None) -> Evaluate:
-    """The evaluation that `given` names.
+    """Return the evaluation that `given` names.
 
     Args:
         given: a name in `EVALUATIONS`, or `package.module:function`.
-        spec: of the operators.
-        original: what the model costs as it is, for evaluations that compare with it.
+        spec: the spec of the operators.
+        original: the cost of the original model, for evaluations that compare with it.
 
-    Raises SpecError if it is neither, or cannot be imported.
+    Raises SpecError if `given` is neither, or cannot be imported.
     """
     if given in EVALUATIONS:
         return EVALUATIONS[given](spec, original)
-    if ":" not in given:
+    if not is_path(given):
         raise SpecError(
             f'evaluate is "{given}"; it is one of: {", ".join(EVALUATIONS)}, or your own as "package.module:function"'
             f".{suggestion(given, EVALUATIONS)}"
@@ -63,3 +77,46 @@ def find_evaluation(given: str, spec: OperatorSpec, original: Cost | None = None
         raise SpecError(f'evaluate is "{given}", which is no function but {found!r}')
     evaluate: Evaluate = found
     return evaluate
+
+
+# ---- pruners, which stop an evaluation that does worse than others did at the same step -------------------------------
+
+PRUNERS: Mapping[str, str] = {
+    "median": "MedianPruner",
+    "percentile": "PercentilePruner",
+    "successive_halving": "SuccessiveHalvingPruner",
+    "hyperband": "HyperbandPruner",
+    "threshold": "ThresholdPruner",
+}
+
+
+def make_pruner(settings: Mapping[str, Any]) -> BasePruner:
+    """Return the pruner with these settings: its `name`, and the arguments of its class.
+
+    `name` is one of Optuna's in `PRUNERS`, or the path `package.module:name` of a user's own subclass of Optuna's BasePruner.
+
+    Raises SpecError for unknown names and arguments; it lists the known ones.
+    """
+    import optuna  # half a second
+
+    rest = dict(settings)
+    name = str(rest.pop("name", ""))
+    if is_path(name):
+        kind = imported(name, "pruner")
+        if not (isinstance(kind, type) and issubclass(kind, optuna.pruners.BasePruner) and not inspect.isabstract(kind)):
+            raise SpecError(f'the pruner is "{name}", which is {kind!r}; it must be a subclass of optuna.pruners.BasePruner')
+    elif name in PRUNERS:
+        kind = getattr(optuna.pruners, PRUNERS[name])
+    else:
+        known = f'{", ".join(PRUNERS)}, or your own as "package.module:name"'
+        raise SpecError(f'"{name}" is no pruner; there are: {known}.{suggestion(name, PRUNERS)}')
+    allowed = list(inspect.signature(kind).parameters)
+    for key in rest:
+        if key not in allowed:
+            known = f"there are: {', '.join(allowed)}.{suggestion(key, allowed)}"
+            raise SpecError(f'the pruner "{name}" has no setting {key}; {known}')
+    try:
+        pruner: BasePruner = kind(**rest)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f'the pruner "{name}": {error}') from error
+    return pruner

@@ -1,9 +1,9 @@
-"""Whose fault a failed evaluation is: the one place where failures are told apart.
+"""Causes of failed evaluations: the one place where failures are told apart.
 
 There are three kinds. "operator": the operator cannot be lowered, does not fit, needs too much memory, or trains to NaN; the
-search goes on without it. "machine": a full disk, a device that is not there, data that is gone; the trial is given back and
-another worker may evaluate it. "function": the user's model, data or evaluation raised something else, as a bug in it does; one
-such failure is a failed trial like any other, and equal ones in a row stop the study.
+search goes on without it. "machine": the disk is full, a device or data is missing; the trial is given back, and another worker
+may evaluate it. "function": the user's model, data or evaluation raised something else, such as a bug does; one such failure is
+a failed trial like any other, and equal ones in a row stop the study.
 
 >>> fault_of(OSError(28, "No space left on device")).kind
 'machine'
@@ -40,7 +40,7 @@ from syno.base.errors import (
 
 FaultKind: TypeAlias = Literal["operator", "machine", "function"]
 
-LONGEST_MESSAGE = 2000  # characters that are kept of a traceback, from its end
+LONGEST_MESSAGE = 2000  # characters of a traceback that are kept, from its end
 LONGEST_CAUSE = 300  # characters
 
 OPERATOR_ERRORS = (
@@ -48,7 +48,7 @@ OPERATOR_ERRORS = (
     *(MemoryError, FloatingPointError),
 )
 MACHINE_ERRORS = (DataError, DeviceError)
-STORAGE_PACKAGES = ("sqlalchemy", "optuna")  # where a report is stored: a full disk, a lost database
+STORAGE_PACKAGES = ("sqlalchemy", "optuna")  # they store reports: the disk is full, or the database is lost
 # Other numbers, such as those of a missing file or permission, mean a wrong path as often as a broken machine.
 DISK = ("ENOSPC", "EDQUOT", "EIO", "EROFS", "EMFILE", "ENFILE", "ESTALE", "EREMOTEIO", "EUCLEAN")
 SYSTEM = ("ENOMEM", "EAGAIN", "ENODEV", "ENXIO", "ENOMEDIUM")
@@ -69,13 +69,13 @@ LOST_DEVICE = re.compile(
 
 @dataclass(frozen=True)
 class Fault:
-    """Why an evaluation failed.
+    """The cause of a failed evaluation.
 
     Attributes:
-        kind: whose fault it is.
-        message: all there is to say: the text of an error that Syno raised, the end of the traceback of any other.
-        cause: one line.
-        lasts: of the machine: it is no use to try again in this process.
+        kind: what is to blame.
+        message: the text of an error that Syno raised, the end of the traceback of any other.
+        cause: the cause in one line.
+        lasts: whether a new attempt in this process would fail, too, because the machine is broken.
     """
 
     kind: FaultKind
@@ -85,9 +85,9 @@ class Fault:
 
 
 def fault_of(error: Exception) -> Fault:
-    """Tell whose fault an exception is that an evaluation raised.
+    """Return the cause of an exception that an evaluation raised.
 
-    The exceptions that led to it count, too, so that a full disk stays one when it is reported as something else.
+    The exceptions that led to it count, too: a full disk is recognised even if it is reported as something else.
     """
     chain = list(_chain(error))
     lost = any(_is_lost_device(one) for one in chain)
@@ -98,19 +98,19 @@ def fault_of(error: Exception) -> Fault:
         kind = "operator"
     else:
         kind = "function"
-    if isinstance(error, SynoError):  # says all there is to say
+    if isinstance(error, SynoError):  # its text is meant for people
         return Fault(kind, str(error), _one_line(str(error)), lost)
     message = "".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip()
     return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost)
 
 
 def alike(cause: str) -> str:
-    """Return what equal failures have in common: the cause without numbers, sizes, ids, addresses and paths."""
+    """Return the common text of equal failures: the cause without numbers, sizes, ids, addresses and paths."""
     return re.sub(r"(?:#[\s,x]*)+", "# ", re.sub(r"\S*[\d/]\S*|\b(?:nan|inf)\b", "#", cause)).strip()
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception and those that led to it, as a traceback shows them."""
+    """Yield the exception and those that led to it, as a traceback shows them."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -142,7 +142,7 @@ def _is_too_large(error: BaseException) -> bool:
 def _cause(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, RuntimeError) and WRITING.search(text):
-        text = f"a file could not be written, as on a full disk ({text})"  # torch doesn't say it
+        text = f"a file could not be written, as on a full disk ({text})"  # torch does not say so
     return _one_line(text)
 
 
@@ -152,7 +152,7 @@ def _one_line(text: str) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Where it was raised: the last line outside of installed packages."""
+    """Return where an exception was raised: the last line outside of installed packages."""
     frames = traceback.extract_tb(error.__traceback__)
     libraries = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
     own = [frame for frame in frames if not any(frame.filename.startswith(folder) for folder in libraries)]

@@ -1,20 +1,22 @@
-"""What the trials of a study say, whoever reads them: which operators were claimed, in which order, and what became of them.
+"""The ledger of a study: which operators its trials have claimed, in which order, and with which outcome.
 
-An operator is claimed by the trial of the lowest number that has its fingerprint. Numbers are given in the order of creation
-and never change, and whoever creates a trial sees all of lower numbers; so if two workers create trials of one operator at
-the same moment, both know which of them holds the claim, and the other one gives way before it evaluates anything. An
+An operator is claimed by the trial with the lowest number that has its fingerprint. Numbers are given in the order of creation
+and never change, and a worker that creates a trial sees all of lower numbers. So if two workers create trials of one operator
+at the same moment, both know which trial holds the claim, and the other worker ends its trial before it evaluates anything. An
 operator whose trial was interrupted is claimed again in the same way, by the first trial of its next attempt. Nothing else
-coordinates workers, so it works on every storage.
+coordinates workers, so this works on every storage, and every worker reads the same ledger from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import time
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from optuna.trial import FrozenTrial, TrialState
 
+from syno.base.progress import Progress
 from syno.search.policies.contract import Candidate
 from syno.search.reward import Failure, Outcome
 from syno.search.storage.records import FINGERPRINT, Kind, Result, candidate_of
@@ -22,16 +24,16 @@ from syno.search.storage.records import FINGERPRINT, Kind, Result, candidate_of
 
 @dataclass
 class Claim:
-    """An operator's way through a study.
+    """An operator that the study evaluates, with its trials and its outcome.
 
     Attributes:
         rank: how many operators were claimed before it.
-        candidate: the operator, as policies know it.
-        told: numbers of the first trials of claims whose outcomes the policy was told of just before it proposed this one.
-        closed: names of nodes that were found to have nothing left.
+        candidate: the operator as policies know it.
+        told: first trials of the claims whose outcomes the policy was told just before it proposed this operator.
+        closed: names of nodes that were found to have no operators left.
         numbers: its trials, one for each attempt.
-        outcome: what became of it; None while that is open.
-        needs_trial: whether its last trial was interrupted, so that it is to be evaluated again.
+        outcome: its reward or failure; None while that is open.
+        needs_trial: whether its last trial was interrupted, so that it must be evaluated again.
         failure: the result that ended it, if its evaluation failed.
     """
 
@@ -46,11 +48,11 @@ class Claim:
 
     @property
     def number(self) -> int:
-        """Its first trial."""
+        """The number of its first trial."""
         return self.numbers[0]
 
     def update(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Kind | None:
-        """Take note of its trials. Returns how the claim ended, if it did."""
+        """Update the claim with its trials. Return how it ended, or None if it is open."""
         result = Result.of(trials[-1])
         self.needs_trial = False
         if result is None and not trials[-1].state.is_finished():
@@ -67,8 +69,8 @@ class Claim:
         return None
 
 
-class Role(NamedTuple):
-    """What a trial is for: which attempt at which claim."""
+class Purpose(NamedTuple):
+    """The purpose of a trial: an attempt at a claim."""
 
     claim: Claim
     attempt: int
@@ -80,9 +82,9 @@ class Ledger:
     Attributes:
         claims: in the order of their ranks, which is that of their first trials.
         ended: how many claims ended in each way.
-        best: the highest reward, and the number of the trial that has it.
+        best: the highest reward, and the number of its trial.
         seen: how many trials it knows, which is the number of the next one.
-        withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.storage.withdrawal`.
+        withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.storage.store.withdrawn`.
         has_blamed_function: whether the user's function, not an operator, was to blame for a failure.
         last_success: the highest number of a trial that is complete or pruned; -1 without one.
     """
@@ -97,12 +99,11 @@ class Ledger:
         self.best: tuple[float, int] | None = None
         self.seen = 0
         self._by_fingerprint: dict[str, Claim] = {}
-        self._by_number: dict[int, Claim] = {}
         self._open: dict[int, Claim] = {}  # by rank
-        self._roles: dict[int, Role] = {}
+        self._purposes: dict[int, Purpose] = {}
 
     def update(self, trials: Sequence[FrozenTrial]) -> list[Claim]:
-        """Take note of all trials as they are stored now. Returns the claims that are new, in order."""
+        """Update the ledger with all trials as they are stored now. Return the new claims, in order."""
         new = [claim for trial in trials[self.seen :] if (claim := self.enter(trial)) is not None]
         for rank, claim in list(self._open.items()):
             kind = claim.update([trials[number] for number in claim.numbers], self.most_attempts)
@@ -119,11 +120,11 @@ class Ledger:
         return new
 
     def enter(self, trial: FrozenTrial) -> Claim | None:
-        """Take note of the trial with the number `seen`. Returns its claim if that is new."""
+        """Update the ledger with the trial of the number `seen`. Return its claim if that is new."""
         assert trial.number == self.seen, f"trial {trial.number} in place of {self.seen}"
         self.seen += 1
         fingerprint = trial.user_attrs.get(FINGERPRINT)
-        if fingerprint is None:  # not one of ours: somebody uses the study for something else as well
+        if fingerprint is None:  # not a trial of this program: somebody uses the study for something else as well
             return None
         if trial.number in self.withdrawn:
             return None
@@ -133,42 +134,63 @@ class Ledger:
             told, closed = tuple(stored["told"]), tuple(stored.get("closed", ()))  # older studies don't have it
             claim = Claim(len(self.claims), candidate_of(trial), told, closed, [trial.number])
             self.claims.append(claim)
-            self._by_fingerprint[fingerprint] = self._by_number[trial.number] = self._open[claim.rank] = claim
-            self._roles[trial.number] = Role(claim, 0)
+            self._by_fingerprint[fingerprint] = self._open[claim.rank] = claim
+            self._purposes[trial.number] = Purpose(claim, 0)
             return claim
         if attempt == len(claim.numbers):
             claim.numbers.append(trial.number)
             claim.needs_trial = False
-            self._roles[trial.number] = Role(claim, attempt)
+            self._purposes[trial.number] = Purpose(claim, attempt)
         return None
 
-    def role(self, number: int) -> Role | None:
-        """What the trial is for; None if another one does the same already."""
-        return self._roles.get(number)
-
-    def claim_of(self, number: int) -> Claim | None:
-        """The claim whose first trial this is."""
-        return self._by_number.get(number)
+    def purpose(self, number: int) -> Purpose | None:
+        """Return the purpose of a trial; None if another trial has the same already."""
+        return self._purposes.get(number)
 
     def to_retry(self, most: int) -> list[Claim]:
-        """Those of the first `most` claims that were interrupted and that nobody evaluates now, in order."""
+        """Return those of the first `most` claims that were interrupted and that nobody evaluates now, in order."""
         return [claim for rank, claim in self._open.items() if rank < most and claim.needs_trial]
 
     def is_open(self, most: int) -> bool:
-        """Whether one of the first `most` claims has not ended."""
+        """Return whether one of the first `most` claims has not ended."""
         return any(rank < most for rank in self._open)
 
     @property
     def finished(self) -> int:
-        """How many claims have ended."""
+        """The number of claims that have ended."""
         return sum(self.ended.values())
 
     @property
     def running(self) -> int:
-        """How many claims are being evaluated, as far as is known."""
+        """The number of claims that are being evaluated, as far as is known."""
         return sum(not claim.needs_trial for claim in self._open.values())
 
 
 def is_running(trial: FrozenTrial) -> bool:
-    """Whether a trial of ours has not ended."""
+    """Return whether a trial of this program (not one that Optuna added) is running."""
     return trial.state == TrialState.RUNNING and FINGERPRINT in trial.user_attrs
+
+
+class ProgressMeter:
+    """Measures how fast a study advances, from the moment when a worker begins."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._finished_before: int | None = None
+
+    def progress(self, ledger: Ledger, title: str, total: int, notes: Mapping[str, object]) -> Progress:
+        """Return the progress of a study of `total` trials, for a display."""
+        if self._finished_before is None:
+            self._finished_before = ledger.finished
+        seconds = time.monotonic() - self._start
+        return Progress(
+            title,
+            ledger.finished,
+            total,
+            valid=ledger.ended["complete"] + ledger.ended["pruned"],
+            running=ledger.running,
+            best=ledger.best[0] if ledger.best else None,
+            seconds=seconds,
+            rate=(ledger.finished - self._finished_before) / seconds if seconds > 0 else 0.0,
+            notes=notes,
+        )

@@ -1,4 +1,4 @@
-"""How good an evaluated operator is, as one number in [0, 1] that policies climb.
+"""Rewards: the quality of an evaluated operator as one number in [0, 1], which policies maximize.
 
 >>> REWARDS["accuracy"](low=0.25, high=0.75, power=4)({"accuracy": 0.5})
 0.0625
@@ -10,6 +10,7 @@ Source: the published system's live rewards, and the settings its search was run
 
 from __future__ import annotations
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -24,16 +25,16 @@ from syno.search.faults import FaultKind
 
 Metrics: TypeAlias = Mapping[str, float]
 
-ORIGINAL = "original_"  # how names of metrics of the original model begin
+ORIGINAL = "original_"  # prefix of the metrics of the original model
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an operator has no reward: its evaluation broke, or measured nothing that can be used.
+    """The reason why an operator has no reward: its evaluation broke, or measured nothing that can be used.
 
     Attributes:
-        reason: in words.
-        fault: whose it is; "function" where every operator would fail like this.
+        reason: the reason in words.
+        fault: what is to blame; "function" where every operator would fail like this.
     """
 
     reason: str
@@ -44,37 +45,57 @@ Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or why there is none
 
 
 class Reward(BaseModel, ABC):
-    """A function from metrics to a reward, with its settings. Equal settings give equal rewards."""
+    """A function from metrics to a reward, with its settings as fields. Equal settings give equal rewards.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    A subclass has `of`, and `needs`. Experiments give it as `reward: {name: "package.module:MyReward"}`, with its settings.
+
+    Attributes:
+        name: the name in experiments and in stored settings; by default the path `package.module:MyReward`.
+        needs: names of the metrics that it reads.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
     name: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]]  # the metrics it reads
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = f"{cls.__module__}:{cls.__qualname__}"
 
     def __call__(self, metrics: Metrics) -> Outcome:
-        """The reward in [0, 1], or a Failure if a metric it needs is absent or no number."""
+        """Return the reward in [0, 1], or a Failure if a metric that it needs is absent, NaN or infinite."""
         for metric in self.needs:
             if metric not in metrics:
                 measured = ", ".join(metrics) or "nothing"
                 reason = f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {measured}'
                 return Failure(reason, "function")
             if not math.isfinite(metrics[metric]):
-                of_original = metric.startswith(ORIGINAL)  # the same for every operator
+                of_original = metric.startswith(ORIGINAL)  # then every operator fails like this
                 return Failure(
                     f'"{metric}" is {metrics[metric]}, which is no measurement', "function" if of_original else "operator"
                 )
         value = self.of(metrics)
-        return value if isinstance(value, Failure) else min(max(value, 0.0), 1.0)
+        if isinstance(value, Failure):
+            return value
+        if math.isnan(value):
+            return Failure(f'the reward "{self.name}" is NaN; it must be a number', "function")
+        return min(max(value, 0.0), 1.0)
 
     @abstractmethod
     def of(self, metrics: Metrics) -> Outcome:
-        """The reward before clipping."""
+        """Return the reward of these metrics, which is then clipped to [0, 1], or a Failure."""
 
     def settings(self) -> dict[str, Any]:
-        """The name and all settings, as they are stored with a study; `from_settings` reads them."""
+        """Return the name and all settings, as they are stored with a study; `from_settings` reads them."""
         return {"name": self.name, **self.model_dump()}
 
 
-REWARDS: Registry[type[Reward]] = Registry("reward")
+REWARDS: Registry[type[Reward]] = Registry(
+    "reward",
+    accepts=lambda given: isinstance(given, type) and issubclass(given, Reward) and not inspect.isabstract(given),
+    needed="a subclass of syno.search.reward.Reward with a method of",
+)
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -91,8 +112,11 @@ class AccuracyReward(Reward):
     name = "accuracy"
     needs = ("accuracy",)
     low: Fraction = 0.4
+    """accuracy of reward 0"""
     high: Fraction = 0.7
+    """accuracy of reward 1"""
     power: Positive = 4
+    """exponent; the larger, the more the best operators stand out"""
 
     @model_validator(mode="after")
     def _ordered(self) -> AccuracyReward:
@@ -101,7 +125,7 @@ class AccuracyReward(Reward):
         return self
 
     def of(self, metrics: Metrics) -> Outcome:
-        """See the class."""
+        """Return the reward by the formula of the class."""
         accuracy = metrics["accuracy"]
         if accuracy <= 0:
             return Failure(f"the accuracy is {accuracy:g}; it must be above 0")
@@ -119,11 +143,14 @@ class FlopsReward(Reward):
     name = "flops"
     needs = ("accuracy", "flops", "original_flops")
     min_accuracy: Fraction = 0.6
+    """accuracy m from which on FLOPs count"""
     max_ratio: Positive = 0.9
+    """share of the original's FLOPs from which on nothing is saved"""
     power: Positive = 4
+    """exponent; the larger, the more the best operators stand out"""
 
     def of(self, metrics: Metrics) -> Outcome:
-        """See the class."""
+        """Return the reward by the formula of the class."""
         accuracy, original = metrics["accuracy"], metrics["original_flops"]
         if accuracy <= 0:
             return Failure(f"the accuracy is {accuracy:g}; it must be above 0")
@@ -142,10 +169,12 @@ class LossReward(Reward):
     name = "loss"
     needs = ("loss",)
     maximum: Positive = 6.9
+    """loss of reward 0, such as that of an untrained model"""
     power: Positive = 4
+    """exponent; the larger, the more the best operators stand out"""
 
     def of(self, metrics: Metrics) -> Outcome:
-        """See the class."""
+        """Return the reward by the formula of the class."""
         loss = metrics["loss"]
         if loss >= self.maximum:
             return Failure(f"the loss is {loss:g}; it must be below {self.maximum:g}")
@@ -156,16 +185,18 @@ class LossReward(Reward):
 class SavingsReward(Reward):
     """(1 - x / original) ** power: the share of the original model's FLOPs or parameters that is saved, whatever is learnt.
 
-    For searches without training, which try out a space. It needs both figures of both models, as `evaluate: cost` gives.
+    It is for searches without training, which try out a space. `evaluate: cost` gives the metrics that it needs.
     """
 
     name = "savings"
     needs = ("flops", "original_flops", "parameters", "original_parameters")
     what: Literal["flops", "parameters"] = "flops"
+    """the cost to save"""
     power: Positive = 1
+    """exponent; the larger, the more the best operators stand out"""
 
     def of(self, metrics: Metrics) -> Outcome:
-        """See the class."""
+        """Return the reward by the formula of the class."""
         original = metrics[f"original_{self.what}"]
         if original <= 0:
             return Failure(f"original_{self.what} is {original:g}; it must be above 0", "function")
@@ -184,9 +215,10 @@ PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
 
 
 def from_settings(settings: Mapping[str, Any]) -> Reward:
-    """The reward with these settings: its `name`, and what differs from the defaults.
+    """Return the reward with these settings: its `name` or path `package.module:name`, and what differs from the defaults.
 
-    Raises UnknownNameError for a name that is not registered, pydantic's ValidationError for settings out of range.
+    Raises UnknownNameError for a name that is not registered, SpecError for a path that leads to no reward, and pydantic's
+    ValidationError for settings out of range.
     """
     rest = dict(settings)
-    return REWARDS[rest.pop("name", "accuracy")](**rest)
+    return REWARDS.find(rest.pop("name", "accuracy"))(**rest)

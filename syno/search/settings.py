@@ -1,4 +1,4 @@
-"""The settings of a study: stored with it, so that all its workers have the same."""
+"""The settings of a study, which are stored with it, so that all its workers have the same."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from syno.search.ledger import is_running
 from syno.search.policies import Policy, Proposal
 from syno.search.reward import Reward
 from syno.search.storage.records import FINGERPRINT, Result, worker_of
-from syno.search.storage.storage import TrialStore
-from syno.search.storage.withdrawal import withdraw
+from syno.search.storage.store import TrialStore
 
 ATTRIBUTE = "syno"  # the study's attribute that holds them
 FORMAT = 1
@@ -33,7 +32,7 @@ def study_settings(
     most_attempts: int,
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Everything that the trials of a study depend on, as JSON. `more` are settings of the space and the evaluation."""
+    """Return everything that the trials of a study depend on, as JSON. `more` has settings of the space and the evaluation."""
     settings = {
         "format": FORMAT,
         SPACE: space_id,
@@ -49,10 +48,10 @@ def study_settings(
 
 
 def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
-    """Give a new study its settings; see whether one that is there has these.
+    """Give a new study its settings, or check that an existing study has these.
 
-    A study in which no trial has succeeded yet takes other settings, with a warning that says which; its trials do not count
-    then. Raises SpecError that says which settings differ if a trial has succeeded, or another worker is evaluating one.
+    A study in which no trial has succeeded yet takes other settings, with a warning that names them; its trials do not count
+    then. Raises SpecError with the settings that differ if a trial has succeeded, or another worker is evaluating one.
     """
     stored = store.attributes.get(ATTRIBUTE)
     if stored is None:
@@ -72,7 +71,7 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
         )
     numbers = [trial.number for trial in trials if FINGERPRINT in trial.user_attrs]
     if numbers:
-        withdraw(store, numbers, "the study was given other settings")
+        store.withdraw(numbers, "the study was given other settings")
     store.describe(ATTRIBUTE, given)
     warnings.warn(
         f'study "{name}" in {place} takes other settings, as no trial has succeeded with those it had: {"; ".join(found)}',
@@ -81,14 +80,14 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
 
 
 def _trials(store: TrialStore) -> Sequence[FrozenTrial]:
-    """All trials, after those of dead workers have ended."""
+    """Return all trials, after those of dead workers have been ended."""
     trials = store.trials()
     running = [trial for trial in trials if is_running(trial)]
-    return store.trials() if running and store.leases.end_stale(store.study, running) else trials
+    return store.trials() if running and store.end_stale(running) else trials
 
 
 def _why_kept(trials: Sequence[FrozenTrial]) -> str:
-    """Why a study with these trials does not take other settings, as a sentence and a blank; empty if it does."""
+    """Return why a study with these trials takes no other settings, as a sentence and a space; "" if it takes them."""
     for trial in trials:
         result = Result.of(trial)
         if result is not None and result.kind in ("complete", "pruned"):
@@ -99,9 +98,10 @@ def _why_kept(trials: Sequence[FrozenTrial]) -> str:
 
 
 def differences(stored: object, given: object) -> list[str]:
-    """Return where the settings of a study differ from those given, in words: the name of each with both values.
+    """Return the differences between the settings of a study and those given, in words: names with both values.
 
-    Of two policies or rewards with different names, only the names. Of two spaces, the options of their specs that differ.
+    For two policies or rewards with different names, only the names are given; for two spaces, the options of their specs that
+    differ.
     """
     there, here = _structured(stored), _structured(given)
     if there.get(WORKLOAD) != here.get(WORKLOAD):
@@ -120,7 +120,7 @@ def differences(stored: object, given: object) -> list[str]:
 
 
 def _structured(settings: object) -> dict[str, Any]:
-    """Settings, a copy. Earlier versions wrote the workload behind the space's id, as JSON."""
+    """Return a copy of settings. Earlier versions wrote the workload behind the space's id, as JSON."""
     found = dict(settings) if isinstance(settings, dict) else {}
     space, _, workload = str(found.get(SPACE, "")).partition(" {")
     if workload:
@@ -132,7 +132,7 @@ def _structured(settings: object) -> dict[str, Any]:
 
 
 def named_differences(stored: object, given: object, name: str = "") -> list[str]:
-    """Return where two settings differ, in words: the name of each with both values; `name` is where they stand."""
+    """Return the differences between two settings, in words: names with both values. `name` is the name of the settings."""
     if stored == given:
         return []
     if not isinstance(stored, dict) or not isinstance(given, dict):

@@ -1,4 +1,4 @@
-"""When a search stops before its end: its set-up is broken, which no operator is to blame for.
+"""Stopping a search before its end when the set-up is broken, not the operators.
 
 All workers of a study decide from what is stored, so that each of them stops.
 """
@@ -15,8 +15,7 @@ from syno.search.faults import Fault, alike
 from syno.search.ledger import Claim, Ledger
 from syno.search.reward import Failure
 from syno.search.settings import ATTRIBUTE, differences
-from syno.search.storage.storage import TrialStore
-from syno.search.storage.withdrawal import withdraw, withdrawn
+from syno.search.storage.store import TrialStore, withdrawn
 
 EQUAL_AT_START = 2  # equal failures in a row that stop a study in which nothing has succeeded
 EQUAL_LATER = 10  # after a success: operators that fail alike may come one after another by chance
@@ -28,7 +27,7 @@ class Stopping:
     """Decides for one worker whether its study goes on.
 
     Attributes:
-        withdrawn: numbers of trials that did not count when the worker began; see `syno.search.storage.withdrawal`.
+        withdrawn: numbers of trials that did not count when the worker began; see `syno.search.storage.store.withdrawn`.
     """
 
     def __init__(self, store: TrialStore, settings: Mapping[str, Any]) -> None:
@@ -38,13 +37,13 @@ class Stopping:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a worker decided that trials do not count since this one began."""
+        """Whether some worker has withdrawn trials since this one began."""
         return withdrawn(self._store.attributes).keys() != self.withdrawn
 
     def begin(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Ledger:
-        """Return a ledger for a worker that begins, of the trials that count.
+        """Return an empty ledger for a worker that begins, which leaves out the trials that do not count.
 
-        Where the worker before was killed just before it said that the last failures do not count, it is said now.
+        If an earlier worker was killed just before it withdrew the last failures, they are withdrawn now.
         """
         while True:
             self.withdrawn = frozenset(withdrawn(self._store.attributes))
@@ -56,8 +55,8 @@ class Stopping:
             self._withdraw(equal, _cause(equal[-1]))
 
     def check(self, ledger: Ledger) -> None:
-        """Raise SearchStoppedError if evaluations fail alike, here or at other workers, or the settings are others now."""
-        if ledger.last_success < 0 or ledger.has_blamed_function:  # else nothing can have been decided: a query less
+        """Raise SearchStoppedError if evaluations fail alike, here or at other workers, or the study has other settings now."""
+        if ledger.last_success < 0 or ledger.has_blamed_function:  # else nothing can have been decided, and a query is saved
             self._check_others()
         equal = equal_failures(ledger)
         if self._are_enough(equal, ledger):
@@ -98,11 +97,11 @@ class Stopping:
             raise self._stopped(known[max(new)])
 
     def _are_enough(self, equal: Sequence[Claim], ledger: Ledger) -> bool:
-        is_start = ledger.last_success <= max(self.withdrawn, default=-1)  # of the study, or since it was mended
+        is_start = ledger.last_success <= max(self.withdrawn, default=-1)  # of the study, or since its set-up was repaired
         return len(equal) >= (EQUAL_AT_START if is_start else EQUAL_LATER)
 
     def _withdraw(self, claims: Iterable[Claim], reason: str) -> None:
-        withdraw(self._store, [claim.numbers[-1] for claim in claims], reason)
+        self._store.withdraw([claim.numbers[-1] for claim in claims], reason)
 
     def _stopped(self, reason: str) -> SearchStoppedError:
         return SearchStoppedError(
@@ -120,7 +119,7 @@ def stopped_by_machine(name: str, fault: Fault) -> SearchStoppedError:
 
 
 def equal_failures(ledger: Ledger) -> list[Claim]:
-    """Return the last claims that have ended, if the user's function failed alike in all of them, in their order."""
+    """Return the claims that ended last, as long as the user's function failed alike in them, in their order."""
     equal: list[Claim] = []
     for claim in reversed(ledger.claims):
         if claim.outcome is None:
@@ -136,7 +135,7 @@ def _blames_function(claim: Claim) -> bool:
 
 
 def _cause(claim: Claim) -> str:
-    """Why its evaluation failed, in one line; empty if it did not."""
+    """Return why the evaluation of a claim failed, in one line; "" if it did not."""
     if claim.failure is not None and claim.failure.cause:
         return claim.failure.cause
     return claim.outcome.reason.splitlines()[-1] if isinstance(claim.outcome, Failure) else ""  # of a traceback

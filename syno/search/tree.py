@@ -1,19 +1,18 @@
-"""What a policy searches: a tree of partial operators whose branches may meet again.
+"""The interface of a search space: a tree of partial operators whose branches may meet again.
 
-Policies and studies know no more of a space of operators than these two protocols; tests give them small explicit trees.
+Policies and studies know a space of operators only by these protocols. Tests give them small explicit trees.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from syno.ir.graph import PGraph
 
 
-class Arc(NamedTuple):
-    """A step without the states it joins: what of a path is the same in every process, and is stored.
+class Action(NamedTuple):
+    """A step without the nodes that it joins. It is the same in every process, so paths are stored as actions.
 
     Attributes:
         kind: the primitive, "Contraction" or "Finalize".
@@ -24,18 +23,18 @@ class Arc(NamedTuple):
     id: str
 
 
-class Step(Protocol):
-    """An arc of the search tree.
+class TreeStep(Protocol):
+    """A step of the search tree: an action taken at a node, and the node that it leads to.
 
     Attributes:
         kind: the primitive, "Contraction" or "Finalize".
-        id: content id of what is added, the same in every process: one operation has one id, whatever state it is added to.
-        node: the state it leads to.
+        id: content id of what is added, the same in every process: one operation has one id, whatever node it is added to.
+        node: the node that it leads to.
         operator: the complete operator if the step is a Finalize, else None.
     """
 
     @property
-    def kind(self) -> str:  # noqa: D102  (the class says it)
+    def kind(self) -> str:  # noqa: D102  (documented in the class)
         ...
 
     @property
@@ -51,15 +50,15 @@ class Step(Protocol):
         ...
 
 
-class Draft(Protocol):
-    """What may be a step.
+class TreeDraft(Protocol):
+    """A step that was not checked yet: it may lead to a dead end.
 
     Attributes:
-        kind, id: of the step.
+        kind, id: as of the step.
     """
 
     @property
-    def kind(self) -> str:  # noqa: D102  (the class says it)
+    def kind(self) -> str:  # noqa: D102  (documented in the class)
         ...
 
     @property
@@ -67,8 +66,8 @@ class Draft(Protocol):
         ...
 
     @property
-    def look(self) -> Callable[[], Step | None]:
-        """What says whether it leads on: the step then, None for a dead end."""
+    def look(self) -> Callable[[], TreeStep | None]:
+        """The check: a function that returns the step, or None for a dead end."""
         ...
 
 
@@ -83,47 +82,43 @@ class Tree(Protocol):
         """The node that holds nothing but the output."""
         ...
 
-    def steps(self, node: Hashable) -> Sequence[Step]:
-        """All steps from `node` that are not known to be dead ends, in an order that every process agrees on.
+    def steps(self, node: Hashable) -> Sequence[TreeStep]:
+        """Return all steps from `node` that are not known to be dead ends, in the same order in every process.
 
         () at complete operators and at dead ends. Steps may vanish from it as dead ends become known, but only those.
         """
         ...
 
-    def drafts(self, node: Hashable) -> Iterable[Draft]:
-        """All of `steps`, and dead ends beside them, in any order. A draft is looked at by itself.
+    def drafts(self, node: Hashable) -> Iterable[TreeDraft]:
+        """Return drafts of all `steps` from `node`, in any order; some of them are dead ends.
 
-        For whoever needs one step that leads on: to know all of them takes long.
+        This is faster than `steps` for a caller that needs a few steps: each draft is checked by itself.
         """
         ...
 
-    def step(self, node: Hashable, kind: str, id_: str) -> Step | None:
-        """The step of this kind and id from `node`, which is on the path to an operator of the tree; None if there is none.
+    def step(self, node: Hashable, kind: str, id_: str) -> TreeStep | None:
+        """Return the step of this kind and id from `node`, a node on the path to some operator; None if there is none.
 
-        The same as to look for it among `steps`, which may take long: it has to know which of all steps are dead ends.
+        This is faster than to look for it among `steps`, for which all dead ends have to be found.
         """
         ...
 
-    def walk(self, node: Hashable, random: random.Random, *, by_kind: bool = True) -> tuple[Step, ...] | None:
-        """Random steps from `node` to a complete operator, the last one a Finalize; None if they ended in a dead end."""
-        ...
+    def path(self, operator: PGraph) -> tuple[TreeStep, ...]:
+        """Return the canonical steps from the root to a known operator.
 
-    def path(self, operator: PGraph) -> tuple[Step, ...]:
-        """The canonical steps from the root to a known operator.
-
-        Raises a SynoError that names the rule or option that excludes it if it is not in the space.
+        Raises a SynoError that names the rule or option that excludes the operator if it is not in the space.
         """
         ...
 
     def name(self, node: Hashable) -> str:
-        """A text that tells the node from all others, the same in every process."""
+        """Return a text that tells the node from all others, the same in every process."""
         ...
 
     def fingerprint(self, operator: PGraph) -> str:
-        """A text that is equal for operators that mean the same."""
+        """Return a text that is equal for operators with equal meaning."""
         ...
 
 
-def arcs(steps: Sequence[Step]) -> tuple[Arc, ...]:
-    """The path of these steps, as it is stored."""
-    return tuple(Arc(step.kind, step.id) for step in steps)
+def actions(steps: Sequence[TreeStep]) -> tuple[Action, ...]:
+    """Return the path of these steps as it is stored."""
+    return tuple(Action(step.kind, step.id) for step in steps)

@@ -1,25 +1,57 @@
-"""Random completions of partial operators that avoid dead ends and operators proposed already."""
+"""Random walks: completions of partial operators that avoid dead ends and operators that were proposed before."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+import random
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeVar
 
 from syno.base.errors import SpecError
-from syno.search.draws import Draws
-from syno.search.tree import Draft, Step, Tree
+from syno.search.tree import Tree, TreeDraft, TreeStep
 
-LIMIT = 20_000
+T = TypeVar("T")
+
+LIMIT = 20_000  # partial operators to visit before operators count as too rare
+
+
+class Draws:
+    """Independent uniform random numbers, one for each name.
+
+    A tree forgets steps once it knows them to be dead ends. With a generator that is drawn from once per step, all later steps
+    would then get other numbers. A number that belongs to a step's own id stays the same, whatever other steps there are.
+    Equal keys give equal numbers in every process.
+    """
+
+    def __init__(self, *key: object) -> None:
+        self._key = blake2b("\0".join(map(str, key)).encode(), digest_size=16).digest()
+
+    def of(self, name: str) -> float:
+        """Return the number that belongs to `name`, in [0, 1)."""
+        digest = blake2b(name.encode(), key=self._key, digest_size=8).digest()
+        return (int.from_bytes(digest, "big") >> 11) / (1 << 53)
+
+    def below(self, name: str) -> Draws:
+        """Return independent draws for the part of the problem that `name` stands for."""
+        return Draws(self._key.hex(), name)
+
+    def order(self, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
+        """Return the items shuffled. If one is left out, the others keep their order."""
+        return sorted(items, key=lambda item: (self.of(name(item)), name(item)))
+
+    def generator(self) -> random.Random:
+        """Return a generator, for draws that do not depend on steps that may be forgotten."""
+        return random.Random(self._key.hex())
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to look below a node before going elsewhere.
+    """Limits of the search below a node before it goes elsewhere.
 
     Attributes:
-        nodes: partial operators to look at in all.
-        share: what part of those that are left may be spent below one step, so that a dead end without an end in sight doesn't
-            use up all.
+        nodes: partial operators to visit in all.
+        share: part of the remaining visits that may be spent below one step, so that a deep dead end does not use up all.
     """
 
     nodes: int
@@ -28,15 +60,16 @@ class Patience:
 
 SHORT = Patience(300, 0.1)
 LONG = Patience(3000, 0.5)
-LEAST = 3  # to be spent below a step, however little is left
+LEAST = 3  # visits to spend below a step, however few remain
 
 
 class Walks:
-    """Random ways from nodes of a tree to operators that nobody has proposed yet.
+    """Random walks from nodes of a tree to operators that nobody has proposed yet.
 
-    A completion goes down in a random order of kinds, then of steps of one kind. Where there is nothing left, or nothing
-    found for too long, it turns back to the next. So where all dead ends are shallow it draws as a walk does that knows them
-    beforehand, and it finds the last operator of a small tree. What is proven to have nothing left is never looked at again.
+    A walk descends in a random order of kinds, then of steps of one kind. Where no operator is left, or none was found in time,
+    it backtracks to the next step. So where all dead ends are shallow, it draws like a walk that knows them beforehand, and it
+    finds the last operator of a small tree. A node that is proven to have no operators left is "closed" and never visited
+    again.
 
     Source: hierarchical sampling of final nodes in the published system, with backtracking in place of rejection.
     """
@@ -44,21 +77,21 @@ class Walks:
     def __init__(self, tree: Tree, limit: int = LIMIT) -> None:
         self.tree = tree
         self.limit = limit
-        self.taken: set[str] = set()  # fingerprints
-        self._closed: set[Hashable] = set()  # nodes with nothing left below; it only grows, as `taken` does
-        self._found: list[Hashable] = []  # of these, what nobody else has heard of
-        self._heard: set[str] = set()  # names of nodes that others have closed
+        self.taken: set[str] = set()  # fingerprints of proposed operators
+        self._closed: set[Hashable] = set()  # it only grows, as `taken` does
+        self._found: list[Hashable] = []  # closed nodes that other workers have not heard of
+        self._heard: set[str] = set()  # names of nodes that other workers have closed
         self._fingerprints: dict[Hashable, str] = {}
-        self._left = 0  # nodes that may still be looked at
-        self._given_up: set[Hashable] = set()  # in this completion
+        self._left = 0  # nodes that may still be visited
+        self._given_up: set[Hashable] = set()  # nodes where this walk found nothing in time
 
     def has_more(self, node: Hashable) -> bool:
-        """Whether any step from `node` is not known to have nothing left below it."""
-        looked = (draft.look() for draft in self.tree.drafts(node))
-        return any(step is not None and not self.is_closed(step.node) for step in looked)
+        """Return whether some step from `node` leads to a node that is not closed."""
+        checked = (draft.look() for draft in self.tree.drafts(node))
+        return any(step is not None and not self.is_closed(step.node) for step in checked)
 
     def is_closed(self, node: Hashable) -> bool:
-        """Whether the node is known to have nothing left below it."""
+        """Return whether the node is known to have no operators left."""
         if node in self._closed:
             return True
         if not self._heard or self.tree.name(node) not in self._heard:
@@ -67,47 +100,47 @@ class Walks:
         return True
 
     def close(self, node: Hashable) -> None:
-        """Note that there is nothing left below the node."""
+        """Record that the node has no operators left."""
         self._closed.add(node)
         self._found.append(node)
 
     @property
     def found_closed(self) -> list[str]:
-        """Names of the nodes that were closed here, since others last heard of it."""
+        """Names of the nodes that were closed here and not yet passed to `hear_closed`."""
         return list(map(self.tree.name, self._found))
 
     def hear_closed(self, names: Iterable[str]) -> None:
-        """Take note of nodes that have been closed, here or by others; what these knew as taken has to be taken here too."""
+        """Record nodes that any worker has closed. Operators that it knew as taken must be taken here, too."""
         heard = {*names}
         self._heard |= heard
         if self._found and heard:
             self._found = [node for node in self._found if self.tree.name(node) not in heard]
 
-    def fingerprint(self, step: Step) -> str:
-        """The fingerprint of the operator that a Finalize leads to."""
+    def fingerprint(self, step: TreeStep) -> str:
+        """Return the fingerprint of the operator that a Finalize leads to."""
         assert step.operator is not None
         found = self._fingerprints.get(step.node)
         if found is None:
             found = self._fingerprints[step.node] = self.tree.fingerprint(step.operator)
         return found
 
-    def complete(self, node: Hashable, draws: Draws, patience: Patience = SHORT) -> tuple[Step, ...] | None:
-        """Random steps from `node` to an operator that is not taken.
+    def complete(self, node: Hashable, draws: Draws, patience: Patience = SHORT) -> tuple[TreeStep, ...] | None:
+        """Return random steps from `node` to an operator that is not taken.
 
-        None if there is none (then the node is closed), or if none was found with such patience (then not).
+        None if there is none (then the node is closed), or if none was found in time (then it is not closed).
         """
         self._left = patience.nodes
         self._given_up.clear()
         return self._complete(node, draws, patience.share)
 
-    def complete_after(self, step: Step, draws: Draws, patience: Patience = SHORT) -> tuple[Step, ...] | None:
-        """Random steps after `step` to an operator that is not taken; () if the step itself is such an operator."""
+    def complete_after(self, step: TreeStep, draws: Draws, patience: Patience = SHORT) -> tuple[TreeStep, ...] | None:
+        """Return random steps after `step` to an operator that is not taken; () if the step itself leads to one."""
         self._left = patience.nodes
         self._given_up.clear()
         return self._below(step, draws, patience.share)
 
-    def anywhere(self, draws: Draws) -> tuple[Step, ...] | None:
-        """Random steps from the root to an operator that is not taken; None if there is none.
+    def anywhere(self, draws: Draws) -> tuple[TreeStep, ...] | None:
+        """Return random steps from the root to an operator that is not taken; None if there is none.
 
         Raises SpecError if operators are too rare to be found.
         """
@@ -121,7 +154,7 @@ class Walks:
             "to none. Loosen its budgets or options, raise its depth, or stop here"
         )
 
-    def _complete(self, node: Hashable, draws: Draws, share: float) -> tuple[Step, ...] | None:
+    def _complete(self, node: Hashable, draws: Draws, share: float) -> tuple[TreeStep, ...] | None:
         if self.is_closed(node) or node in self._given_up:
             return None
         self._left -= 1
@@ -138,15 +171,15 @@ class Walks:
                 return (step, *rest)
             nothing_left &= self.is_closed(step.node)
         if nothing_left:
-            del self._found[before:]  # what is below it goes without saying
+            del self._found[before:]  # closed nodes below a closed node need not be passed on
             self.close(node)
         else:
             self._given_up.add(node)
         return None
 
-    def _shuffled(self, node: Hashable, draws: Draws) -> Iterator[Step]:
-        """The steps that are not closed. Only those that are asked for are looked at, which leaves their order as it is."""
-        by_kind: dict[str, list[Draft]] = {}
+    def _shuffled(self, node: Hashable, draws: Draws) -> Iterator[TreeStep]:
+        """Yield the steps that are not closed. A draft is checked only when its step is asked for, which keeps their order."""
+        by_kind: dict[str, list[TreeDraft]] = {}
         for draft in self.tree.drafts(node):
             by_kind.setdefault(draft.kind, []).append(draft)
         for kind in draws.order(by_kind, lambda kind: kind):
@@ -155,7 +188,7 @@ class Walks:
                 if step is not None and not self.is_closed(step.node):
                     yield step
 
-    def _below(self, step: Step, draws: Draws, share: float) -> tuple[Step, ...] | None:
+    def _below(self, step: TreeStep, draws: Draws, share: float) -> tuple[TreeStep, ...] | None:
         if step.operator is None:
             return self._complete(step.node, draws.below(step.id), share)
         if self.fingerprint(step) not in self.taken:

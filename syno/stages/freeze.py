@@ -37,7 +37,7 @@ def freeze(experiment: Experiment, output: Path | None = None) -> pandas.DataFra
 def study_table(experiment: Experiment) -> pandas.DataFrame:
     """The trials as they are stored now; `syno.search.storage.records.table` says which columns there are."""
     from syno.search.storage.records import table
-    from syno.search.storage.storage import read_trials
+    from syno.search.storage.store import read_trials
 
     return table(read_trials(experiment.storage, experiment.name))
 

@@ -130,7 +130,7 @@ def _differences(kept: dict[str, Any], given: dict[str, Any]) -> list[str]:
 
 def _has_trials(experiment: Experiment) -> bool:
     """Return whether the study has a trial that was evaluated."""
-    from syno.search.storage.storage import read_trials
+    from syno.search.storage.store import read_trials
 
     try:
         trials = read_trials(experiment.storage, experiment.name)

@@ -16,9 +16,7 @@ from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
 from syno.report.ablations.progress import rejections
 from syno.search.evaluation import find_evaluation
-from syno.search.interruption import Interruption, Stoppable, StoppingDisplay
-from syno.search.processes import beside
-from syno.search.worker import Worker
+from syno.search.workers import Interruption, Stoppable, StoppingDisplay, Worker, worker_processes
 from syno.space.space import Space
 from syno.space.state_graph import check_not_empty
 from syno.stages.kept import keep_config
@@ -26,7 +24,8 @@ from syno.stages.places import worker_file
 
 if TYPE_CHECKING:
     from syno.base.progress import Display
-    from syno.search.study import Evaluate, Study
+    from syno.search.evaluation import Evaluate
+    from syno.search.study import Study
 
 
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:
@@ -44,11 +43,15 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     _check_device(experiment)
     space, evaluate = Space(experiment.operator_spec), make_evaluation(experiment)
     check_not_empty(space)
-    from syno.search.storage.storage import understood  # with it comes optuna
+    from syno.search.storage.errors import database_errors  # with it comes optuna
 
     study = open_study(experiment, space)
     keep_config(experiment)  # not those of a study with other settings
-    with understood(experiment.storage), beside(_work, (experiment.model_dump(),), workers - 1), Interruption() as stop:
+    with (
+        database_errors(experiment.storage),
+        worker_processes(_work, (experiment.model_dump(),), workers - 1),
+        Interruption() as stop,
+    ):
         shown = StoppingDisplay(stop, display)
         study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=shown, notes=lambda: rejections(space))
     return study
@@ -127,7 +130,7 @@ def open_study(experiment: Experiment, space: Space) -> Study:
     """The study, made if it is not there. SpecError if it is there with other settings."""
     from optuna import logging  # with it comes half a second
 
-    from syno.search.pruners import make_pruner
+    from syno.search.evaluation import make_pruner
     from syno.search.study import Study
 
     logging.set_verbosity(logging.WARNING)

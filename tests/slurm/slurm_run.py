@@ -19,7 +19,7 @@ from small_run import RESULTS, ROOT, environment, merged, write_config
 
 from syno.config import Experiment
 from syno.search.storage.records import table
-from syno.search.storage.storage import read_trials
+from syno.search.storage.store import read_trials
 
 if TYPE_CHECKING:
     import pandas

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial
 from small_studies import evaluate, study
 
 from syno.base.errors import SpecError, StorageError
-from syno.search.storage.storage import read_trials
+from syno.search.storage.store import read_trials
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

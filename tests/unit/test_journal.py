@@ -18,8 +18,9 @@ from optuna.trial import TrialState
 
 from syno.base.errors import StorageError
 from syno.search.storage.journal import Journal
-from syno.search.storage.journal_lock import JournalLock
-from syno.search.storage.storage import TrialStore, open_storage, read_trials
+from syno.search.storage.leases import JournalLock
+from syno.search.storage.opening import open_storage
+from syno.search.storage.store import TrialStore, read_trials
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -16,9 +16,10 @@ from optuna.trial import FrozenTrial, TrialState
 from small_studies import evaluate, study
 
 from syno.base.errors import StorageError
-from syno.search.storage.journal_line import Position
+from syno.search.storage.journal_lines import Position
 from syno.search.storage.journal_recovery import read, recover
-from syno.search.storage.storage import TrialStore, open_storage
+from syno.search.storage.opening import open_storage
+from syno.search.storage.store import TrialStore
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

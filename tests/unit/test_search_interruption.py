@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from syno.ir.graph import PGraph
-from syno.search.interruption import Interruption, Stoppable
-from syno.search.study import Report
+from syno.search.evaluation import Report
+from syno.search.workers import Interruption, Stoppable
 
 
 def told(number: signal.Signals) -> None:

@@ -10,11 +10,11 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from syno.search.ledger import Ledger, Role
+from syno.search.ledger import Ledger, Purpose
 from syno.search.reward import Failure
 from syno.search.storage.leases import NoLeases
 from syno.search.storage.records import Kind, Result
-from syno.search.storage.storage import TrialStore
+from syno.search.storage.store import TrialStore
 
 WORKER = {"host": "here", "pid": 1, "started": 0, "system": ""}
 
@@ -55,8 +55,8 @@ class TestClaims:
             (1, 1, "b"),
             (2, 4, "c"),
         ]
-        assert [found.role(number) for number in (2, 3, 5)] == [None] * 3
-        assert found.role(4) == Role(found.claims[2], 0)
+        assert [found.purpose(number) for number in (2, 3, 5)] == [None] * 3
+        assert found.purpose(4) == Purpose(found.claims[2], 0)
 
     def test_who_sees_more_sees_the_same(self, store: TrialStore) -> None:
         """What was read once stays true: the claims that an earlier look found are the first of those a later one finds."""
@@ -81,7 +81,7 @@ class TestClaims:
         create(store, "a", attempt=1)
         create(store, "a", attempt=1)
         found = ledger(store)
-        assert found.role(1) == Role(found.claims[0], 1) and found.role(2) is None
+        assert found.purpose(1) == Purpose(found.claims[0], 1) and found.purpose(2) is None
         assert found.to_retry(5) == []
         die(store, 1)
         assert len(ledger(store).to_retry(5)) == 1
@@ -141,16 +141,16 @@ def test_any_interleaving_of_workers(store: TrialStore, seed: int) -> None:
             die(store, number)
             states[worker] = ("idle", -1)
         elif what == "checking":
-            role = found.role(number)
-            if role is None:
+            purpose = found.purpose(number)
+            if purpose is None:
                 end(store, number, "duplicate")
-            elif role.claim.rank >= total:
+            elif purpose.claim.rank >= total:
                 end(store, number, "interrupted")
-            states[worker] = ("evaluating", number) if role is not None and role.claim.rank < total else ("idle", -1)
+            states[worker] = ("evaluating", number) if purpose is not None and purpose.claim.rank < total else ("idle", -1)
         else:
-            role = found.role(number)
-            assert role is not None
-            evaluated.append(role.claim.candidate.fingerprint)
+            purpose = found.purpose(number)
+            assert purpose is not None
+            evaluated.append(purpose.claim.candidate.fingerprint)
             end(store, number)
             states[worker] = ("idle", -1)
     assert len(evaluated) == len(set(evaluated)) == total

@@ -11,24 +11,22 @@ from scipy.stats import mannwhitneyu
 from search_tree_paths import any_node, asked, path_to, rewards
 from search_trees import MockTree, chosen_of, hidden_family_reward, small_tree, wide_tree
 
-from syno.search.draws import Draws
 from syno.search.policies import Candidate, MonteCarloTreeSearch, Proposal
-from syno.search.policies.mcts.choice import best, reveal
-from syno.search.policies.mcts.search import backpropagate, depart, expand, select, simulate
-from syno.search.policies.mcts.settings import PRESETS, MctsSettings
-from syno.search.policies.mcts.statistics import Global, Rewards, Statistics, Visits
+from syno.search.policies.mcts import add_virtual_loss, backpropagate, expand, select, simulate
+from syno.search.policies.mcts_choice import PRESETS, MctsSettings, best_child, widen
+from syno.search.policies.mcts_statistics import GlobalRewards, Rewards, Statistics, VisitStatistics
 from syno.search.policies.random_walk import RandomWalk
 from syno.search.reward import Failure
-from syno.search.tree import Arc
-from syno.search.walks import Walks
+from syno.search.tree import Action
+from syno.search.walks import Draws, Walks
 
 SETTINGS = MctsSettings()
 DRAWS = Draws("test")
 FAMILY = frozenset({2, 3, 7, 10, 13})
 
 
-def visits(*values: float, outstanding: int = 0) -> Visits:
-    return Visits(rewards(*values), outstanding)
+def visits(*values: float, outstanding: int = 0) -> VisitStatistics:
+    return VisitStatistics(rewards(*values), outstanding)
 
 
 def any_name(name: str) -> bool:
@@ -64,27 +62,27 @@ class TestStatistics:
             rewards(0.5).count = 2  # type: ignore[misc]
 
     def test_what_is_unknown_promises_the_mean_of_what_is_known(self) -> None:
-        table = Global().add({"a", "b"}, 1.0).add({"a"}, 0.5).add({"c"}, 0.0)
+        table = GlobalRewards().add({"a", "b"}, 1.0).add({"a"}, 0.5).add({"c"}, 0.0)
         known = [table.of[name].promise for name in "abc"]
         assert table.promise("new") == pytest.approx(sum(known) / 3)
         assert table.promise("a") == known[0]
-        assert Global().promise("new") == 0.0
+        assert GlobalRewards().promise("new") == 0.0
 
 
 class TestReveal:
     @pytest.mark.parametrize(("count", "room"), [(0, 1), (1, 1), (2, 1), (3, 2), (10, 6), (32, 16)])
     def test_a_node_considers_visits_to_the_power_of_widening(self, count: int, room: int) -> None:
         names = [f"{number:02}" for number in range(20)]
-        assert reveal(names, 0, count, lambda name: 0.0, any_name, SETTINGS) == names[:room]
+        assert widen(names, 0, count, lambda name: 0.0, any_name, SETTINGS) == names[:room]
 
     def test_the_most_promising_first(self) -> None:
         promise = {"a": 0.1, "b": 0.9, "c": 0.5}
-        assert reveal("abc", 0, 3, promise.__getitem__, any_name, SETTINGS) == ["b", "c"]
-        assert reveal("ac", 1, 3, promise.__getitem__, any_name, SETTINGS) == ["c"]
-        assert reveal("ac", 1, 2, promise.__getitem__, any_name, SETTINGS) == []
+        assert widen("abc", 0, 3, promise.__getitem__, any_name, SETTINGS) == ["b", "c"]
+        assert widen("ac", 1, 3, promise.__getitem__, any_name, SETTINGS) == ["c"]
+        assert widen("ac", 1, 2, promise.__getitem__, any_name, SETTINGS) == []
 
     def test_what_has_nothing_left_does_not_count(self) -> None:
-        assert reveal("abc", 0, 3, lambda name: 0.0, {"b", "c"}.__contains__, SETTINGS) == ["b", "c"]
+        assert widen("abc", 0, 3, lambda name: 0.0, {"b", "c"}.__contains__, SETTINGS) == ["b", "c"]
 
     def test_no_more_are_looked_at_than_come_into_consideration(self) -> None:
         looked: list[str] = []
@@ -93,7 +91,7 @@ class TestReveal:
             looked.append(name)
             return name != "a"
 
-        assert reveal("abcd", 0, 2, lambda name: 0.0, leads_on, SETTINGS) == ["b"]
+        assert widen("abcd", 0, 2, lambda name: 0.0, leads_on, SETTINGS) == ["b"]
         assert looked == ["a", "b"]
 
 
@@ -107,25 +105,25 @@ class TestBest:
             return mean + 4 * math.sqrt(2) * math.sqrt(ratio * min(0.25, variance + math.sqrt(2 * ratio)))
 
         assert score(0.5, 0, 4) > score(0.4, 0, 6)
-        assert best(taken, 10, {}, SETTINGS, DRAWS) == "a"
+        assert best_child(taken, 10, {}, SETTINGS, DRAWS) == "a"
         without_exploration = SETTINGS.model_copy(update={"exploration": 0.0})
-        assert best({"a": visits(0.5), "b": visits(*[0.6] * 20)}, 21, {}, without_exploration, DRAWS) == "b"
-        assert best({"a": visits(0.5), "b": visits(*[0.6] * 20)}, 21, {}, SETTINGS, DRAWS) == "a"
+        assert best_child({"a": visits(0.5), "b": visits(*[0.6] * 20)}, 21, {}, without_exploration, DRAWS) == "b"
+        assert best_child({"a": visits(0.5), "b": visits(*[0.6] * 20)}, 21, {}, SETTINGS, DRAWS) == "a"
 
     def test_each_outstanding_trial_takes_its_virtual_loss_off(self) -> None:
         alike = SETTINGS.model_copy(update={"exploration": 0.0})
-        assert best({"a": visits(0.9, outstanding=1), "b": visits(0.7)}, 3, {}, alike, DRAWS) == "b"
-        assert best({"a": visits(0.9, outstanding=1), "b": visits(0.5)}, 3, {}, alike, DRAWS) == "a"
+        assert best_child({"a": visits(0.9, outstanding=1), "b": visits(0.7)}, 3, {}, alike, DRAWS) == "b"
+        assert best_child({"a": visits(0.9, outstanding=1), "b": visits(0.5)}, 3, {}, alike, DRAWS) == "a"
 
     def test_settled_children_are_left_alone_while_there_are_others(self) -> None:
         alike = SETTINGS.model_copy(update={"exploration": 0.0})
         settled = visits(*[1.0] * 31)
-        assert best({"a": settled, "b": visits(0.1)}, 32, {}, alike, DRAWS) == "b"
-        assert best({"a": visits(*[1.0] * 30), "b": visits(0.1)}, 31, {}, alike, DRAWS) == "a"
-        assert best({"a": settled, "b": visits(*[0.5] * 31)}, 62, {}, alike, DRAWS) == "a"
+        assert best_child({"a": settled, "b": visits(0.1)}, 32, {}, alike, DRAWS) == "b"
+        assert best_child({"a": visits(*[1.0] * 30), "b": visits(0.1)}, 31, {}, alike, DRAWS) == "a"
+        assert best_child({"a": settled, "b": visits(*[0.5] * 31)}, 62, {}, alike, DRAWS) == "a"
 
     def test_only_outstanding_visits_are_no_trouble(self) -> None:
-        assert best({"a": visits(outstanding=2), "b": visits(outstanding=1)}, 3, {}, SETTINGS, DRAWS) == "b"
+        assert best_child({"a": visits(outstanding=2), "b": visits(outstanding=1)}, 3, {}, SETTINGS, DRAWS) == "b"
 
 
 class TestTheFourFunctions:
@@ -137,7 +135,7 @@ class TestTheFourFunctions:
 
     def test_select_descends_once_enough_was_taken(self) -> None:
         tree = MockTree(1, (1,))
-        statistics, _ = depart(Statistics(), tree, path_to(tree, 0)[:1])
+        statistics, _ = add_virtual_loss(Statistics(), tree, path_to(tree, 0)[:1])
         frontier = select(statistics, tree, any_node, SETTINGS, DRAWS)
         assert [step.id for step in frontier.path] == ["add 0"]
         assert [step.kind for step in frontier.choices] == ["Finalize"]
@@ -154,19 +152,19 @@ class TestTheFourFunctions:
         path = path_to(tree, 3, 5, 6, 10)
         statistics = Statistics()
         for depth in range(1, len(path) + 1):
-            statistics, along = depart(statistics, tree, path)
-            assert [visit.arc for visit in along] == list(path[:depth])
+            statistics, along = add_virtual_loss(statistics, tree, path)
+            assert [visit.action for visit in along] == list(path[:depth])
             assert len(statistics.nodes) == depth + 1
-        assert depart(statistics, tree, path)[1] == along
+        assert add_virtual_loss(statistics, tree, path)[1] == along
 
     def test_virtual_losses_come_and_go(self) -> None:
         tree = wide_tree()
         path = path_to(tree, 3, 5, 6, 10)
-        before, _ = depart(Statistics(), tree, path)
-        after, along = depart(before, tree, path)
-        assert after.at(tree.root).visits == Visits(Rewards(), 2)
+        before, _ = add_virtual_loss(Statistics(), tree, path)
+        after, along = add_virtual_loss(before, tree, path)
+        assert after.at(tree.root).visits == VisitStatistics(Rewards(), 2)
         back = backpropagate(after, along, path, 0.5)
-        assert back.at(tree.root).visits == Visits(rewards(0.5), 1)
+        assert back.at(tree.root).visits == VisitStatistics(rewards(0.5), 1)
         for node, arc, child in along:
             kind = back.at(node).kinds[arc.kind]
             assert kind.visits.rewards == kind.steps[arc.id].rewards == rewards(0.5)
@@ -176,18 +174,18 @@ class TestTheFourFunctions:
         tree = wide_tree()
         path = path_to(tree, 3, 5, 6, 10)
         empty = Statistics()
-        departed, along = depart(empty, tree, path)
+        departed, along = add_virtual_loss(empty, tree, path)
         assert empty == Statistics() != departed
-        again, _ = depart(empty, tree, path)
+        again, _ = add_virtual_loss(empty, tree, path)
         backpropagate(departed, along, path, 0.5)
         assert departed == again
 
     def test_an_outcome_that_counts_as_nothing_only_takes_the_virtual_loss_back(self) -> None:
         tree = wide_tree()
         path = path_to(tree, 3, 5, 6, 10)
-        departed, along = depart(Statistics(), tree, path)
+        departed, along = add_virtual_loss(Statistics(), tree, path)
         back = backpropagate(departed, along, path, None)
-        assert back.at(tree.root).visits == Visits()
+        assert back.at(tree.root).visits == VisitStatistics()
         assert not back.operations.of
 
 
@@ -195,7 +193,7 @@ class TestPolicy:
     def test_a_node_reached_in_two_ways_has_one_statistic(self) -> None:
         tree = MockTree(3, (2,))
         policy = MonteCarloTreeSearch(tree)
-        both = [(Arc("Reduce", "add 0"), Arc("Split", "add 1")), (Arc("Split", "add 1"), Arc("Reduce", "add 0"))]
+        both = [(Action("Reduce", "add 0"), Action("Split", "add 1")), (Action("Split", "add 1"), Action("Reduce", "add 0"))]
         for number, path in enumerate(both * 2):
             candidate = Candidate(path, str(number))
             policy.adopt(candidate)

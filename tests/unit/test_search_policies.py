@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
 from search_trees import MockTree, chosen_of, hard_tree, hidden_family_reward, operator_of, small_tree, wide_tree
 
 from syno.base.errors import SpecError, UnknownNameError
-from syno.search.policies import EXHAUSTED, POLICIES, Candidate, Policy, PolicySettings, Proposal
+from syno.search.policies import EXHAUSTED, POLICIES, Candidate, Policy, PolicySettings, Proposal, conformance
+from syno.search.policies.conformance import drive, replay
 from syno.search.policies.evolution import EvolutionSettings
 from syno.search.reward import Failure, Outcome
-from syno.search.tree import Arc, Tree, arcs
+from syno.search.tree import Tree, actions
 
 FAMILY = frozenset({2, 3, 7, 10, 13})
 reward = hidden_family_reward(FAMILY)
-
-Event = tuple[str, Proposal, Outcome | None]
 
 
 @pytest.fixture(params=list(POLICIES))
@@ -40,92 +38,45 @@ def asked(policy: Policy) -> Proposal:
     return proposal
 
 
-def events(policy: Policy, count: int, at_once: int = 1, seed: int = 0) -> list[Event]:
-    """Ask `count` times, with up to `at_once` outstanding, told in random order."""
-    order = random.Random(seed)
-    happened: list[Event] = []
-    waiting: list[Proposal] = []
-    for _ in range(count):
-        proposal = asked(policy)
-        happened.append(("ask", proposal, None))
-        waiting.append(proposal)
-        while len(waiting) >= at_once:
-            told = waiting.pop(order.randrange(len(waiting)))
-            happened.append(("tell", told, outcome(told)))
-            policy.tell(told, outcome(told))
-    return happened
-
-
-def replay(policy: Policy, happened: list[Event]) -> None:
-    """Rebuild a policy from what is stored: paths and fingerprints, no operators."""
-    for kind, proposal, result in happened:
-        candidate = Candidate(proposal.path, proposal.fingerprint)
-        if kind == "ask":
-            policy.adopt(candidate)
-        else:
-            assert result is not None
-            policy.tell(candidate, result)
-
-
 class TestEveryPolicy:
     def test_the_seed_decides(self, name: str) -> None:
-        first, again, other = (events(make(name, wide_tree(), seed), 60) for seed in (1, 1, 2))
-        assert first == again
-        assert first != other
+        conformance.check_seed(POLICIES[name], wide_tree, 60)
 
     @pytest.mark.parametrize("at_once", [1, 5])
     def test_is_rebuilt_by_replaying_what_happened(self, name: str, at_once: int) -> None:
         """On a tree that has yet to learn what the first one had learnt: it is asked again on the way."""
-        happened = events(make(name, hard_tree(), 3), 80, at_once)
-        rebuilt = make(name, hard_tree(), 3)
-        for event in happened:
-            if event[0] == "ask":
-                assert rebuilt.propose() == event[1]
-            replay(rebuilt, [event])
+        conformance.check_rebuilt(POLICIES[name], hard_tree, 80, at_once)
 
     @pytest.mark.parametrize("at_once", [1, 5])
     def test_is_rebuilt_without_asking_if_nothing_is_to_be_learnt(self, name: str, at_once: int) -> None:
         tree = MockTree(20, (4,))
-        happened = events(make(name, tree, 3), 60, at_once)
-        for cut in (index for index, event in enumerate(happened) if event[0] == "ask" and index % 5 == 0):
+        happened = drive(make(name, tree, 3), 60, at_once)
+        for cut in (index for index, event in enumerate(happened) if event.outcome is None and index % 5 == 0):
             rebuilt = make(name, MockTree(20, (4,)), 3)
             replay(rebuilt, happened[:cut])
-            assert rebuilt.propose() == happened[cut][1]
+            assert rebuilt.propose() == happened[cut].proposal
 
     def test_a_rebuilt_policy_goes_on_to_the_end(self, name: str) -> None:
         leaves = {small_tree().fingerprint(leaf) for leaf in small_tree().leaves()}
-        happened = events(make(name, small_tree(), 2), len(leaves))
+        happened = drive(make(name, small_tree(), 2), len(leaves))
         for cut in range(0, len(happened), 2):
             rebuilt = make(name, small_tree(), 2)
             replay(rebuilt, happened[:cut])
-            before = {proposal.fingerprint for _, proposal, _ in happened[:cut]}
-            after = {proposal.fingerprint for _, proposal, _ in events(rebuilt, len(leaves) - len(before))}
+            before = {proposal.fingerprint for proposal, _ in happened[:cut]}
+            after = {proposal.fingerprint for proposal, _ in drive(rebuilt, len(leaves) - len(before))}
             assert before | after == leaves and rebuilt.ask() is EXHAUSTED
 
     def test_proposing_changes_nothing(self, name: str) -> None:
         policy = make(name, wide_tree(), 4)
-        events(policy, 20)
+        drive(policy, 20)
         assert policy.propose() == policy.propose() == policy.ask() != policy.propose()
 
     def test_a_proposal_is_a_path_of_the_tree(self, name: str) -> None:
-        tree = small_tree()
-        policy = make(name, tree)
-        while isinstance(proposal := policy.ask(), Proposal):
-            node, operator = tree.root, None
-            for arc in proposal.path:
-                step = next(step for step in tree.steps(node) if Arc(step.kind, step.id) == arc)
-                node, operator = step.node, step.operator
-            assert operator == proposal.operator
-            assert proposal.fingerprint == tree.fingerprint(proposal.operator)
+        conformance.check_paths(POLICIES[name], small_tree)
 
     @pytest.mark.parametrize("at_once", [1, 4])
     def test_proposes_every_operator_once_then_says_so(self, name: str, at_once: int) -> None:
-        leaves = {small_tree().fingerprint(leaf) for leaf in small_tree().leaves()}
-        policy = make(name, small_tree(), 7)
-        happened = events(policy, len(leaves), at_once)
-        proposed = [proposal.fingerprint for kind, proposal, _ in happened if kind == "ask"]
-        assert set(proposed) == leaves and len(proposed) == len(leaves)
-        assert policy.ask() is EXHAUSTED and policy.ask() is EXHAUSTED
+        conformance.check_every_operator_once(POLICIES[name], small_tree, at_once)
 
     def test_an_empty_tree_is_exhausted_at_once(self, name: str) -> None:
         nothing = MockTree(3, (2,), forbidden=frozenset({(0, 1), (0, 2), (1, 2)}))
@@ -141,7 +92,7 @@ class TestEveryPolicy:
         leaves = tree.leaves()
         policy = make(name, tree)
         for leaf in leaves[:-1]:
-            policy.adopt(Candidate(arcs(tree.path(leaf)), tree.fingerprint(leaf)))
+            policy.adopt(Candidate(actions(tree.path(leaf)), tree.fingerprint(leaf)))
         assert asked(policy).fingerprint == tree.fingerprint(leaves[-1])
         assert policy.ask() is EXHAUSTED
 
@@ -177,12 +128,7 @@ class TestEveryPolicy:
         assert found and len(found) == len(set(found))
 
     def test_failures_only(self, name: str) -> None:
-        policy = make(name, small_tree())
-        count = 0
-        while isinstance(proposal := policy.ask(), Proposal):
-            policy.tell(proposal, Failure("broken"))
-            count += 1
-        assert count == len(small_tree().leaves())
+        conformance.check_failures(POLICIES[name], small_tree)
 
     @pytest.mark.parametrize("value", [0.0, 1.0])
     def test_equal_rewards_only(self, name: str, value: float) -> None:
@@ -201,7 +147,7 @@ class TestEveryPolicy:
     def test_starts_from_given_operators_in_their_order(self, name: str) -> None:
         tree = wide_tree()
         given = [operator_of(frozenset(chosen)) for chosen in ({2, 3, 7, 10}, {3, 5, 6, 10, 11}, {2, 3, 7, 10, 13})]
-        start = [Proposal(arcs(tree.path(operator)), tree.fingerprint(operator), operator) for operator in given]
+        start = [Proposal(actions(tree.path(operator)), tree.fingerprint(operator), operator) for operator in given]
         policy = make(name, tree, warm_start=start)
         assert [asked(policy).operator for _ in given] == given
         for proposal in start:
@@ -211,7 +157,7 @@ class TestEveryPolicy:
     def test_a_start_that_somebody_proposed_is_left_out(self, name: str) -> None:
         tree = wide_tree()
         given = [operator_of(frozenset(chosen)) for chosen in ({2, 3, 7, 10}, {3, 5, 6, 10, 11})]
-        start = [Proposal(arcs(tree.path(operator)), tree.fingerprint(operator), operator) for operator in given]
+        start = [Proposal(actions(tree.path(operator)), tree.fingerprint(operator), operator) for operator in given]
         policy = make(name, tree, warm_start=start)
         policy.adopt(start[0])
         assert asked(policy) == start[1]

@@ -7,19 +7,18 @@ from collections.abc import Hashable, Sequence
 from search_tree_paths import any_node, asked, path_to, rewards
 from search_trees import MockTree, hidden_family_reward, wide_tree
 
-from syno.search.draws import Draws
 from syno.search.policies import MonteCarloTreeSearch, Proposal
-from syno.search.policies.mcts.rave import rave_at
-from syno.search.policies.mcts.search import backpropagate, depart, expand, select
-from syno.search.policies.mcts.settings import MctsSettings
-from syno.search.policies.mcts.statistics import Rewards, Statistics
-from syno.search.tree import Arc
+from syno.search.policies.mcts import add_virtual_loss, backpropagate, expand, select
+from syno.search.policies.mcts_choice import MctsSettings
+from syno.search.policies.mcts_statistics import Rewards, Statistics, rave_at
+from syno.search.tree import Action
+from syno.search.walks import Draws
 
 DRAWS = Draws("test")
 FAMILY = frozenset({2, 3, 7, 10, 13})
 
 
-def below(statistics: Statistics, root: Hashable, path: Sequence[Arc]) -> dict[Hashable, frozenset[str]]:
+def below(statistics: Statistics, root: Hashable, path: Sequence[Action]) -> dict[Hashable, frozenset[str]]:
     """The nodes of the search tree that steps of `path` lead to, in any order, and the ids of the steps to each."""
     found: dict[Hashable, frozenset[str]] = {root: frozenset()}
     pending = [root]
@@ -39,7 +38,7 @@ class TestRave:
         tree = MockTree(8, (3,))
         statistics = Statistics()
         for path in (path_to(tree, 3, 5, 6), path_to(tree, 3, 5, 6), path_to(tree, 1, 2, 3)):
-            statistics, _ = depart(statistics, tree, path)
+            statistics, _ = add_virtual_loss(statistics, tree, path)
         operator = path_to(tree, 3, 5, 7)
         back = backpropagate(statistics, (), operator, 0.5)
         assert set(rave_at(back, tree.root).operations) == {"add 3", "add 5", "add 7", operator[-1].id}
@@ -77,7 +76,7 @@ class TestRave:
     def test_a_node_is_not_credited_with_what_came_back_before_it_joined(self) -> None:
         tree = MockTree(8, (3,))
         before = backpropagate(Statistics(), (), path_to(tree, 3, 5, 7), 0.5)
-        joined, _ = depart(before, tree, path_to(tree, 3, 5, 6))
+        joined, _ = add_virtual_loss(before, tree, path_to(tree, 3, 5, 6))
         after = backpropagate(joined, (), path_to(tree, 3, 5, 6), 1.0)
         assert rave_at(after, frozenset({3})).operations["add 5"] == rewards(1.0)
 

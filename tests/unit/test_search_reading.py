@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from small_studies import evaluate, proposed, study
 
-from syno.search.dispatch import Task
+from syno.search.dispatch import RunningTrial
 from syno.search.policies import Exhausted, Proposal
-from syno.search.storage.storage import TrialStore
+from syno.search.storage.store import TrialStore
 
 STORAGES = ["memory:", "sqlite:///{}/trials.db", "journal:{}/trials"]
 
@@ -37,7 +37,7 @@ def test_again_where_another_was_faster(storage: str, tmp_path: Path, monkeypatc
     """Both would have proposed the same operator; the slower one takes another."""
     slow, fast = (study(storage.format(tmp_path)) for _ in range(2))
     propose = slow.policy.propose
-    others: list[Task | None] = []
+    others: list[RunningTrial | None] = []
 
     def late(salt: str = "") -> Proposal | Exhausted:
         proposal = propose(salt)
@@ -55,7 +55,7 @@ def test_again_where_another_was_faster(storage: str, tmp_path: Path, monkeypatc
 def test_a_last_trial_that_others_took_in_between_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, fast = (study(f"sqlite:///{tmp_path}/trials.db") for _ in range(2))
     propose = slow.policy.propose
-    taken: list[Task | None] = []
+    taken: list[RunningTrial | None] = []
 
     def late(salt: str = "") -> Proposal | Exhausted:
         proposal = propose("another way")

@@ -20,10 +20,11 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import OperationalError, PendingRollbackError
 
 from syno.base.errors import SpecError, StorageError
-from syno.search import worker as worker_module
+from syno.search import workers as worker_module
 from syno.search.storage.leases import LeaseFiles, NoLeases
-from syno.search.storage.storage import TrialStore, journal_file, open_storage
-from syno.search.worker import Worker
+from syno.search.storage.opening import journal_file, open_storage
+from syno.search.storage.store import TrialStore
+from syno.search.workers import Worker
 
 STORED = {"fingerprint": "a", "path": [], "attempt": 0, "told": []}
 
@@ -190,7 +191,7 @@ class TestRestartedServer:
             return get(*given, **more)
 
         monkeypatch.setattr(store.storage, "get_all_trials", get_all_trials)
-        monkeypatch.setattr("syno.search.storage.storage_errors.time.sleep", lambda seconds: None)
+        monkeypatch.setattr("syno.search.storage.errors.time.sleep", lambda seconds: None)
         return store
 
     def lost(self, *, kind: type[Exception] = ConnectionError) -> Exception:
@@ -205,7 +206,7 @@ class TestRestartedServer:
         assert len(store.trials()) == 1 and not failures
 
     def test_is_given_up_after_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("syno.search.storage.storage_errors.RECONNECTION_SECONDS", -1)
+        monkeypatch.setattr("syno.search.storage.errors.RECONNECTION_SECONDS", -1)
         with pytest.raises(StorageError, match="the storage postgresql://host/name cannot be used: server closed"):
             self.store(monkeypatch, [self.lost()]).trials()
 
@@ -224,7 +225,7 @@ class TestWorker:
         assert str(here).endswith(f":{os.getpid()}")
 
     def test_a_process_that_ended_is_gone(self) -> None:
-        code = "import json; from syno.search.worker import Worker; print(json.dumps(Worker.here().stored()))"
+        code = "import json; from syno.search.workers import Worker; print(json.dumps(Worker.here().stored()))"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         worker = Worker.read(json.loads(done.stdout))
         assert worker.system == Worker.here().system

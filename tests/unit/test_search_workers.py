@@ -15,8 +15,8 @@ import pytest
 import search_worker
 
 from syno.base.errors import StorageError
-from syno.search.processes import _quietly
 from syno.search.study import Study
+from syno.search.workers import _run
 
 PROGRAM = Path(search_worker.__file__)
 KINDS = ("sqlite", "journal")
@@ -93,7 +93,7 @@ def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
     worker = start(storage, "random", 5, notes, "60")
     wait_for(notes, 1)
-    monkeypatch.setattr("syno.search.worker._system", lambda: "another machine")
+    monkeypatch.setattr("syno.search.workers._system", lambda: "another machine")
     study = search_worker.open_study(storage, "random")
     study._dispatch.end_dead()
     assert study.trials.outcome[0] == "running"
@@ -112,7 +112,7 @@ def test_a_living_worker_keeps_its_trial(tmp_path: Path, kind: str, monkeypatch:
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
     worker = start(storage, "random", 1, notes, "6")
     wait_for(notes, 1)
-    monkeypatch.setattr("syno.search.worker._system", lambda: "another machine")
+    monkeypatch.setattr("syno.search.workers._system", lambda: "another machine")
     search_worker.open_study(storage, "random").run(lambda operator, report: {"accuracy": 0.5}, 1, poll_seconds=0.2)
     finish(worker)
     assert list(begun(notes).values()) == [1]
@@ -125,7 +125,7 @@ def test_a_late_result_is_refused_and_its_trial_counts_once(tmp_path: Path, kind
     worker = start(storage, "random", 4, notes, "0.5")
     wait_for(notes, 1)
     worker.send_signal(signal.SIGSTOP)
-    monkeypatch.setattr("syno.search.worker._system", lambda: "another machine")  # nobody sees that its process is there
+    monkeypatch.setattr("syno.search.workers._system", lambda: "another machine")  # nobody sees that its process is there
     study = search_worker.open_study(storage, "random")
     study.run(lambda operator, report: {"accuracy": 0.25}, 2, poll_seconds=0.1)
     assert list(study.trials.outcome) == ["interrupted", "complete", "complete"]
@@ -145,7 +145,7 @@ def test_a_worker_beside_this_process_says_what_is_wrong_in_one_line(capsys: pyt
         raise StorageError("the disk\nis full")
 
     with pytest.raises(SystemExit) as ended:
-        _quietly(work, ())
+        _run(work, ())
     assert ended.value.code == 2
     assert capsys.readouterr().err == "error: MainProcess: the disk is full\n"
 

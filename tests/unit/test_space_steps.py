@@ -8,10 +8,9 @@ from random import Random
 import pytest
 from small_specs import convolution, matmul
 
-from syno.search.draws import Draws
 from syno.search.policies import POLICIES, Candidate, Proposal
-from syno.search.tree import arcs
-from syno.search.walks import Walks
+from syno.search.tree import actions
+from syno.search.walks import Draws, Walks
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.space.steps import Draft, Step
@@ -58,7 +57,7 @@ class TestStep:
     def test_a_policy_learns_of_others_proposals_without_going_through_the_space(self, spec: OperatorSpec, policy: str) -> None:
         fresh = Space(spec)
         learning = POLICIES[policy](fresh, 0)
-        candidates = {fresh.fingerprint(path[-1].operator): arcs(path) for path in paths(Space(spec)) if path[-1].operator}
+        candidates = {fresh.fingerprint(path[-1].operator): actions(path) for path in paths(Space(spec)) if path[-1].operator}
         for fingerprint, path in candidates.items():
             candidate = Candidate(path, fingerprint)
             learning.adopt(candidate)

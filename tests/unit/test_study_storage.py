@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syno.config import Experiment
-from syno.search.storage.storage import journal_file
+from syno.search.storage.opening import journal_file
 
 FIELDS: dict[str, Any] = {"spec": {"preset": "resnet18"}, "evaluate": "cost", "original": {"flops": 2e11, "parameters": 1e7}}
 

@@ -26,7 +26,8 @@ from syno.lower.tvm import to_te_source
 from syno.measure.tuning_record import TuningRecord
 from syno.results.measurement import Measurements
 from syno.results.parquet import read_parquet
-from syno.search.storage.storage import TrialStore, open_storage, read_trials
+from syno.search.storage.opening import open_storage
+from syno.search.storage.store import TrialStore, read_trials
 from syno.stages.data import DataRecord
 from syno.stages.search import WorkerRecord
 from syno.stages.select import read_selected
@@ -44,7 +45,7 @@ FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
 # Libraries are machine code. Each of these was made by the same process before, and none is of a folder of results.
 LOADS_LIBRARIES = {
     "report/take_home/library.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
-    "evaluate/tvm/remote.py": ["session.load_module"],  # on a device, to which it was sent
+    "measure/tvm/remote.py": ["session.load_module"],  # on a device, to which it was sent
 }
 EXECUTES = {  # source that was generated, never read
     "lower/pytorch/source.py", "lower/tvm/stages.py", "report/take_home/tensor_expressions.py"

@@ -10,7 +10,7 @@ from pathlib import Path
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.search.storage.records import table
-from syno.search.storage.storage import read_trials
+from syno.search.storage.store import read_trials
 from syno.stages.data import DataRecord
 from syno.stages.figures import FORMATS, names
 from syno.stages.freeze import read_frozen

@@ -1,14 +1,13 @@
-"""Search policies, each of which passes one conformance suite.
+"""Search policies. Each of them passes the checks of `syno.search.policies.conformance`.
 
 >>> list(POLICIES)
 ['evolution', 'mcts', 'random']
 """
 
-from syno.search.policies.contract import EXHAUSTED, Candidate, Exhausted, Policy, PolicySettings, Proposal
+from syno.search.policies.contract import EXHAUSTED, POLICIES, Candidate, Exhausted, Policy, PolicySettings, Proposal
 from syno.search.policies.evolution import Evolution
 from syno.search.policies.mcts import MonteCarloTreeSearch
 from syno.search.policies.random_walk import RandomWalk
-from syno.search.policies.registry import POLICIES
 
 __all__ = [
     "EXHAUSTED",

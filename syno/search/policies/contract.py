@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,23 +12,23 @@ from typing import ClassVar, Final
 from pydantic import BaseModel, ConfigDict
 
 from syno.base.errors import SpecError
+from syno.base.registry import Registry
 from syno.ir.graph import PGraph
-from syno.search.draws import Draws
 from syno.search.reward import Outcome
-from syno.search.tree import Arc, Step, Tree, arcs
-from syno.search.walks import LIMIT, Walks
+from syno.search.tree import Action, Tree, TreeStep, actions
+from syno.search.walks import LIMIT, Draws, Walks
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An operator on its way through a study, as far as a policy needs to know it.
+    """An operator as a policy knows it.
 
     Attributes:
-        path: steps from the root to it, the last one a Finalize.
-        fingerprint: equal for operators that mean the same.
+        path: the actions from the root to it, the last one a Finalize.
+        fingerprint: equal for operators with equal meaning.
     """
 
-    path: tuple[Arc, ...]
+    path: tuple[Action, ...]
     fingerprint: str
 
 
@@ -39,7 +40,7 @@ class Proposal(Candidate):
 
 
 class Exhausted(Enum):
-    """The answer of a policy whose tree has no operator left. It is final, whatever trials are still running."""
+    """The answer of a policy whose tree has no operator left. It is final, even while trials are running."""
 
     EXHAUSTED = "exhausted"
 
@@ -48,32 +49,50 @@ EXHAUSTED: Final = Exhausted.EXHAUSTED
 
 
 class PolicySettings(BaseModel):
-    """The constants of a policy."""
+    """Base of the settings of policies: a policy's own subclass has a field for each constant."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Policy(ABC):
     """Decides which operator is evaluated next.
 
-    A policy sees three events. `ask` proposes an operator, which is outstanding until `tell` gives its outcome, in any
-    order; any number may be outstanding. `adopt` takes note of a proposal made elsewhere, by another worker or before a
-    restart. `ask` is `propose`, which changes nothing, and `adopt` of what it proposes. Every policy keeps these promises:
+    A subclass has `_choose`, and `Settings` if it has constants; it may override `_prepare`, `_adopted` and
+    `_told` to learn from outcomes. Experiments give it as `policy: {name: "package.module:MyPolicy"}`.
 
-    * What it proposes is a function of the tree, the settings, the seed and the events so far, in their order, and of
-      nothing else. So a policy is rebuilt by adopting and telling what is stored; if the tree learns about dead ends, by
-      proposing it again as well, on a tree that knows no more than the first one did.
+    A policy sees three events. `ask` proposes an operator, which is outstanding until `tell` gives its outcome; any number may
+    be outstanding, and outcomes come in any order. `adopt` records a proposal made elsewhere, by another worker or before a
+    restart. `ask` is `propose`, which changes nothing, followed by `adopt`. Every policy guarantees
+    (`syno.search.policies.conformance` checks it):
+
+    * Its proposals are a function of the tree, the settings, the seed and the events so far in their order, and of nothing
+    else.
+      So a policy is rebuilt by adopting and telling what is stored. If the tree learns about dead ends, the policy also
+      proposes again, on a tree that knows no more than the first one did.
     * It never proposes an operator whose fingerprint it has proposed or adopted.
     * It proposes every operator of the tree sooner or later, then answers EXHAUSTED.
-    * The operators it is to start from (`warm_start`) come first, in their order.
-    * An evaluation that failed is an outcome like any other.
+    * The operators of the warm start come first, in their order.
+    * A failed evaluation is an outcome like any other.
 
-    A `salt` makes another proposal in the same situation: a worker whose proposal another one made at the same moment asks
-    with a salt of its own from then on, so that the two go different ways.
+    A `salt` gives another proposal in the same situation. A worker whose proposal was made by another worker at the same moment
+    uses a salt of its own from then on, so that the two diverge.
+
+    Attributes:
+        name: the name in experiments and in stored settings; by default the path `package.module:MyPolicy`.
+        Settings: the class of its settings, which checks what an experiment gives.
+        tree: the space.
+        seed: of all its random numbers.
+        settings: its constants, an instance of `Settings`.
+        walks: random walks in the tree that avoid dead ends and proposed operators.
     """
 
     name: ClassVar[str]
     Settings: ClassVar[type[PolicySettings]] = PolicySettings
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in vars(cls):
+            cls.name = f"{cls.__module__}:{cls.__qualname__}"
 
     def __init__(
         self,
@@ -92,20 +111,20 @@ class Policy(ABC):
         self.walks = Walks(tree, limit)
         self._warm_start = tuple(warm_start)
         self._outstanding: dict[str, Candidate] = {}
-        self._proposed = 0  # by anyone
+        self._proposed = 0  # by all workers
         self._prepare()
 
     # ---- the three events -----------------------------------------------------------------------------------------
 
     def ask(self, salt: str = "") -> Proposal | Exhausted:
-        """The next operator to evaluate, which is then outstanding; or EXHAUSTED."""
+        """Return the next operator to evaluate, which is then outstanding; or EXHAUSTED."""
         proposal = self.propose(salt)
         if isinstance(proposal, Proposal):
             self.adopt(proposal)
         return proposal
 
     def propose(self, salt: str = "") -> Proposal | Exhausted:
-        """What `ask` would answer. Changes nothing.
+        """Return what `ask` would answer, without a change.
 
         Raises SpecError if operators are too rare in the tree to be found.
         """
@@ -118,22 +137,22 @@ class Policy(ABC):
             return EXHAUSTED
         operator = path[-1].operator
         assert operator is not None, "a path ends in a Finalize"
-        return Proposal(arcs(path), self.walks.fingerprint(path[-1]), operator)
+        return Proposal(actions(path), self.walks.fingerprint(path[-1]), operator)
 
     @property
     def found_closed(self) -> list[str]:
-        """Names of nodes of the tree that turned out to have nothing left, since `hear_closed` last had them."""
+        """Names of nodes that were found to have no operators left and not yet passed to `hear_closed`."""
         return self.walks.found_closed
 
     def hear_closed(self, names: Iterable[str]) -> None:
-        """Take note of nodes that somebody, here or elsewhere, found to have nothing left, who knew of no more proposals.
+        """Record nodes that some worker, with no more proposals than are known here, found to have no operators left.
 
-        It saves the time to find it out, and changes nothing else.
+        This saves time and changes no proposal.
         """
         self.walks.hear_closed(names)
 
     def adopt(self, candidate: Candidate) -> None:
-        """Somebody, here or elsewhere, proposed this and evaluates it now.
+        """Record that some worker proposed this operator and evaluates it now.
 
         Raises SpecError if its fingerprint was proposed before.
         """
@@ -147,7 +166,7 @@ class Policy(ABC):
         self._adopted(candidate)
 
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
-        """What became of an outstanding operator: its reward in [0, 1], or a Failure.
+        """Record the outcome of an outstanding operator: its reward in [0, 1], or a Failure.
 
         Raises SpecError if it is not outstanding, or if the reward is out of range.
         """
@@ -160,17 +179,33 @@ class Policy(ABC):
         del self._outstanding[candidate.fingerprint]
         self._told(adopted, outcome)
 
-    # ---- what a policy is made of ---------------------------------------------------------------------------------
+    # ---- for subclasses ---------------------------------------------------------------------------
 
-    def _prepare(self) -> None:  # noqa: B027  (a policy may have nothing to prepare)
-        """Set up what the policy remembers, before the first event."""
+    def _prepare(self) -> None:  # noqa: B027  (optional)
+        """Set up the policy's memory before the first event."""
 
     @abstractmethod
-    def _choose(self, draws: Draws) -> tuple[Step, ...] | None:
-        """A path to an operator that is not taken; None if there is none. Must not change what later choices depend on."""
+    def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
+        """Return a path to an operator that is not taken; None if there is none. Must not change what `_choose` depends on."""
 
-    def _adopted(self, candidate: Candidate) -> None:  # noqa: B027  (a policy may have no use for it)
-        """Take note of a candidate that is outstanding from now on."""
+    def _adopted(self, candidate: Candidate) -> None:  # noqa: B027
+        """Record a candidate that is outstanding from now on."""
 
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:  # noqa: B027
-        """Take note of the outcome of a candidate that is no longer outstanding."""
+        """Record the outcome of a candidate that is no longer outstanding."""
+
+
+def _is_policy(given: object) -> bool:
+    return (
+        isinstance(given, type)
+        and issubclass(given, Policy)
+        and not inspect.isabstract(given)
+        and issubclass(given.Settings, PolicySettings)
+    )
+
+
+POLICIES: Registry[type[Policy]] = Registry(
+    "search policy",
+    accepts=_is_policy,
+    needed="a subclass of syno.search.policies.Policy with a method _choose, whose Settings, if any, are PolicySettings",
+)

@@ -1,4 +1,4 @@
-"""Evolutionary search: good operators, changed at their top."""
+"""Evolutionary search: good operators with their last steps replaced."""
 
 from __future__ import annotations
 
@@ -8,40 +8,36 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from syno.search.draws import Draws
-from syno.search.policies.contract import Candidate, Policy, PolicySettings
-from syno.search.policies.registry import POLICIES
+from syno.search.policies.contract import POLICIES, Candidate, Policy, PolicySettings
 from syno.search.reward import Failure, Outcome
-from syno.search.tree import Arc, Step
+from syno.search.tree import Action, TreeStep
+from syno.search.walks import Draws
 
 
 class EvolutionSettings(PolicySettings):
-    """Constants of the evolutionary search.
-
-    Attributes:
-        population: how many of the operators evaluated last are parents; the oldest goes when another comes.
-        tournament: of how many random ones the best becomes the parent.
-        beginners: how many random operators are evaluated before the first parent is chosen.
-        fresh: the share of proposals that have no parent even then.
-    """
+    """Constants of the evolutionary search."""
 
     population: Annotated[int, Field(ge=1)] = 64
+    """how many of the operators evaluated last may be parents; a new one replaces the oldest"""
     tournament: Annotated[int, Field(ge=1)] = 8
+    """size of the random sample whose best operator becomes the parent"""
     beginners: Annotated[int, Field(ge=0)] = 16
+    """how many random operators are evaluated before the first parent is chosen"""
     fresh: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """share of later proposals that are random operators without a parent"""
 
 
-class Member(NamedTuple):
+class Individual(NamedTuple):
     """An evaluated operator: its path, and its reward."""
 
-    path: tuple[Arc, ...]
+    path: tuple[Action, ...]
     reward: float
 
 
 @POLICIES.register("evolution")
 class Evolution(Policy):
     """Tournament selection in an ageing population. A child is its parent without a random number of its last steps,
-    completed again at random. Operators given as a warm start join the population as everything that is evaluated.
+    completed again at random. Operators of the warm start join the population when they are evaluated.
 
     Source: regularized evolution (Real et al., AAAI 2019), with the mutation that the tree allows.
     """
@@ -52,10 +48,10 @@ class Evolution(Policy):
     settings: EvolutionSettings
 
     def _prepare(self) -> None:
-        self._population: deque[Member] = deque(maxlen=self.settings.population)
+        self._population: deque[Individual] = deque(maxlen=self.settings.population)
         self._evaluated = 0
 
-    def _choose(self, draws: Draws) -> tuple[Step, ...] | None:
+    def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
         settings, random = self.settings, draws.generator()
         parents = self._population
         if not parents or self._evaluated < settings.beginners or random.random() < settings.fresh:
@@ -65,12 +61,12 @@ class Evolution(Policy):
         cut = random.randint(1, len(parent.path))
         return self._completed(parent.path[:-cut], draws) or self.walks.anywhere(draws)
 
-    def _completed(self, kept: tuple[Arc, ...], draws: Draws) -> tuple[Step, ...] | None:
-        """An operator that begins with these steps, or with the most of them that are possible."""
-        taken: list[Step] = []
+    def _completed(self, kept: tuple[Action, ...], draws: Draws) -> tuple[TreeStep, ...] | None:
+        """Return the path to an operator that begins with these actions, or with as many of them as possible."""
+        taken: list[TreeStep] = []
         node: Hashable = self.tree.root
-        for arc in kept:
-            step = self.tree.step(node, *arc)
+        for action in kept:
+            step = self.tree.step(node, *action)
             if step is None:
                 break
             taken.append(step)
@@ -87,4 +83,4 @@ class Evolution(Policy):
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:
         self._evaluated += 1
         if not isinstance(outcome, Failure):
-            self._population.append(Member(candidate.path, outcome))
+            self._population.append(Individual(candidate.path, outcome))

@@ -1,11 +1,10 @@
-"""Random search."""
+"""Random search: the smallest policy, and an example for one's own."""
 
 from __future__ import annotations
 
-from syno.search.draws import Draws
-from syno.search.policies.contract import Policy
-from syno.search.policies.registry import POLICIES
-from syno.search.tree import Step
+from syno.search.policies.contract import POLICIES, Policy
+from syno.search.tree import TreeStep
+from syno.search.walks import Draws
 
 
 @POLICIES.register("random")
@@ -14,5 +13,5 @@ class RandomWalk(Policy):
 
     name = "random"
 
-    def _choose(self, draws: Draws) -> tuple[Step, ...] | None:
+    def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
         return self.walks.anywhere(draws)

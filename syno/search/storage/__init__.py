@@ -1,1 +1,21 @@
-"""The storage of a study: journal files and databases, records, leases and their verification."""
+"""The storage of a study: trials in a database or a journal file, shared by any number of workers.
+
+What is stored. A study has its settings (attribute "syno") and the numbers of the trials that do not count ("withdrawn ...").
+A trial is created with everything that is known before its evaluation: the operator's text, fingerprint and path, the attempt,
+the worker, and what its policy knew (`records.attributes`). Its result is added in one piece when the evaluation ends
+(`records.Result`). Both parts carry a checksum, which is verified when the trial is read.
+
+Where. Optuna's storages: SQLite, a database server, memory, or a journal. A journal is a text file that grows: each line is one
+operation of Optuna as JSON, such as "create a trial". Beside Optuna's fields it holds the key "syno": how many lines, trials
+and studies come before it, and a checksum (`journal_lines`). Optuna numbers trials by counting lines, so these numbers show
+what was lost where a line is damaged.
+
+After a crash. A half-written last line never counted: the next writer cuts it off. A damaged line costs that line: it is
+replaced by one that keeps all later numbers (`journal_recovery`), and the file as it was is kept beside it. SQLite files are
+checked when they are opened, and refused if damaged. A trial whose worker died is evaluated again by another worker.
+
+Who may write. Any worker may append to a journal while it holds the journal's lock. A worker holds a lease on the trial that it
+evaluates, and renews it in a thread; when the lease is too old, other workers end the trial (`leases`). The first to end a
+trial wins. Trials are numbered in the order of their creation, by which workers agree on who evaluates an operator
+(`syno.search.ledger`).
+"""

@@ -1,8 +1,8 @@
-"""Journals: trials in a file of lines, which any number of workers append to and which Optuna reads.
+"""Journals: trials in a text file, to which any number of workers append and which Optuna reads.
 
-A line counts whole or not at all. A writer whose disk is full takes back what it wrote of a line; what a dead one left is cut
-off by whoever appends next. A damaged line costs that line (`journal_recovery`). Lines are on the disk before `append_logs`
-returns.
+A line counts as a whole or not at all. A writer whose disk is full removes what it wrote of a line; the unfinished line of a
+dead writer is cut off by whoever appends next. A damaged line costs that line (`journal_recovery`). Lines are on the disk
+before `append_logs` returns.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from optuna.storages.journal import BaseJournalBackend
 
 from syno.base.errors import SpecError, StorageError
 from syno.base.files import replaced
-from syno.search.storage.journal_line import Log, Position, encode
-from syno.search.storage.journal_lock import JournalLock
+from syno.search.storage.errors import file_errors
+from syno.search.storage.journal_lines import Log, Position, encode
 from syno.search.storage.journal_recovery import Recovered, read, recover
+from syno.search.storage.leases import JournalLock
 
 START = b'{"op_code":'
 
 
 class JournalView(BaseJournalBackend):
-    """A journal as it is now, for looking at. The file is not touched, and no lock is taken."""
+    """A journal as it is now, read only. The file is not changed, and no lock is taken."""
 
     def __init__(self, path: Path) -> None:
         """Raises StorageError if it cannot be read, or is no journal. A warning says what is damaged."""
-        with usable(path):
+        with file_errors(path):
             data = path.read_bytes()
-        data = data[: data.rfind(b"\n") + 1]  # somebody may be writing the rest now
+        data = data[: data.rfind(b"\n") + 1]  # another worker may be writing the rest now
         logs = read(data, Position())
         if logs is None:
             recovered = _recovered(path, data)
@@ -40,11 +41,11 @@ class JournalView(BaseJournalBackend):
         self._logs = logs
 
     def read_logs(self, log_number_from: int) -> list[Log]:
-        """The entries from this number on."""
+        """Return the operations from this number on."""
         return self._logs[log_number_from:]
 
     def append_logs(self, logs: list[Log]) -> None:
-        """Raise StorageError."""
+        """Raise StorageError: the journal is read only."""
         raise StorageError("a journal that is open for reading takes no entries")
 
 
@@ -52,8 +53,8 @@ class Journal(BaseJournalBackend):
     """A journal to which trials are added.
 
     Attributes:
-        path: of the file.
-        lock: held by who appends or repairs.
+        path: its file.
+        lock: held by the worker that appends or repairs.
     """
 
     def __init__(self, path: Path, lock: JournalLock) -> None:
@@ -63,12 +64,12 @@ class Journal(BaseJournalBackend):
         """
         self.path = path
         self.lock = lock
-        self._position = Position()  # after the last line that was read
-        self._offset = 0  # of that place in the file
-        self._identity = (0, 0)  # of the file: a repair replaces it
-        self._logs: list[Log] = []  # the last that were read
-        self._first = 0  # the number of the first of them
-        with usable(path):
+        self._position = Position()  # behind the last line that was read
+        self._offset = 0  # the same place in bytes
+        self._identity = (0, 0)  # device and inode of the file: a repair replaces it
+        self._logs: list[Log] = []  # the operations that were read last
+        self._first = 0  # the number of the first of these
+        with file_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -77,10 +78,10 @@ class Journal(BaseJournalBackend):
             self._catch_up(opened, is_locked=True)
 
     def read_logs(self, log_number_from: int) -> Iterator[Log]:
-        """The entries from this number on. Damage in them is repaired first, with a warning."""
+        """Return the operations from this number on. Damage in them is repaired first, with a warning."""
         if log_number_from < self._first:
             self._position, self._offset, self._logs, self._first = Position(), 0, [], 0
-        with usable(self.path), _opened(self.path, os.O_RDONLY) as opened:
+        with file_errors(self.path), _opened(self.path, os.O_RDONLY) as opened:
             is_whole = self._catch_up(opened, is_locked=False)
         if not is_whole:
             with self._locked() as opened:
@@ -90,7 +91,7 @@ class Journal(BaseJournalBackend):
         return iter(list(self._logs))
 
     def append_logs(self, logs: list[Log]) -> None:
-        """Add entries and return when they are on the disk.
+        """Add operations and return when they are on the disk.
 
         Raises StorageError if that is not possible, such as on a full disk; then the file is as it was.
         """
@@ -106,7 +107,7 @@ class Journal(BaseJournalBackend):
                     return  # else the lock was taken away and the file replaced meanwhile
 
     def _catch_up(self, opened: int, *, is_locked: bool) -> bool:
-        """Read what is new. False if there is damage, and no lock to repair it."""
+        """Read new lines. Return False if there is damage and the lock to repair it is not held."""
         found = os.fstat(opened)
         if _identity(found) != self._identity:
             self._offset = _offset_of_line(os.pread(opened, found.st_size, 0), self._position.line, self.path)
@@ -128,7 +129,7 @@ class Journal(BaseJournalBackend):
         return True
 
     def _repair(self, opened: int) -> None:
-        """Cut off a line that was not finished, or replace the file by one without damage and read that."""
+        """Cut off an unfinished line, or replace the file by one without damage and read that."""
         data = os.pread(opened, os.fstat(opened).st_size, 0)
         recovered = _recovered(self.path, data)
         whole = data[: data.rfind(b"\n") + 1]
@@ -151,14 +152,14 @@ class Journal(BaseJournalBackend):
                 kept.unlink()
             raise StorageError(f"{self.path} is damaged, and cannot be repaired now: {error}") from error
         _make_durable(self.path.parent)
-        if kept is not None:  # else a line just came late
+        if kept is not None:  # else a line was only written late
             warnings.warn(f"{self.path} is repaired: {recovered}. The file as it was: {kept}", stacklevel=2)
         with _opened(self.path, os.O_RDWR | os.O_APPEND) as repaired:
             os.dup2(repaired, opened)
         self._catch_up(opened, is_locked=True)
 
     def _write(self, opened: int, data: bytes) -> None:
-        """Write whole lines or nothing, unless the lock is lost: then half a line may stay, to be cut off by others."""
+        """Write whole lines or nothing. If the lock is lost meanwhile, half a line may stay, which others cut off."""
         before = os.fstat(opened).st_size
         written = 0
         try:
@@ -173,8 +174,8 @@ class Journal(BaseJournalBackend):
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The lock, and the file open for reading and appending."""
-        with usable(self.path):
+        """Hold the lock. Yield the file, open for reading and appending."""
+        with file_errors(self.path):
             self.lock.acquire()
             try:
                 with _opened(self.path, os.O_RDWR | os.O_APPEND) as opened:
@@ -183,21 +184,9 @@ class Journal(BaseJournalBackend):
                 self.lock.release()
 
 
-@contextmanager
-def usable(path: Path) -> Iterator[None]:
-    """Errors of the operating system become a StorageError that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be used: {error.strerror or error}. What was stored stays there; "
-            "see to the disk's room and permissions, then run again"
-        ) from error
-
-
 def _recovered(path: Path, data: bytes) -> Recovered:
     recovered = recover(data)
-    is_first_line = b"\n" not in data and (data.startswith(START) or START.startswith(data))  # not finished by its writer
+    is_first_line = b"\n" not in data and (data.startswith(START) or START.startswith(data))  # unfinished by its writer
     if not recovered.logs and not is_first_line:
         raise StorageError(
             f"{path} cannot be used: no line of it is one of a journal. If it was one, nothing of it is left: take it away and "
@@ -207,7 +196,7 @@ def _recovered(path: Path, data: bytes) -> Recovered:
 
 
 def _offset_of_line(data: bytes, number: int, path: Path) -> int:
-    """Where the line with this number begins, counted from 0."""
+    """Return the byte where the line with this number begins, counted from 0."""
     offset = 0
     for _ in range(number):
         offset = data.find(b"\n", offset) + 1
@@ -217,7 +206,7 @@ def _offset_of_line(data: bytes, number: int, path: Path) -> int:
 
 
 def _keep_beside(path: Path) -> Path:
-    """A second name for a damaged file, where its content stays. The file's own name where the disk has no second names."""
+    """Return a second name (hard link) for a damaged file, which keeps its content; its own name where links are impossible."""
     kept, count = path.with_name(f"{path.name}.damaged"), 1
     while True:
         try:
@@ -236,7 +225,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 def _make_durable(folder: Path) -> None:
-    """The folder's entries are on the disk when this returns, where the file system can do that."""
+    """Write the folder's entries to the disk, where the file system can do that."""
     with suppress(OSError), _opened(folder, os.O_RDONLY) as opened:
         os.fsync(opened)
 

@@ -1,28 +1,31 @@
-"""Telling the trials of dead workers from those of slow ones.
+"""Who may write: leases on running trials, and the lock of a journal.
 
-A worker renews a lease on its trial while it evaluates it. A trial whose lease is too old is stale: its worker is dead.
-Databases keep the leases as Optuna's heartbeats, by the database's clock. Journal files know no heartbeats; beside a
-journal, each lease is a file whose time of change is what counts, by the file server's clock. No worker's clock matters.
+A worker renews a lease on its trial while it evaluates the trial. A trial whose lease is too old is stale: its worker is dead.
+Databases keep leases as Optuna's heartbeats and compare them by the database's clock. A journal file has no heartbeats: each
+lease is a file beside it, whose modification time counts, by the file server's clock. No worker's clock matters.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 import uuid
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 import optuna
 from optuna.storages import BaseStorage
+from optuna.storages.journal._file import LOCK_FILE_SUFFIX, BaseJournalFileLock
 from optuna.trial import FrozenTrial, TrialState
 
-from syno.search.storage.journal import usable
+from syno.search.storage.errors import file_errors
 
-WATCHED = "watched"  # the attribute of a trial that somebody else has seen running
+WATCHED = "watched"  # attribute of a trial that another worker has seen running
+LONGEST_PAUSE = 0.25  # seconds between two attempts to take a lock
 
 
 class Leases(ABC):
@@ -32,51 +35,64 @@ class Leases(ABC):
         interval: seconds between two renewals.
     """
 
-    def __init__(self, interval: float) -> None:
+    def __init__(self, interval: float = 60) -> None:
         self.interval = interval
 
     @abstractmethod
     def renew(self, trial_id: int) -> None:
-        """The trial is being evaluated now."""
+        """Record that the trial is being evaluated now."""
 
     @abstractmethod
     def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
-        """Give the state FAIL to those of the running trials whose lease is too old. Returns whether there were any.
+        """End those running trials whose lease is too old, and return whether there were any. Give a lease to those without."""
 
-        A trial without a lease, as its worker died before the first, gets one now, so that it becomes stale in time.
-        """
+    def forget(self, trial_id: int) -> None:  # noqa: B027  (there may be nothing to remove)
+        """Remove the lease of a trial that has ended."""
 
-    def forget(self, trial_id: int) -> None:  # noqa: B027  (there may be nothing to clear away)
-        """The trial has ended."""
+    @contextmanager
+    def kept(self, trial_id: int) -> Iterator[None]:
+        """Renew the lease on the trial in a thread while the context lasts."""
+        over = threading.Event()
 
-    def kept(self, trial_id: int) -> Renewal:
-        """A context in which the lease on the trial is renewed in a thread."""
-        return Renewal(self, trial_id)
+        def renew() -> None:
+            try:
+                self.renew(trial_id)
+            except Exception as error:  # the storage may be back before the lease runs out
+                warnings.warn(f"the lease on trial {trial_id} was not renewed: {error}", stacklevel=2)
+
+        def renew_until_over() -> None:
+            while not over.wait(self.interval):
+                renew()
+
+        renew()
+        thread = threading.Thread(target=renew_until_over, name=f"lease on trial {trial_id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            self.forget(trial_id)
 
 
 class NoLeases(Leases):
-    """For storages in memory, whose workers die together with them."""
-
-    def __init__(self) -> None:
-        super().__init__(interval=60)
+    """For a storage in memory: its workers die together with it."""
 
     def renew(self, trial_id: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
-        """There are none."""
+        """Return False: no trial becomes stale."""
         return False
 
 
 class Heartbeats(Leases):
-    """Optuna's heartbeats, of a database.
-
-    Its RetryHeartbeatStaleTrialCallback is not used: it adds the new trial after the old one was ended, and a worker killed
-    between the two would lose an operator. What is to be retried follows here from what is stored.
+    """Optuna's heartbeats in a database, without its RetryHeartbeatStaleTrialCallback: a worker killed after the end of the old
+    trial and before the creation of the new one would lose an operator. Here, the trials to retry follow from what is stored.
     """
 
     def __init__(self, storage: BaseStorage, interval: float, ended: list[FrozenTrial]) -> None:
-        """`ended` is where the storage puts trials that it ends, as its `heartbeat_stale_trial_callback`."""
+        """`ended` is the list to which the storage's `heartbeat_stale_trial_callback` adds the trials that it ends."""
         super().__init__(interval)
         self._storage = storage
         self._ended = ended
@@ -86,14 +102,14 @@ class Heartbeats(Leases):
         try:
             self._storage.record_heartbeat(trial_id)  # type: ignore[attr-defined]  # a storage with heartbeats has it
         except Exception:
-            self._storage.remove_session()  # the next one gets a connection of its own
+            self._storage.remove_session()  # the next renewal gets a new connection
             raise
 
     def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
-        """Let Optuna end them.
+        """Let Optuna end stale trials.
 
-        It takes trials without a first heartbeat for alive. So each gets one from whoever sees it first; once, lest the trial
-        of a dead worker be kept alive by everybody who comes to look.
+        Optuna takes a trial without a heartbeat for alive, so the first worker that sees one records one. If all who look did,
+        the trial of a dead worker would stay alive.
         """
         self._ended.clear()
         with warnings.catch_warnings():
@@ -122,10 +138,8 @@ class LeaseFiles(Leases):
         self._folder = folder
 
     def renew(self, trial_id: int) -> None:
-        """Touch the trial's file. Raises StorageError where that is not possible, such as on a full disk."""
-        with usable(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / str(trial_id)).touch()
+        """Touch the trial's file. Raises StorageError where that fails, such as on a full disk."""
+        self._touched(str(trial_id))
 
     def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
         """End the trials whose file was not touched in time."""
@@ -137,60 +151,99 @@ class LeaseFiles(Leases):
                 self.renew(trial._trial_id)
                 continue
             if age > self.grace:
-                some |= end(self._storage, trial._trial_id)
+                some |= end_trial(self._storage, trial._trial_id)
                 self.forget(trial._trial_id)
         return some
 
     def forget(self, trial_id: int) -> None:
-        """Remove the trial's file. One that stays, as the disk is read-only, does no harm: its trial has ended."""
+        """Remove the trial's file. A file that stays, on a read-only disk, does no harm: its trial has ended."""
         with suppress(OSError):
-            (self._folder / str(trial_id)).unlink(missing_ok=True)
+            (self._folder / str(trial_id)).unlink()
 
     def _now(self) -> float:
-        """The file server's time."""
-        with usable(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            clock = self._folder / f"now-{uuid.uuid4().hex}"
-            clock.touch()
+        """Return the file server's time."""
+        clock = self._touched(f"now-{uuid.uuid4().hex}")
+        with file_errors(self._folder):
             try:
                 return clock.stat().st_mtime
             finally:
                 clock.unlink(missing_ok=True)
 
-
-class Renewal:
-    """Renews a lease in a thread until the context is left."""
-
-    def __init__(self, leases: Leases, trial_id: int) -> None:
-        self._leases = leases
-        self._trial_id = trial_id
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name=f"lease on trial {trial_id}", daemon=True)
-
-    def _renew(self) -> None:
-        while not self._over.wait(self._leases.interval):
-            self._renew_once()
-
-    def _renew_once(self) -> None:
-        try:
-            self._leases.renew(self._trial_id)
-        except Exception as error:  # the storage may be back before the lease runs out
-            warnings.warn(f"the lease on trial {self._trial_id} was not renewed: {error}", stacklevel=2)
-
-    def __enter__(self) -> Renewal:
-        self._renew_once()
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
-        self._leases.forget(self._trial_id)
+    def _touched(self, name: str) -> Path:
+        with file_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / name).touch()
+        return self._folder / name
 
 
-def end(storage: BaseStorage, trial_id: int, state: TrialState = TrialState.FAIL, reward: float | None = None) -> bool:
-    """Give a trial its last state. False if it has one already: the first to end it wins."""
+def end_trial(storage: BaseStorage, trial_id: int, state: TrialState = TrialState.FAIL, reward: float | None = None) -> bool:
+    """Give a trial its last state. Return False if it has one already: the first to end it wins."""
     try:
         return storage.set_trial_state_values(trial_id, state, None if reward is None else [reward])
     except optuna.exceptions.UpdateFinishedTrialError:
         return False
+
+
+class JournalLock(BaseJournalFileLock):
+    """The lock of a journal: a symbolic link beside it, as Optuna makes it, so that Optuna's own journals respect it.
+
+    Unlike Optuna's JournalFileSymlinkLock, it is taken from a dead holder also where the journal has a relative path, and its
+    holder can see that it was taken away.
+
+    Attributes:
+        grace: seconds after which the lock is taken from a holder that has died, or was stopped, while writing.
+    """
+
+    def __init__(self, journal: Path, grace: float) -> None:
+        self.grace = grace
+        self._journal = journal.absolute()
+        self._link = Path(f"{self._journal}{LOCK_FILE_SUFFIX}")
+        self._own: tuple[int, int] | None = None
+
+    def acquire(self) -> bool:
+        """Wait for the lock and take it. Return True. Raises OSError where a link cannot be made or removed."""
+        pause, seen, since = 0.001, None, time.monotonic()
+        while True:
+            try:
+                self._link.symlink_to(self._journal)
+            except FileExistsError:
+                holder, now = _identity(self._link), time.monotonic()
+                if holder != seen:
+                    seen, since = holder, now
+                elif holder is not None and now - since > self.grace:
+                    self._remove(holder)
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                self._own = _identity(self._link)
+                return True
+
+    def is_held(self) -> bool:
+        """Return whether this object took the lock and nobody took it away."""
+        return self._own is not None and _identity(self._link) == self._own
+
+    def release(self) -> None:
+        """Give the lock back. Nothing happens if it was taken away."""
+        own, self._own = self._own, None
+        if own is not None:
+            with suppress(OSError):  # it stays until its grace is over
+                self._remove(own)
+
+    def _remove(self, holder: tuple[int, int]) -> None:
+        """Remove the link of this holder and no other. Raises OSError where that is not allowed."""
+        aside = self._link.with_name(f"{self._link.name}{uuid.uuid4()}.rename")
+        with suppress(FileNotFoundError, FileExistsError):  # another worker was faster
+            if _identity(self._link) != holder:
+                return
+            self._link.rename(aside)
+            if _identity(aside) != holder:  # the holder changed between the last two steps
+                os.link(aside, self._link, follow_symlinks=False)
+            aside.unlink()
+
+
+def _identity(link: Path) -> tuple[int, int] | None:
+    """Return what tells one link from all others of that name; None if there is none. A renamed link keeps it."""
+    with suppress(OSError):
+        found = link.lstat()
+        return found.st_ino, found.st_mtime_ns
+    return None

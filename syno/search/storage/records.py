@@ -1,55 +1,50 @@
-"""What is stored with each trial, and trials as a table."""
+"""Attributes and results that are stored with each trial, their checksums, and trials as a table."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from optuna.trial import FrozenTrial, TrialState
 
+from syno.base.files import checksum
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.search.faults import FaultKind
 from syno.search.policies.contract import Candidate, Proposal
 from syno.search.reward import Failure, Outcome
-from syno.search.storage.seals import CHECKSUM, sealed
-from syno.search.tree import Arc
-from syno.search.worker import Worker
+from syno.search.tree import Action
+from syno.search.workers import Worker
 
 if TYPE_CHECKING:
     import pandas
 
 RESULT = "result"  # the attribute that ends a trial; all others are there when it is created
 FINGERPRINT = "fingerprint"
+CHECKSUM = "checksum"
 
 Kind: TypeAlias = Literal["complete", "pruned", "failed", "interrupted", "duplicate", "withdrawn"]
-STATES: Mapping[Kind, TrialState] = {
-    "complete": TrialState.COMPLETE,
-    "pruned": TrialState.PRUNED,
-    "failed": TrialState.FAIL,
-    "interrupted": TrialState.FAIL,
-    "duplicate": TrialState.FAIL,
-    "withdrawn": TrialState.FAIL,
-}
-PRUNED_REWARD = 0.0  # what policies are told of a trial that was stopped early: it was among the bad ones
+STATES: Mapping[Kind, TrialState] = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}  # others: FAIL
+PRUNED_REWARD = 0.0  # the reward of a pruned trial for policies: it did worse than others at the same step
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a trial ended.
+    """The result of a trial.
 
     Attributes:
         kind: "complete"; "pruned": stopped early; "failed": the evaluation broke or measured nothing that can be used;
             "interrupted": the worker was told to stop or its machine failed, and the operator is evaluated by another trial;
             "duplicate": another worker had begun with the same operator a moment before; "withdrawn": it failed, but the
-            operator was not to blame, and the trial does not count (tables say so; "failed" is stored).
+            operator was not to blame, and the trial does not count (only in tables; "failed" is stored).
         reward: in [0, 1], of complete trials.
-        metrics: what was measured.
-        message: why it is not complete.
-        seconds: what the evaluation took.
-        fault: whose it is that the evaluation failed, if it is known.
-        cause: one line on a failure, equal for failures of equal cause but for numbers and names.
+        metrics: measured values by name.
+        message: why the trial is not complete.
+        seconds: duration of the evaluation.
+        fault: what is to blame for a failure, if known (`syno.search.faults`).
+        cause: the failure in one line; failures of equal cause differ only in numbers and names.
     """
 
     kind: Kind
@@ -61,12 +56,12 @@ class Result:
     cause: str = ""
 
     def stored(self) -> dict[str, Any]:
-        """As it is kept with the trial, with a checksum."""
-        return sealed(asdict(self))
+        """Return the result as it is stored with the trial, with a checksum."""
+        return with_checksum(asdict(self))
 
     @classmethod
     def of(cls, trial: FrozenTrial) -> Result | None:
-        """The result that a trial has; None if it has none (yet), or none that is understood."""
+        """Return the result of a trial; None if it has none (yet), or an unknown kind."""
         stored = trial.user_attrs.get(RESULT)
         if not isinstance(stored, dict) or stored.get("kind") not in get_args(Kind):
             return None
@@ -74,12 +69,12 @@ class Result:
 
     @property
     def state(self) -> TrialState:
-        """The Optuna state of such a trial."""
-        return STATES[self.kind]
+        """The Optuna state of a trial with this result."""
+        return STATES.get(self.kind, TrialState.FAIL)
 
     @property
     def outcome(self) -> Outcome | None:
-        """What policies are told; None if the operator is evaluated by another trial."""
+        """The outcome for policies; None if the operator is evaluated by another trial."""
         match self.kind:
             case "complete":
                 return self.reward if self.reward is not None else Failure("no reward was stored")
@@ -102,52 +97,83 @@ def attributes(
     worker: Worker,
     versions: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What a trial is created with.
+    """Return the attributes with which a trial is created, with a checksum of all of them.
 
-    `attempt` counts the trials of one operator from 0; `told` are the numbers of those trials whose outcomes the policy was
-    told of after the proposal before this one, in that order: what it takes to rebuild the policy. `closed` are names of nodes
-    that were found to have nothing left, for other workers. A checksum of all that is added.
+    Args:
+        proposal: the operator to evaluate.
+        attempt: how many trials of this operator there were before.
+        told: numbers of the trials whose outcomes the policy was told after its last proposal, in that order. The policy can
+            be rebuilt from them.
+        closed: names of nodes that were found to have no operators left, for other workers.
+        salt, seed: with which the policy proposed the operator.
+        worker: the process that evaluates it.
+        versions: of installed packages.
     """
-    values = {
-        "operator": str(proposal.operator),
-        FINGERPRINT: proposal.fingerprint,
-        "path": [list(arc) for arc in proposal.path],
-        "attempt": attempt,
-        "told": told,
-        "closed": closed,
-        "salt": salt,
-        "seed": seed,
-        "worker": worker.stored(),
-        "versions": dict(versions),
-    }
-    return sealed(values)
+    return with_checksum(
+        {
+            "operator": str(proposal.operator),
+            FINGERPRINT: proposal.fingerprint,
+            "path": [list(action) for action in proposal.path],
+            "attempt": attempt,
+            "told": told,
+            "closed": closed,
+            "salt": salt,
+            "seed": seed,
+            "worker": worker.stored(),
+            "versions": dict(versions),
+        }
+    )
+
+
+def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values and, under the key "checksum", their names and a checksum of them.
+
+    A database notices a damaged page of its file, but not a changed letter in a value.
+    """
+    names = sorted(values)
+    return {**values, CHECKSUM: {"of": names, "blake2b": _checksum(values, names)}}
+
+
+def is_intact(stored: Mapping[str, Any]) -> bool:
+    """Return whether stored values match their checksum. True without a checksum, as in older studies."""
+    expected = stored.get(CHECKSUM)
+    if expected is None:
+        return True
+    try:
+        return bool(_checksum(stored, expected["of"]) == expected["blake2b"])
+    except (LookupError, TypeError):
+        return False
+
+
+def _checksum(values: Mapping[str, Any], names: Iterable[str]) -> str:
+    return checksum(json.dumps({name: values[name] for name in names}, sort_keys=True).encode())
 
 
 def candidate_of(trial: FrozenTrial) -> Candidate:
-    """The path and fingerprint of a trial's operator."""
-    path = tuple(Arc(kind, id_) for kind, id_ in trial.user_attrs["path"])
+    """Return the path and fingerprint of a trial's operator."""
+    path = tuple(Action(kind, id_) for kind, id_ in trial.user_attrs["path"])
     return Candidate(path, trial.user_attrs[FINGERPRINT])
 
 
 def operator_of(trial: FrozenTrial) -> PGraph:
-    """A trial's operator."""
+    """Return a trial's operator."""
     return parse_stored(trial.user_attrs["operator"], f"operator of trial {trial.number}")
 
 
 def worker_of(trial: FrozenTrial) -> Worker:
-    """The process that runs, or ran, the trial."""
+    """Return the process that runs, or ran, the trial."""
     return Worker.read(trial.user_attrs["worker"])
 
 
 @dataclass(frozen=True)
-class Record:
+class TrialRecord:
     """A finished trial.
 
     Attributes:
         number: of the trial in its study.
-        operator: what was evaluated.
+        operator: the operator that was evaluated.
         reward: in [0, 1].
-        metrics: what was measured.
+        metrics: measured values by name.
     """
 
     number: int
@@ -156,18 +182,18 @@ class Record:
     metrics: Mapping[str, float]
 
 
-def best_records(trials: Iterable[FrozenTrial], count: int) -> list[Record]:
-    """The complete trials of the highest rewards, best first; the earlier first of equals."""
+def best_records(trials: Iterable[FrozenTrial], count: int) -> list[TrialRecord]:
+    """Return the complete trials with the highest rewards, best first; of equal rewards the earlier first."""
     complete = [(result, trial) for trial in trials if (result := Result.of(trial)) is not None and result.kind == "complete"]
     complete.sort(key=lambda pair: (-(pair[0].reward or 0.0), pair[1].number))
     return [
-        Record(trial.number, operator_of(trial), result.reward or 0.0, dict(result.metrics))
+        TrialRecord(trial.number, operator_of(trial), result.reward or 0.0, dict(result.metrics))
         for result, trial in complete[: max(count, 0)]
     ]
 
 
 def table(trials: Iterable[FrozenTrial]) -> pandas.DataFrame:
-    """One row for each trial, in the order of their numbers.
+    """Return a table with one row for each trial, in the order of their numbers.
 
     Columns: number, outcome (a Result's kind, "running", or "interrupted" if its worker died), reward, a column
     `metric_<name>` for each metric, seconds, message, operator (text), name, fingerprint, path (kinds of steps), steps (their

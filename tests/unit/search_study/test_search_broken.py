@@ -14,8 +14,9 @@ from small_studies import evaluate, proposed, study
 from syno.base.errors import DeviceError, SpecError, SynoError, TrainingError
 from syno.base.progress import LogDisplay, Progress
 from syno.ir.graph import PGraph
+from syno.search.evaluation import Report
 from syno.search.policies import POLICIES
-from syno.search.study import Report, Study
+from syno.search.study import Study
 
 Metrics = Mapping[str, float]
 
@@ -195,7 +196,7 @@ class TestFunction:
             raise Killed
 
         with monkeypatch.context() as patch:
-            patch.setattr("syno.search.stopping.withdraw", killed)
+            patch.setattr("syno.search.storage.store.TrialStore.withdraw", killed)
             with pytest.raises(Killed):
                 study(journal).run(buggy, 5)
         found = study(journal)

@@ -12,7 +12,7 @@ from small_studies import evaluate, proposed, study
 
 from syno.search.policies import POLICIES
 from syno.search.storage.journal import Journal
-from syno.search.storage.journal_lock import JournalLock
+from syno.search.storage.leases import JournalLock
 
 
 class Killed(BaseException):
@@ -46,7 +46,7 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Callable[[float, bool], list[Mort
             opened.append(MortalJournal(path, lock, die_at, after))
             return opened[-1]
 
-        monkeypatch.setattr("syno.search.storage.storage.Journal", open_)
+        monkeypatch.setattr("syno.search.storage.opening.Journal", open_)
         return opened
 
     return arrange

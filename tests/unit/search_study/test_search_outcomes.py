@@ -9,7 +9,7 @@ import pytest
 from small_studies import evaluate, proposed, reward, study
 
 from syno.ir.graph import PGraph
-from syno.search.study import Report
+from syno.search.evaluation import Report
 
 
 class TestEvaluation:

@@ -1,8 +1,8 @@
-"""One line of a journal: an entry as Optuna writes it, with what it takes to see that it is whole and in its place.
+"""Lines of a journal: one operation of Optuna each, with a stamp that shows whether the line is whole and in its place.
 
-Optuna replays the entries of a journal in order, and numbers studies and trials by counting the entries that make them. A lost
-entry of that kind would give all later results to other trials. So each line also holds, under the key "syno" that Optuna
-ignores, how many lines, trials and studies come before it, and a checksum. Lines without that key, of older versions or of
+Optuna replays the operations in order and numbers studies and trials by counting the operations that create them. If such a
+line were lost, all later results would go to other trials. So each line has a stamp under the key "syno", which Optuna ignores:
+how many lines, trials and studies come before it, and a checksum of the line. Lines without a stamp, of older versions or of
 Optuna itself, are read as well.
 """
 
@@ -17,10 +17,10 @@ from typing import Any, TypeAlias
 
 from optuna.storages.journal._storage import JournalOperation
 
-Log: TypeAlias = dict[str, Any]  # an entry, as Optuna gives and takes it
+Log: TypeAlias = dict[str, Any]  # an operation, as Optuna gives and takes it
 
 KEY = "syno"
-CHECKSUM = b',"crc":"%08x"}}'  # ends a line; it is of all bytes before it
+CHECKSUM = b',"crc":"%08x"}}'  # the end of a line; it covers all bytes before it
 CHECKSUM_SIZE = len(CHECKSUM % 0)
 CHECKED = re.compile(rb'"crc":"[0-9a-f]{8}"')
 
@@ -48,12 +48,12 @@ OPTIONAL = frozenset(
 
 
 @dataclass(frozen=True)
-class Mark:
+class Stamp:
     """The place of a line in its journal, as the line states it.
 
     Attributes:
-        line, trials, studies: how many lines, trials and studies come before it.
-        study, number: of a line that makes a trial, the name of its study, and the trial's number there.
+        line, trials, studies: how many lines, trials and studies come before the line.
+        study, number: for a line that creates a trial, the name of its study and the trial's number in it.
     """
 
     line: int
@@ -65,21 +65,28 @@ class Mark:
 
 @dataclass
 class Position:
-    """A place between two lines: what Optuna has counted there."""
+    """A place between two lines of a journal, and what Optuna has counted up to there.
+
+    Attributes:
+        line, trials, studies: how many lines, trials and studies come before it.
+        names: names of the existing studies by id.
+        numbers: how many trials each study has.
+        writers: workers that stamp their lines.
+    """
 
     line: int = 0
     trials: int = 0
     studies: int = 0
-    names: dict[int, str] = field(default_factory=dict)  # of the studies that there are, by id
-    numbers: dict[int, int] = field(default_factory=dict)  # of trials, by study
-    writers: set[str] = field(default_factory=set)  # that mark their lines
+    names: dict[int, str] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+    writers: set[str] = field(default_factory=set)
 
     def copy(self) -> Position:
-        """Another one at the same place."""
+        """Return an independent copy."""
         return replace(self, names=dict(self.names), numbers=dict(self.numbers), writers=set(self.writers))
 
     def pass_over(self, log: Log) -> None:
-        """Go to the end of an entry. It counts what Optuna counts when it replays the entry."""
+        """Move behind an operation: count what Optuna counts when it replays the operation."""
         self.line += 1
         match log["op_code"]:
             case JournalOperation.CREATE_STUDY if log["study_name"] not in self.names.values():
@@ -91,55 +98,55 @@ class Position:
                 self.trials += 1
                 self.numbers[log["study_id"]] = self.numbers.get(log["study_id"], 0) + 1
 
-    def mark(self, log: Log) -> Mark:
-        """The mark of an entry that is written here."""
+    def stamp(self, log: Log) -> Stamp:
+        """Return the stamp of an operation that is written here."""
         if log["op_code"] != JournalOperation.CREATE_TRIAL:
-            return Mark(self.line, self.trials, self.studies)
+            return Stamp(self.line, self.trials, self.studies)
         study = log["study_id"]
-        return Mark(self.line, self.trials, self.studies, self.names.get(study), self.numbers.get(study, 0))
+        return Stamp(self.line, self.trials, self.studies, self.names.get(study), self.numbers.get(study, 0))
 
-    def fits(self, mark: Mark | None) -> bool:
-        """Whether a line with this mark may stand here."""
-        return mark is None or (mark.line, mark.trials, mark.studies) == (self.line, self.trials, self.studies)
+    def fits(self, stamp: Stamp | None) -> bool:
+        """Return whether a line with this stamp may stand here."""
+        return stamp is None or (stamp.line, stamp.trials, stamp.studies) == (self.line, self.trials, self.studies)
 
 
 @dataclass(frozen=True)
-class Line:
+class JournalLine:
     """A whole line.
 
     Attributes:
         raw: its bytes, without the newline.
-        log: the entry.
-        mark: its place; None if it was written without.
+        log: the operation.
+        stamp: its place; None if the line was written without.
     """
 
     raw: bytes
     log: Log
-    mark: Mark | None
+    stamp: Stamp | None
 
 
 def encode(log: Log, position: Position) -> bytes:
-    """An entry as a line for this position, without the newline."""
-    mark = {name: value for name, value in vars(position.mark(log)).items() if value is not None}
-    body = json.dumps({**log, KEY: mark}, separators=(",", ":")).encode()[:-2]
+    """Return an operation as a line for this position, without the newline."""
+    stamp = {name: value for name, value in vars(position.stamp(log)).items() if value is not None}
+    body = json.dumps({**log, KEY: stamp}, separators=(",", ":")).encode()[:-2]
     return body + CHECKSUM % zlib.crc32(body)
 
 
-def decode(raw: bytes) -> Line | None:
-    """A line, given without its newline. None if it is not whole, or means nothing to Optuna."""
+def decode(raw: bytes) -> JournalLine | None:
+    """Return a line, given without its newline. None if it is not whole, or is no operation of Optuna."""
     body = raw[:-CHECKSUM_SIZE]
     is_checked = raw[-CHECKSUM_SIZE:] == CHECKSUM % zlib.crc32(body)
     try:
         log = json.loads(raw)
-        mark = log.pop(KEY, None)
+        stamp = log.pop(KEY, None)
         fields = FIELDS[log["op_code"]]
-        if not fields <= log.keys() or (mark is None) == is_checked:
+        if not fields <= log.keys() or (stamp is None) == is_checked:
             return None
-        if not isinstance(log["worker_id"], str) or (mark is None and CHECKED.search(raw)):  # it had a mark
+        if not isinstance(log["worker_id"], str) or (stamp is None and CHECKED.search(raw)):  # its stamp was damaged
             return None
-        if mark is None:
-            return Line(raw, log, None) if log.keys() <= fields | OPTIONAL else None
-        del mark["crc"]
-        return Line(raw, log, Mark(**mark))
+        if stamp is None:
+            return JournalLine(raw, log, None) if log.keys() <= fields | OPTIONAL else None
+        del stamp["crc"]
+        return JournalLine(raw, log, Stamp(**stamp))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None

@@ -1,0 +1,207 @@
+"""The trials of one study in a storage: the operations that a study needs, and the verification of what is read.
+
+Workers that share a study rely on two guarantees, which every Optuna storage gives: trials are created whole and numbered in
+    the order of their creation (`TrialStore.create`), and the first to end a trial wins (`TrialStore.end`).
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import optuna
+from optuna.pruners import BasePruner
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from syno.base.errors import SpecError, StorageError
+from syno.search.storage.errors import reconnecting, repeated, storage_errors
+from syno.search.storage.journal import JournalView
+from syno.search.storage.leases import Leases, end_trial
+from syno.search.storage.opening import journal_file, open_storage, sqlite_file
+from syno.search.storage.records import CHECKSUM, RESULT, Result, is_intact
+
+T = TypeVar("T")
+
+WITHDRAWN = "withdrawn "  # prefix of study attributes, one for each decision: several workers may decide at the same moment
+
+
+class TrialStore:
+    """The trials of one study in a storage.
+
+    Errors of the storage are raised as StorageError. While a database server is away, each operation waits for it up to a
+    minute.
+    """
+
+    def __init__(
+        self, storage: BaseStorage, leases: Leases, name: str, pruner: BasePruner | None = None, place: str = "of this study"
+    ) -> None:
+        """Open the study of this name, or make it. `place` is the storage's URL, for messages."""
+        self.storage = storage
+        self.leases = leases
+        self.place = place
+        with storage_errors(place):
+            self.study = repeated(lambda: _open_study(storage, name, pruner or optuna.pruners.NopPruner()))
+            self._study_id = storage.get_study_id_from_name(name)
+        self._verification = Verification(place)
+
+    def _do(self, action: Callable[[], T]) -> T:
+        with storage_errors(self.place):
+            return reconnecting(self.storage, action)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the study itself."""
+        return self._do(lambda: self.storage.get_study_user_attrs(self._study_id))
+
+    def describe(self, key: str, value: object) -> None:
+        """Store an attribute of the study itself."""
+        self._do(lambda: self.storage.set_study_user_attr(self._study_id, key, value))
+
+    def withdraw(self, numbers: Iterable[int], reason: str) -> None:
+        """Store that the trials of these numbers do not count, and why."""
+        self.describe(f"{WITHDRAWN}{uuid.uuid4().hex}", {"trials": sorted(numbers), "reason": reason})
+
+    def trials(self) -> list[FrozenTrial]:
+        """Return all trials as they are stored now, in the order of their numbers. The caller must not change them.
+
+        Raises StorageError if a trial was changed since it was stored.
+        """
+        return self._verification.verified(self._do(lambda: self.storage.get_all_trials(self._study_id, deepcopy=False)))
+
+    def create(self, attributes: Mapping[str, object]) -> int:
+        """Create a running trial with these attributes in one operation, so that nobody sees it without them. Return its id.
+
+        Trials are numbered in the order of creation, and a worker that has created one sees all of lower numbers. (SQLite has
+        one writer at a time; on other databases Optuna locks the study's row; a journal is a sequence.) If the connection to
+        a server breaks meanwhile, the trial may be there twice; the ledger gives the second one no purpose.
+        """
+        template = create_trial(state=TrialState.RUNNING, user_attrs=dict(attributes))
+        return self._do(lambda: self.storage.create_new_trial(self._study_id, template))
+
+    def stored(self, trial_id: int) -> FrozenTrial:
+        """Return one trial as it is stored now. The caller must not change it."""
+        return self._do(lambda: self.storage.get_trial(trial_id))
+
+    def annotate(self, trial_id: int, key: str, value: object) -> bool:
+        """Store an attribute of a running trial. Return False if the trial has ended."""
+        try:
+            self._do(lambda: self.storage.set_trial_user_attr(trial_id, key, value))
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return False
+        return True
+
+    def end(self, trial_id: int, state: TrialState, reward: float | None = None) -> bool:
+        """Give a trial its last state. Return False if it has one already: the first to end it wins."""
+        return self._do(lambda: end_trial(self.storage, trial_id, state, reward))
+
+    def end_stale(self, running: Sequence[FrozenTrial]) -> bool:
+        """End those running trials whose lease is too old. Return whether there were any."""
+        return self._do(lambda: self.leases.end_stale(self.study, running))
+
+    def report(self, trial_id: int, step: int, value: float) -> bool:
+        """Store an intermediate value of a running trial. Return whether the pruner stops the trial there."""
+        trial = optuna.Trial(self.study, trial_id)
+        self._do(lambda: trial.report(value, step))
+        return self._do(trial.should_prune)
+
+
+def _open_study(storage: BaseStorage, name: str, pruner: BasePruner) -> optuna.Study:
+    sampler = optuna.samplers.RandomSampler(seed=0)  # never used: trials have no parameters
+    try:
+        return optuna.load_study(study_name=name, storage=storage, sampler=sampler, pruner=pruner)
+    except KeyError:
+        return optuna.create_study(
+            study_name=name, storage=storage, sampler=sampler, pruner=pruner, direction="maximize", load_if_exists=True
+        )
+
+
+def read_trials(url: str, name: str) -> list[FrozenTrial]:
+    """Return the trials of a study in the order of their numbers, for a table. The storage is neither made nor changed.
+
+    Raises SpecError if there is no such study, or the storage cannot be read.
+    """
+    journal = journal_file(url)
+    file = journal or sqlite_file(url)
+    if file is not None and not file.is_file():
+        raise SpecError(f'there is no study "{name}": {file} is not there; `syno search` makes it')
+    with storage_errors(url):
+        storage = JournalStorage(JournalView(journal)) if journal is not None else open_storage(url)[0]
+        try:
+            study = storage.get_study_id_from_name(name)
+        except KeyError:
+            names = ", ".join(study.study_name for study in storage.get_all_studies()) or "none"
+            raise SpecError(f'{url} holds no study "{name}"; it has: {names}') from None
+        trials = Verification(url).verified(storage.get_all_trials(study, deepcopy=False))
+        return with_withdrawn(trials, storage.get_study_user_attrs(study))
+
+
+# ---- trials that do not count -----------------------------------------------------------------------------------------
+
+
+def withdrawn(attributes: Mapping[str, Any]) -> dict[int, str]:
+    """Return the numbers of the trials that do not count, each with the reason, from the attributes of a study.
+
+    The set-up was broken when they ran, not their operators. A worker that opens the study afterwards reads it as if these
+    trials were not there: their operators are proposed and evaluated again, in the same order, and `n_trials` is not spent on
+    them.
+    """
+    decisions = [value for key, value in attributes.items() if key.startswith(WITHDRAWN)]
+    return {int(number): str(decision["reason"]) for decision in decisions for number in decision["trials"]}
+
+
+def with_withdrawn(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> list[FrozenTrial]:
+    """Return the trials of a study for a table: withdrawn ones have the outcome "withdrawn" in place of "failed"."""
+    numbers, found = withdrawn(attributes), list(trials)
+    for index, trial in enumerate(found):
+        result = trial.user_attrs.get(RESULT)
+        if trial.number in numbers and isinstance(result, dict) and result.get("kind") == "failed":
+            found[index] = copy.copy(trial)
+            found[index].user_attrs = {**trial.user_attrs, RESULT: {**result, "kind": "withdrawn"}}
+    return found
+
+
+# ---- verification -----------------------------------------------------------------------------------------------------
+
+
+class Verification:
+    """Compares the trials of one study with their checksums, each trial once: trials that have ended do not change."""
+
+    def __init__(self, place: str) -> None:
+        """`place` is where the study is stored, for messages."""
+        self._place = place
+        self._seen = 0
+        self._open: set[int] = set()  # numbers of trials without a result
+
+    def verified(self, trials: list[FrozenTrial]) -> list[FrozenTrial]:
+        """Return all trials of the study as given. Raises StorageError if one was changed since it was stored."""
+        for number in range(self._seen, len(trials)):
+            if trials[number].number != number:
+                raise self._damaged(number, f"there is trial {trials[number].number} in its place")
+            if not is_intact(trials[number].user_attrs):
+                raise self._damaged(number, "its operator, or what belongs to it, does not match its checksum")
+            self._open.add(number)
+        self._seen = len(trials)
+        for number in sorted(self._open):
+            self._verify_result(trials[number])
+            if trials[number].state.is_finished():
+                self._open.discard(number)
+        return trials
+
+    def _verify_result(self, trial: FrozenTrial) -> None:
+        stored = trial.user_attrs.get(RESULT)
+        if stored is None:
+            return
+        if not isinstance(stored, dict) or not is_intact(stored):
+            raise self._damaged(trial.number, "its result does not match its checksum")
+        result = Result.of(trial) if CHECKSUM in stored else None
+        if result is not None and trial.state == TrialState.COMPLETE and trial.value != result.reward:
+            raise self._damaged(trial.number, "its value is not the reward of its result")
+
+    def _damaged(self, number: int, reason: str) -> StorageError:
+        return StorageError(
+            f"the storage {self._place} is damaged at trial {number}: {reason}. Take a copy from before, or begin a study of "
+            "another name"
+        )

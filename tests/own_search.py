@@ -1,0 +1,88 @@
+"""A policy, a reward and a pruner as a user writes them, and wrong ones. Their paths are `own_search:NAME`."""
+
+from __future__ import annotations
+
+import random
+from typing import Annotated
+
+import optuna
+from pydantic import Field
+
+from syno.search.policies import Policy, PolicySettings
+from syno.search.reward import Metrics, Outcome, Reward
+from syno.search.tree import TreeStep
+from syno.search.walks import Draws
+
+
+class DraftsSettings(PolicySettings):
+    """Constants of `BestOfDrafts`."""
+
+    drafts: Annotated[int, Field(ge=1)] = 3
+    """how many random operators to draw for each proposal"""
+
+
+class BestOfDrafts(Policy):
+    """Draws some random operators and proposes the one with the shortest path."""
+
+    Settings = DraftsSettings
+    settings: DraftsSettings
+
+    def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
+        paths = [self.walks.anywhere(draws.below(str(number))) for number in range(self.settings.drafts)]
+        return min((path for path in paths if path is not None), key=len, default=None)
+
+
+class Forgetful(Policy):
+    """A wrong policy: its proposals depend on how often it was asked."""
+
+    def _prepare(self) -> None:
+        self.asked = 0
+
+    def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
+        self.asked += 1
+        return self.walks.anywhere(draws.below(str(self.asked)))
+
+
+class Unseeded(Policy):
+    """A wrong policy: its proposals do not follow from the seed."""
+
+    def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
+        return self.walks.anywhere(Draws(random.random()))
+
+
+class WithoutChoice(Policy):
+    """A wrong policy: it has no `_choose`."""
+
+
+class FewWeights(Reward):
+    """1 / (1 + parameters / scale)."""
+
+    needs = ("parameters",)
+    scale: Annotated[float, Field(gt=0)] = 100.0
+    """number of parameters of reward 1/2"""
+
+    def of(self, metrics: Metrics) -> Outcome:
+        return 1 / (1 + metrics["parameters"] / self.scale)
+
+
+class NoNumber(Reward):
+    """A wrong reward: it is NaN."""
+
+    def of(self, metrics: Metrics) -> Outcome:
+        return float("nan")
+
+
+class AfterSteps(optuna.pruners.BasePruner):
+    """Stops every trial at a step."""
+
+    def __init__(self, steps: int = 1) -> None:
+        if steps < 1:
+            raise ValueError(f"steps={steps}; it must be 1 or more")
+        self.steps = steps
+
+    def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
+        return trial.last_step is not None and trial.last_step >= self.steps
+
+
+def no_class() -> None:
+    """Neither a policy, nor a reward, nor a pruner."""
