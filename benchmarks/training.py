@@ -31,7 +31,7 @@ from syno.ir.graph import PGraph
 from syno.measure.machine import device_name
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
-from syno.train.placing import on_device
+from syno.train.optimization import on_device
 from syno.train.settings import TrainingSettings
 from syno.train.training import train
 

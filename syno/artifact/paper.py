@@ -8,8 +8,8 @@ Source: paper, sections 9.1 to 9.4; the authors' list of baselines.
 from __future__ import annotations
 
 from syno.artifact.places import CASE, INT8, STACKED
+from syno.base.names import ORIGINAL
 from syno.results.measurement import Measurement
-from syno.train.settings import ORIGINAL
 
 BASELINES, CASE_STUDY = "the paper's baselines", "the paper's Figure 8"  # sources
 ACCURACIES = {

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from syno.artifact.paper import LANGUAGE_DATA
 from syno.base.errors import SpecError
+from syno.base.names import ORIGINAL
 from syno.config import Experiment
 from syno.results.metric import METRICS
 from syno.stages.artifact import MADE_BY, RECORD, ImportRecord
 from syno.stages.measurements import read_measurements
 from syno.stages.store import OperatorStore
-from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     import pandas

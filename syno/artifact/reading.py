@@ -25,8 +25,8 @@ from syno.artifact.places import (
 )
 from syno.artifact.problems import Problem, find_data, missing
 from syno.base.errors import DataError, ParseError
+from syno.base.names import ORIGINAL
 from syno.results.measurement import Measurement
-from syno.train.settings import ORIGINAL
 
 WRONG_GUARD = "of the published TVM code, in which the bounds check of Unfold is wrong: such kernels read mostly zeros"
 

@@ -1,4 +1,4 @@
-"""The check of names that become file names and words of shell commands: names of operators, experiments and studies."""
+"""Names of operators, experiments and studies: the check that they can be file names and words of shell commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from syno.base.errors import SpecError
 
+ORIGINAL = "original"  # stands for the network as it is, wherever an operator can be named
 LONGEST_NAME = 100  # characters; file systems take 255, of which endings such as "-inductor-cpu.json" need some
 PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
 

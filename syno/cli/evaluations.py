@@ -155,10 +155,10 @@ def tune_inductor(
 
     A language model of your own is told from a network for pictures by its --length.
     """
+    from syno.base.names import ORIGINAL
     from syno.measure.tuning import LatencySettings
     from syno.measure.tuning import tune as tuned
     from syno.stages.tuning_progress import shown
-    from syno.train.settings import ORIGINAL
 
     subject = network_subject(
         model=model,

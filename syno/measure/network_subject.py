@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from syno.base.errors import SpecError
+from syno.base.names import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.measure.subjects import SEED, Material, Subject
-from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     import torch

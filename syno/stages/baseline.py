@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from syno.base.errors import UnknownNameError, suggestion
+from syno.base.names import ORIGINAL
 from syno.config import Experiment
 from syno.stages.places import training_file
 from syno.stages.train import train
-from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     from syno.train.training_record import TrainingRecord

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from syno.base.names import ORIGINAL
 from syno.config import Experiment
 from syno.stages import artifact, figures, select
 from syno.stages.data import files_to_convert
 from syno.stages.places import training_file, tuning_file, worker_file
-from syno.train.settings import ORIGINAL
 
 OF_DATA, OF_PUBLISHED = ("convert", "data"), ("artifact", "headlines")
 RULES = (*OF_DATA, *OF_PUBLISHED, "worker", "freeze", "select", "train", "tune", "tables", "figure", "report")  # in their order

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from syno.base.errors import SpecError, UnknownNameError
+from syno.base.names import ORIGINAL
 from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.stages import select
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.store_repair import find_lost
-from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     from syno.measure.tuning_record import TuningRecord

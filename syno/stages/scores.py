@@ -8,12 +8,12 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
+from syno.base.names import ORIGINAL
 from syno.config import Experiment
 from syno.results.metric import METRICS
 from syno.results.welch import Difference, difference, spread
 from syno.stages.agreement import check_training
 from syno.stages.places import Entry, check_belongs, training_file
-from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     import pandas

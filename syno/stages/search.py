@@ -107,9 +107,9 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
 def _check_device(experiment: Experiment) -> None:
     """Before the data is loaded, which may take long. MissingDeviceError if operators cannot be trained on this machine."""
     if experiment.evaluation == "training" and experiment.workload is not None:
-        from syno.train.placing import check_device  # with it comes torch
+        from syno.base.devices import require_device  # with it comes torch
 
-        check_device(experiment.workload.training.device)
+        require_device(experiment.workload.training.device, "training.device")
 
 
 def make_evaluation(experiment: Experiment) -> Evaluate:

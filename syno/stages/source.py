@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
+from syno.base.names import ORIGINAL
 from syno.config import Experiment
 from syno.results.metric import METRICS, ScoreMetric
 from syno.results.parquet import read_parquet
 from syno.stages.store import OperatorStore
-from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     from syno.stages.select import Selected

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from syno.base.files import write_whole
+from syno.base.names import ORIGINAL
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.results.parquet import read_parquet, write_parquet
@@ -14,7 +15,6 @@ from syno.stages.agreement import check_measurement
 from syno.stages.kept import keep_config
 from syno.stages.places import Entry, check_belongs, entries, tuning_file
 from syno.stages.scores import score_table
-from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
     import pandas

@@ -12,8 +12,7 @@ from torch import nn
 from syno.base.errors import DataError
 from syno.base.user_code import user_code
 from syno.train.making import is_own
-from syno.train.optimization import own_state
-from syno.train.placing import on_device
+from syno.train.optimization import on_device, own_state
 from syno.train.tasks import Task, task_of
 from syno.train.workload import Workload
 

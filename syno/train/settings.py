@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from syno.base.devices import DEVICE_PATTERN
 from syno.base.errors import UnknownNameError
 from syno.train.recipes import MILESTONES, QUICK, RECIPES
-
-ORIGINAL = "original"  # stands for the network as it is, where an operator could be named
 
 Metric = Literal["accuracy", "loss"]  # of what is trained: a fraction, more is better; nats per token, less is better
 Positive = Annotated[int, Field(ge=1)]
@@ -32,7 +31,7 @@ class TrainingSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     recipe: str = QUICK  # where the defaults come from; docs/training.md has all; those of quick are shown here
-    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"  # cpu, cuda, or one of several GPUs such as cuda:1
+    device: Annotated[str, Field(pattern=DEVICE_PATTERN)] = "cpu"  # cpu, cuda, or one of several GPUs such as cuda:1
     epochs: Positive = 4
     most_steps: Positive | None = None  # end after so many, whatever the epochs
     most_minutes: Above | None = None  # end after so many of training and testing; results then depend on the machine's speed

@@ -8,11 +8,12 @@ from typing import Self
 
 from pydantic import AwareDatetime, model_validator
 
+from syno.base.names import ORIGINAL
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.ir.graph import PGraph
 from syno.measure.machine import device_name
 from syno.model.counting import model_cost
-from syno.train.settings import ORIGINAL, Metric, WorkloadSettings, check_score
+from syno.train.settings import Metric, WorkloadSettings, check_score
 from syno.train.workload import Workload
 
 

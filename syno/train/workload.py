@@ -26,9 +26,8 @@ from syno.model.spec import rest_cost
 from syno.model.substitution import LAYER_RULES, spec_for, substitute
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
-from syno.train.initialization import initialize
 from syno.train.making import load_data, make_network
-from syno.train.placing import on_device
+from syno.train.optimization import initialize, on_device
 from syno.train.pruning import EpochReport, Milestones
 from syno.train.settings import Metric, WorkloadSettings
 from syno.train.training import TrainingResult, train

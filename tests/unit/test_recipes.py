@@ -18,9 +18,7 @@ from syno.ir.renaming import with_variables
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.module import OperatorModule
 from syno.model.substitution import substitute
-from syno.train.initialization import initialize
-from syno.train.optimization import make_optimizer, make_schedule, own_state
-from syno.train.placing import on_device
+from syno.train.optimization import initialize, make_optimizer, make_schedule, on_device, own_state
 from syno.train.recipes import MILESTONES, RECIPES
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.training import measure_accuracy, train
@@ -263,7 +261,7 @@ class TestFailures:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
     def test_a_device_that_is_not_there_is_named(self) -> None:
         with (
-            pytest.raises(SpecError, match='training.device is "cuda", but PyTorch finds no GPU here; give device: cpu'),
+            pytest.raises(SpecError, match='training.device is "cuda", but PyTorch finds no GPU here; take the device cpu'),
             on_device("cuda"),
         ):
             pass

@@ -13,11 +13,11 @@ import torch
 from sqlalchemy.exc import OperationalError
 
 import syno
+from syno.base.devices import require_device
 from syno.base.errors import DataError, DeviceError, LoweringError, MissingPackageError, SpecError, TrainingError
 from syno.base.files import write_whole
 from syno.model.substitution import substitute
 from syno.search.faults import Fault, FaultKind, alike, fault_of
-from syno.train.placing import check_device
 
 LAYER = torch.nn.Conv2d(3, 8, 3, padding=1, bias=False)
 CONV2D = syno.OPERATORS["conv2d"]()
@@ -64,7 +64,7 @@ def reported_as_another() -> None:
         ("machine", raised(OperationalError("INSERT", {}, Exception("database or disk is full")))),
         ("machine", raised(optuna.exceptions.StorageInternalError("an exception is raised during the commit"))),
         ("machine", raised(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))),
-        ("machine", lambda: check_device("cuda:99")),
+        ("machine", lambda: require_device("cuda:99")),
         ("machine", raised(RuntimeError("CUDA error: unspecified launch failure"))),
         ("function", lambda: Path("not-there.npy").read_bytes()),
         ("function", lambda: torch.nn.functional.cross_entropy(torch.zeros(2, 3), torch.tensor([0, 3]))),

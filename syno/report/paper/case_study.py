@@ -6,8 +6,8 @@ import pandas
 
 from syno.artifact.paper import CASE_STUDY
 from syno.artifact.places import CASE, DEVICES, INT8, STACKED
+from syno.base.names import ORIGINAL
 from syno.report.paper.speedups import ordered, timed
-from syno.train.settings import ORIGINAL
 
 CANDIDATES = {  # and what the paper calls them
     ORIGINAL: "original",

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from syno.artifact.places import COMPILERS, DEVICES, MODELS
+from syno.base.names import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
 from syno.report.paper.drawing import WIDTH, panels, present
 from syno.report.paper.language import MINUTES, Scores
-from syno.train.settings import ORIGINAL
 
 LOOKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "v"), ("#E69F00", "P"))  # colours and marks of networks
 

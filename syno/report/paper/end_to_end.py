@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas
 
 from syno.artifact.places import BASELINES, COMPILERS, DEVICES, MODELS
+from syno.base.names import ORIGINAL
 from syno.report.paper.speedups import accuracies, geometric_mean, ordered, timed, with_original
-from syno.train.settings import ORIGINAL
 
 MOST_LOST = 0.01  # of accuracy
 SEARCHED_AS = {"resnet34": "resnet18"}  # ResNet-34 was not searched: it has ResNet-18's operators, with their accuracies there

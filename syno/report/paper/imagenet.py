@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas
 
 from syno.artifact.places import BASELINES, COMPILERS, DEVICES, MODELS
+from syno.base.names import ORIGINAL
 from syno.report.paper.speedups import accuracies, ordered, timed, with_original
 from syno.results.pareto import front
-from syno.train.settings import ORIGINAL
 
 DATA = "imagenet"
 

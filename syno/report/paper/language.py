@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas
 
 from syno.artifact.paper import LANGUAGE_MODEL
-from syno.train.settings import ORIGINAL
+from syno.base.names import ORIGINAL
 
 MINUTES = 30.0  # of a training in the search
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas
 
 from syno.artifact.places import COMPILERS, DEVICES, LAYERED, LAYERS, NAS_PTE
+from syno.base.names import ORIGINAL
 from syno.report.paper.speedups import geometric_mean, ordered, timed
-from syno.train.settings import ORIGINAL
 
 THEIRS, OURS = "NAS-PTE", "Syno"
 KEYS = ["device", "compiler", "layer"]

@@ -11,6 +11,7 @@ import pandas
 from markupsafe import Markup
 
 from syno.artifact.reading import WRONG_GUARD
+from syno.base.names import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.report.document import document
 from syno.report.figures import drawn
@@ -21,7 +22,6 @@ from syno.report.page_tables import Cell, Table
 from syno.report.paper.catalogue import GUARD, PAPER_FIGURES, Numbers, PaperFigure
 from syno.report.paper.speedups import accuracies, timed
 from syno.report.results import LATENCY_COLUMNS, SCORE_COLUMNS, TRIAL_COLUMNS, Results
-from syno.train.settings import ORIGINAL
 
 SEARCHED_ON = "cifar100"
 

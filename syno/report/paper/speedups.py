@@ -11,7 +11,7 @@ from math import exp, log
 import pandas
 
 from syno.artifact.paper import CASE_STUDY
-from syno.train.settings import ORIGINAL
+from syno.base.names import ORIGINAL
 
 
 def geometric_mean(values: Sequence[float]) -> float:

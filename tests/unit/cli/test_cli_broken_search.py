@@ -85,7 +85,7 @@ def test_a_device_that_is_not_there_is_refused_before_the_first_trial(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     config(folder, **{**FIELDS, "name": "mine", "workload": {**FIELDS["workload"], "training": {"device": "cuda"}}})
-    assert 'training.device is "cuda", but PyTorch finds no GPU here; give device: cpu' in one_line(
+    assert 'training.device is "cuda", but PyTorch finds no GPU here; take the device cpu' in one_line(
         run(command, "mine.yaml", code=2)
     )
     assert not (folder / "results").exists()
