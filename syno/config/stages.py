@@ -11,8 +11,8 @@ from pydantic import Field, field_validator, model_validator
 from syno.base.errors import SpecError, SynoError
 from syno.config.original import OperatorChoice
 from syno.config.section import Section
-from syno.lower.timing import LatencySettings
 from syno.measure.compilers import COMPILERS, TVM
+from syno.measure.timing import LatencySettings
 from syno.measure.tvm.devices import DeviceSettings, check_name, find_device, reaches, unreached
 from syno.measure.tvm.settings import TvmSettings
 from syno.train.settings import TrainingSettings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from syno.base.errors import MissingPackageError
 from syno.base.registry import Registry
-from syno.lower.timing import LatencySettings
+from syno.measure.timing import LatencySettings
 from syno.measure.tvm.settings import TvmSettings
 from syno.measure.tvm.summary import TrialCount
 

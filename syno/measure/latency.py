@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from syno.lower.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
 from syno.measure.expected import Inputs, relative_error, tensors_in
 from syno.measure.machine import Peak, cache_bytes
 from syno.measure.output_check import OutputCheck
+from syno.measure.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
 
 __all__ = ["Latency", "LatencySettings", "measure", "pinned", "relative_error"]
 

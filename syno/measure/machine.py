@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from syno.lower.timing import stopwatch_of
+from syno.measure.timing import stopwatch_of
 
 UNKNOWN_CACHE_BYTES = 64 * 2**20
 PEAK_ATTEMPTS = 5

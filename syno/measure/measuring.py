@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict
 
 from syno.base.errors import WrongOutputError
 from syno.base.files import write_whole
-from syno.lower.timing import LatencySettings
 from syno.measure.compilers import COMPILERS, LEAST_TOLERANCES, Job, Phase
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject, Status
 from syno.measure.tvm.devices import DeviceSettings
 from syno.measure.tvm.settings import TvmSettings

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from syno.base.errors import SpecError
-from syno.lower.timing import LatencySettings
 from syno.measure.expected import (
     SMALLEST,
     Deviation,
@@ -30,6 +29,7 @@ from syno.measure.expected import (
     wrong_output,
 )
 from syno.measure.rounding import SimulatedRounding, unit_roundoff
+from syno.measure.timing import LatencySettings
 
 if TYPE_CHECKING:
     from syno.measure.subjects import Material

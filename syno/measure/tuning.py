@@ -22,13 +22,13 @@ from pydantic import ValidationError
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.base.record import versions
-from syno.lower.timing import LatencySettings
 from syno.lower.tvm.installed import VERSIONS
 from syno.measure.compilers import LEAST_TOLERANCES, TVM, require
 from syno.measure.isolation import Ending, run_limited
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject, Device, TuningRecord
 from syno.measure.tvm.devices import DeviceSettings, is_here
 from syno.measure.tvm.settings import TvmSettings

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.record import Amount, Count, Number, Positive, Record
-from syno.lower.timing import LatencySettings
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tvm.summary import TuningSummary
 
 Status: TypeAlias = Literal["ok", "partial", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory"]

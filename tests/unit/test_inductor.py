@@ -11,11 +11,11 @@ from torch import nn
 
 import syno
 from syno.base.errors import LoweringError, MissingPackageError, SpecError
-from syno.lower.timing import LatencySettings
 from syno.measure import compilers
 from syno.measure.inductor import frozen, quantized
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.subjects import OperatorSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)

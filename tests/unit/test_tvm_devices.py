@@ -12,7 +12,7 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
 from syno.config.stages import TuneSettings
-from syno.lower.timing import LatencySettings
+from syno.measure.timing import LatencySettings
 from syno.measure.tvm.devices import Address, DeviceSettings, find_device
 from syno.measure.tvm.health import last_words
 from syno.measure.tvm.remote import time_repeats

@@ -14,11 +14,11 @@ from torch.nn import functional
 pytest.importorskip("tvm", reason="TVM is not installed")
 
 import syno
-from syno.lower.timing import LatencySettings
 from syno.measure.latency import relative_error
 from syno.measure.machine import Peak
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
 from syno.measure.network_subject import LanguageModelSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tvm.compilation import built, fused, scheduled
 from syno.measure.tvm.decomposition import attention, decomposed

@@ -16,10 +16,10 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 from tvm_doubles import CountingRunner, NoBuilder
 
 from syno.ir.library import OPERATORS
-from syno.lower.timing import LatencySettings
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tuning_record import AnySubject
 from syno.measure.tvm import network

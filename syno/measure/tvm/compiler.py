@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from syno.base.errors import SpecError
-from syno.lower.timing import stopwatch_of
 from syno.lower.tvm.installed import VERSIONS
 from syno.measure.compilers import Job
 from syno.measure.machine import device_name
+from syno.measure.timing import stopwatch_of
 from syno.measure.tvm.compilation import built, fused, scheduled
 from syno.measure.tvm.database import folder_for, only_writer
 from syno.measure.tvm.network import import_network

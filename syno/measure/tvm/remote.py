@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.errors import DeviceError
-from syno.lower.timing import REPEAT_MS, LatencySettings, Timing, interval_of_median
 from syno.measure.expected import Deviation, Expected, wrong_output
+from syno.measure.timing import REPEAT_MS, LatencySettings, Timing, interval_of_median
 from syno.measure.tvm.answers import Reached, reach
 from syno.measure.tvm.health import last_words
 from syno.measure.tvm.sessions import Lease, borrow, workers
@@ -104,7 +104,7 @@ def run_session(
 
 
 def time_repeats(evaluate: Evaluate, settings: LatencySettings) -> Timing:
-    """As `syno.lower.timing.time_calls`, with a clock that takes whole series of repeats, so that the way there and back is
+    """As `syno.measure.timing.time_calls`, with a clock that takes whole series of repeats, so that the way there and back is
     not between them. Each series makes one call more, which it does not time."""
     fastest = max(min(evaluate(1, 2)), LEAST_CALL_MS)
     warm = 2 * fastest
