@@ -59,7 +59,7 @@ def _by_measuring(plans: list[Plan], device: str, seconds: float) -> Plan:
 def measure(plans: list[Plan], *, device: str = "cpu", seconds: float = 0.5) -> list[Measured]:
     """Run each plan's fused module on random data, without gradients, and return the plans, fastest first.
 
-    Each plan is timed for about `seconds` after a warm-up, with the number of threads torch is set to; the figure is the median.
+    Each plan is timed for about `seconds` after a warm-up, with as many threads as torch is set to; the figure is the median.
     """
     return sorted((Measured(plan, _latency_ms(plan, device, seconds)) for plan in plans), key=lambda row: row.latency_ms)
 

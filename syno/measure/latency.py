@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 
-from syno.measure.expected import Inputs, relative_error, tensors_in
 from syno.measure.machine import Peak, cache_bytes
-from syno.measure.output_check import OutputCheck
+from syno.measure.output_check import Inputs, OutputCheck, relative_error, tensors_in
 from syno.measure.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
 
 __all__ = ["Latency", "LatencySettings", "measure", "pinned", "relative_error"]
@@ -36,7 +35,7 @@ class Latency(Timing):
         largest_relative_error: the largest difference from the reference, as a share of its largest value; None where nothing
             is compared.
         share_of_allowed: the largest difference of an element, as a share of what is allowed for that element.
-        rounding_error: how much rounding alone changes an output; see `syno.measure.expected.Deviation`.
+        rounding_error: how much rounding alone changes an output; see `syno.measure.output_check.Deviation`.
         flops_per_second, bytes_per_second: what the median amounts to; multiply-adds count as one FLOP, every input,
             weight and output as moved once. None where not known.
         suspicious: whether either is above the machine's own peak: then a call did not do the work, or its data never left

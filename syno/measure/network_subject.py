@@ -75,8 +75,7 @@ class BackboneSubject(Subject):
         import torch
         from torch import nn
 
-        from syno.measure.in_double import in_double
-        from syno.measure.telling_inputs import random_input, telling_inputs, vary_constants
+        from syno.measure.reference import in_double, random_input, telling_inputs, vary_constants
         from syno.model.counting import model_cost
         from syno.model.layers import rule_for
         from syno.model.substitution import substitute

@@ -114,8 +114,7 @@ class OperatorSubject(Subject):
 
         from syno.lower.choose import plan
         from syno.lower.interpreter import interpret, shapes
-        from syno.measure.in_double import by_sample, in_double
-        from syno.measure.telling_inputs import random_input, telling_inputs
+        from syno.measure.reference import by_sample, in_double, random_input, telling_inputs
         from syno.model import build
 
         graph, values = self.graph, self.values(batch)
@@ -182,8 +181,7 @@ class ModelSubject(Subject):
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
-        from syno.measure.in_double import in_double
-        from syno.measure.telling_inputs import random_input, telling_inputs, vary_constants
+        from syno.measure.reference import in_double, random_input, telling_inputs, vary_constants
 
         torch.manual_seed(SEED)
         module = imported(self.factory, "factory")(**self.arguments)

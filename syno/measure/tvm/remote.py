@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.errors import DeviceError
-from syno.measure.expected import Deviation, Expected, wrong_output
+from syno.measure.output_check import Deviation, Expected, wrong_output
 from syno.measure.timing import REPEAT_MS, LatencySettings, Timing, interval_of_median
 from syno.measure.tvm.answers import Reached, reach
 from syno.measure.tvm.health import last_words
