@@ -74,8 +74,7 @@ class Expected:
     roundings: tuple[float, ...] | None = None
 
     def deviation(self, output: Any) -> Deviation:
-        """Return by how much an output differs; infinite for other shapes or numbers of tensors, and where only one of two
-        numbers is finite."""
+        """Return by how much an output differs; infinite for other shapes, and where only one of two numbers is finite."""
         found = [tensor.detach().cpu() for tensor in tensors_in(output)]
         rounding = None if self.roundings is None else max(self.roundings, default=None)
         if [tensor.shape for tensor in found] != [tensor.shape for tensor in self.exact] or not found:
@@ -129,7 +128,7 @@ class OutputCheck:
         return worst
 
     def of_output(self, output: Any, inputs: Inputs) -> Deviation:
-        """Return the deviation of an output for another input, whose rounding errors are assumed to be as those of the inputs."""
+        """Return the deviation of an output for another input, assuming the same relative rounding errors as for the inputs."""
         return self._expect(inputs, self.expected).deviation(output)
 
     def require(self, deviation: Deviation, what: str = "the output") -> Deviation:

@@ -1,4 +1,4 @@
-"""What an output is compared with, and for which inputs: modules in double precision, and inputs and weights that show errors."""
+"""References for outputs: modules in double precision, and inputs and weights with which every error shows."""
 
 from __future__ import annotations
 

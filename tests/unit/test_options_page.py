@@ -16,7 +16,7 @@ from syno.config.original import OperatorChoice, Original, RelativeBudget
 from syno.config.several import Several
 from syno.data.glyphs import GLYPH_PRESETS, GlyphSettings
 from syno.data.settings import DATA_SETTINGS, AugmentationSettings
-from syno.measure.tvm.devices import DeviceSettings
+from syno.measure.tvm.settings import DeviceSettings
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
 from syno.space import OperatorSpec, paper

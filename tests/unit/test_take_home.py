@@ -137,7 +137,7 @@ class TestTvm:
     def test_a_library(self, tmp_path: Path) -> None:
         import tvm
 
-        from syno.measure.tvm.running import TvmModule
+        from syno.measure.tvm.compilation import TvmModule
 
         file = tmp_path / "conv2d.so"
         how = FORMATS["tvm"].write(OPERATORS["conv2d"](), file, {**SIZES, "N": 2})

@@ -10,14 +10,14 @@ from snakemake.exceptions import WorkflowError
 
 from syno.config import load_experiments
 from syno.base.errors import SynoError
-from syno.measure.compilers import TVM
-from syno.measure.tvm.devices import is_here
+from syno.measure.compilers import compiler_named
+from syno.measure.tvm.settings import is_here
 from syno.stages import figures as drawing
 from syno.stages import jobs as planning
 from syno.stages import select as selection
 from syno.stages.data import files_to_convert
 from syno.stages.kept import keep_config
-from syno.stages.places import device_named
+from syno.stages.places import compiler_in_files, device_named
 from syno.artifact.published_experiment import is_published
 from syno.stages.slurm import understand_slurm
 from syno.stages.source import SCORES
@@ -56,7 +56,7 @@ wildcard_constraints:
     folder="|".join(map(re.escape, EXPERIMENTS)),
     key=r"[\w.-]+",
     seed=r"\d+",
-    compiler=r"[a-z-]+",
+    compiler=r"[\w.-]+",
     device=r"[a-z0-9_.]+",
     split="train|val",
 
@@ -122,6 +122,11 @@ def reportable(wildcards):
 def tuned_device(wildcards):
     """The device that a name of a file means."""
     return device_named(EXPERIMENTS[wildcards.folder], wildcards.device)
+
+
+def tuned_compiler(wildcards):
+    """The compiler that a name of a file means."""
+    return compiler_in_files(EXPERIMENTS[wildcards.folder], wildcards.compiler)
 
 
 def figures_of(folder):

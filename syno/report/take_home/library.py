@@ -11,9 +11,8 @@ from syno.base.files import write_whole
 from syno.ir.graph import PGraph
 from syno.lower.tvm.installed import tvm
 from syno.measure.subjects import OperatorSubject
-from syno.measure.tvm.compilation import built, fused, scheduled
+from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
 from syno.measure.tvm.network import import_network
-from syno.measure.tvm.running import TvmModule
 from syno.measure.tvm.targets import target
 from syno.report.take_home.check import checked
 
