@@ -43,7 +43,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
     def measure(subject: AnySubject = CONV2D, settings: TvmSettings = SETTINGS, fails: bool = False) -> Findings:
         monkeypatch.setattr("syno.measure.tvm.search.local_builder", lambda _: NoBuilder())
         monkeypatch.setattr("syno.measure.tvm.search.local_runner", lambda _: CountingRunner(fails))
-        request = Request(subject=subject, compiler="tvm", device="cpu", settings=FAST, options=settings.model_dump(), folder=tmp_path / "tvm")
+        options, folder = settings.model_dump(), tmp_path / "tvm"
+        request = Request(subject=subject, compiler="tvm", device="cpu", settings=FAST, options=options, folder=folder)
         (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
         main(tmp_path)
         return Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
