@@ -61,9 +61,7 @@ def write_tensor_expressions(operator: PGraph, file: Path, values: Mapping[str, 
     check_comparable(operator)
     tvm()
     text = to_te_source(operator, None if values is None else with_nominal_lengths(operator, values))
-    how = equal_to_meaning(
-        operator, "the tensor expressions", lambda row, given: _computed_by_tvm(operator, source, row, given)
-    )
+    how = equal_to_meaning(operator, "the tensor expressions", lambda row, given: _computed_by_tvm(operator, text, row, given))
     write_whole(file, text)
     return how
 
