@@ -124,10 +124,14 @@ def unreached(devices: Iterable[str], compilers: Iterable[str], remote: Mapping[
     return [name for name in devices if not any(reaches(compiler, remote.get(name)) for compiler in compilers)]
 
 
+def groups_of_settings() -> list[str]:
+    """Return the names of the groups of settings that compilers of Syno have, such as "tvm"."""
+    return sorted({compiler_named(name).group for name in COMPILERS} - {""})
+
+
 def own_settings(tune: object) -> dict[str, BaseModel]:
     """Return the settings of single compilers in an experiment's group `tune`, by the names of their groups."""
-    groups = {compiler_named(name).group for name in COMPILERS} - {""}
-    return {group: getattr(tune, group) for group in sorted(groups)}
+    return {group: getattr(tune, group) for group in groups_of_settings()}
 
 
 # ---- the compilers of Syno. What they take to work is imported where they work, so that names are listed without it ------

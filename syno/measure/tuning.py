@@ -23,7 +23,7 @@ from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.base.record import versions
-from syno.measure.compilers import COMPILERS, Compiler, compiler_named
+from syno.measure.compilers import Compiler, compiler_named, groups_of_settings
 from syno.measure.isolation import Ending, run_limited
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
@@ -118,10 +118,12 @@ def tune(
 
 def _own_settings(compiler: Compiler, given: dict[str, BaseModel | None]) -> BaseModel | None:
     """Return the compiler's own settings among the given ones, or the default ones; None if it has none."""
-    groups = {compiler_named(name).group for name in COMPILERS} | {compiler.group}
-    if unknown := sorted(given.keys() - (groups - {""})):
-        raise TypeError(f"tune() got {unknown[0]}=...; there are settings of compilers: {', '.join(sorted(groups - {''}))}")
-    return compiler.settings and (given.get(compiler.group) or compiler.settings())
+    groups = {*groups_of_settings(), compiler.group} - {""}
+    if unknown := sorted(given.keys() - groups):
+        raise TypeError(f"tune() got {unknown[0]}=...; there are settings of compilers: {', '.join(sorted(groups))}")
+    if compiler.settings is None:
+        return None
+    return given.get(compiler.group) or compiler.settings()
 
 
 def _tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
