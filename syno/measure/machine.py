@@ -85,10 +85,10 @@ def device_name(device: str) -> str:
         import torch
 
         return str(torch.cuda.get_device_name(device))
-    return processor_name()
+    return processor()
 
 
-def processor_name() -> str:
+def processor() -> str:
     """Return the name of the machine's processor. PyTorch is not loaded for it."""
     return _about_processor("model name") or platform.processor() or platform.machine()
 

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime
 from syno.base.errors import SpecError
 from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
-from syno.report.ablations.provenance import processor
+from syno.measure.machine import processor
 from syno.report.ablations.sampling import rejections
 from syno.search.evaluation import find_evaluation
 from syno.search.interruption import Interruption, Stoppable, StoppingDisplay

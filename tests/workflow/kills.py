@@ -250,7 +250,7 @@ def _head(line: str) -> list[str]:
     import platform
     from importlib.metadata import version
 
-    from syno.report.ablations.provenance import processor
+    from syno.measure.machine import processor
 
     packages = ", ".join(f"{package} {version(package)}" for package in ("syno", "snakemake", "optuna", "torch"))
     return [

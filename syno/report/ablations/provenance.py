@@ -6,8 +6,8 @@ import os
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
+from syno.measure.machine import processor
 from syno.space.spec import OperatorSpec
 
 PACKAGES = ("syno", "numpy")
@@ -22,16 +22,6 @@ def provenance(command: str, spec: OperatorSpec, seed: int | None = None) -> lis
         f"measured on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, one process, on {processor()}, {os.cpu_count()} logical cores",
         f"versions: Python {platform.python_version()}, {versions}",
     ]
-
-
-def processor() -> str:
-    """The name of the machine's processor."""
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _version(package: str) -> str:
