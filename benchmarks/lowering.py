@@ -123,7 +123,7 @@ def _start(options: argparse.Namespace) -> list[str]:
     published = f"skipped, as {ARTIFACT} is not set" if artifact is None else "read from the paper's artifact"
     return [
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"- Machine: {reports.cpu_model()}, {os.cpu_count()} logical cores, {_memory_gib():.0f} GiB{gpu}; "
+        f"- Machine: {reports.processor()}, {os.cpu_count()} logical cores, {_memory_gib():.0f} GiB{gpu}; "
         f"load average before the start {os.getloadavg()[0]:.2f}",
         f"- Versions: Python {platform.python_version()}, torch {torch.__version__}, syno {syno.__version__}",
         f"- Settings: {options.device}, {options.threads} thread{'s'[: options.threads != 1]}, float32, batch {options.batch} "

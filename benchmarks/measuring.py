@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
 from syno.lower.choose import plan
+from syno.measure.output_check import relative_error
 from syno.model import build
 
 LITERAL, FUSED, COMPILED, LAYER = "literal", "fused", "fused + compile", "layer"
@@ -133,12 +134,12 @@ def _forward(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def require_agreement(first: nn.Module, second: nn.Module, x: Tensor, gradient: Tensor) -> None:
-    """DisagreementError if the outputs, or the gradients of the input or of a weight, are further apart than TOLERANCE."""
+    """Raise DisagreementError if outputs, or gradients of the input or of a weight, differ by more than TOLERANCE."""
     names = ["output", "gradient of the input", *(f"gradient of {name}" for name, _ in first.named_parameters())]
     tensors = [[_forward(module, x), *_gradients(module, x, gradient)] for module in (first, second)]
     for name, one, other in zip(names, *tensors, strict=True):
-        difference = float((one - other).abs().max() / one.abs().max().clamp_min(1e-30))
-        if not difference <= TOLERANCE:  # so that nan is caught too
+        difference = relative_error(other, one)
+        if not difference <= TOLERANCE:
             raise DisagreementError(f"disagrees: {name} by {difference:.1e} of its largest value, allowed is {TOLERANCE:.0e}")
 
 

@@ -24,13 +24,13 @@ import torch
 
 import syno
 from syno.base.errors import SizeError, WrongOutputError
-from syno.lower.timing import LatencySettings
-from syno.measure.compilers import COMPILERS, Job
-from syno.measure.expected import Deviation
+from syno.measure.compilers import COMPILERS
+from syno.measure.job import Job
 from syno.measure.latency import pinned
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.output_check import check_of
+from syno.measure.output_check import Deviation, check_of
 from syno.measure.subjects import OperatorSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject
 from syno.measure.tvm.settings import TvmSettings
 
@@ -164,8 +164,9 @@ def _compiled(kind: str, subject: AnySubject, batch: int, compiler: str, folder:
             check=check,
             name="compiled",
             folder=folder,
-            tvm=UNTUNED,
-            deadline=float("inf"),
+            options=UNTUNED,
+            began=0.0,
+            time_limit_s=float("inf"),
             begin=lambda phase: None,
             found=lambda **fields: None,
             count=lambda trials: None,

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from syno.measure.compilers import COMPILERS, Job
+from syno.measure.compilers import COMPILERS
+from syno.measure.job import Job
 from syno.model.module import OperatorModule
 
 Change = Callable[[Tensor], Tensor]

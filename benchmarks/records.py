@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from syno.base.errors import SpecError
-from syno.measure.compilers import TVM, require
+from syno.measure.compilers import compiler_named
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.tuning import LatencySettings, TuningRecord, TvmSettings, tune
 
@@ -29,7 +29,7 @@ def names(options: argparse.Namespace) -> list[str]:
     """The compilers. UnknownNameError, MissingPackageError if there is none of that name, or it lacks something."""
     found = [part for part in options.compilers.split(",") if part]
     for compiler in found:
-        require(compiler)
+        compiler_named(compiler).require()
     return found
 
 
@@ -51,7 +51,7 @@ def measured(name: str, subject: NetworkSubject, compiler: str, options: argpars
             raise SpecError(f"{file} is of another operator or number of threads: give another folder, or delete it")
         return found
     own: dict[str, Any] = {}
-    if compiler == TVM:
+    if compiler_named(compiler).tunes:
         tvm = TvmSettings(target=options.target, trials_per_task=options.trials)
         own = {"tvm": tvm, "folder": options.records / f"tvm-{device}"}  # trials are kept, too
     record = tune(subject, compiler, options.device, settings, time_limit_s=options.time_limit, **own)

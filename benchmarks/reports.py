@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from syno.base.files import write_whole
+from syno.measure.machine import processor
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -34,7 +35,7 @@ def heading(title: str, command: str) -> list[str]:
         f"# {title}",
         "",
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"- Machine: {cpu_model()}, {os.cpu_count()} logical cores; load average before the start {os.getloadavg()[0]:.2f}",
+        f"- Machine: {processor()}, {os.cpu_count()} logical cores; load average before the start {os.getloadavg()[0]:.2f}",
         f"- Versions: Python {platform.python_version()}, syno {version('syno')}",
         f"- Command: `python {command}`",
     ]
@@ -49,13 +50,3 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 
 def peak_memory_mib() -> float:
     """The most memory that this process has held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def cpu_model() -> str:
-    """What the processor calls itself; without torch, which would count as the memory of what is measured."""
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from syno.measure.compilers import COMPILERS, Job
+from syno.measure.compilers import COMPILERS
+from syno.measure.job import Job
 
 
 def small(channels: int = 4) -> nn.Module:

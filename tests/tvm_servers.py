@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from syno.measure.tvm.answers import reach
-from syno.measure.tvm.devices import DeviceSettings
 from syno.measure.tvm.runner import Measuring
 from syno.measure.tvm.sessions import Lease
-from syno.measure.tvm.tracker import Served, await_servers, server, tracker
+from syno.measure.tvm.settings import DeviceSettings
+from syno.measure.tvm.tracker import Served, await_servers, reach, server, tracker
 
 KEY, SIDE = "here", 32
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 1}

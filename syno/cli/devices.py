@@ -19,7 +19,7 @@ app.add_typer(devices, name="devices", rich_help_panel=STAGES)
 def check(config: Config) -> None:
     """Say which remote devices of an experiment answer; exit code 1 if one does not."""
     from syno.base.text_tables import markdown
-    from syno.measure.tvm.status import status_of
+    from syno.measure.tvm.tracker import status_of
 
     rows = [status_of(name, device) for name, device in experiment_of(config).tune.remote_devices.items()]
     if not rows:

@@ -11,10 +11,9 @@ from pydantic import Field, field_validator, model_validator
 from syno.base.errors import SpecError, SynoError
 from syno.config.original import OperatorChoice
 from syno.config.section import Section
-from syno.lower.timing import LatencySettings
-from syno.measure.compilers import COMPILERS, TVM
-from syno.measure.tvm.devices import DeviceSettings, check_name, find_device, reaches, unreached
-from syno.measure.tvm.settings import TvmSettings
+from syno.measure.compilers import compiler_named, name_in_files, reaches, unreached
+from syno.measure.timing import LatencySettings
+from syno.measure.tvm.settings import DeviceSettings, TvmSettings, check_name, find_device
 from syno.train.settings import TrainingSettings
 
 Seed = Annotated[int, Field(ge=0)]  # it is in the name of a file
@@ -86,7 +85,7 @@ class TuneSettings(Section):
     def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         for name in given:
             try:
-                COMPILERS[name]
+                name_in_files(compiler_named(name).name)
             except SynoError as error:
                 raise ValueError(str(error)) from None
         return given
@@ -118,12 +117,12 @@ class TuneSettings(Section):
 
     @model_validator(mode="after")
     def _tunable(self) -> Self:
-        numbered = [name for name in self.devices if ":" in name]
-        if TVM in self.compilers and numbered:
-            raise ValueError(
-                f'the compiler "{TVM}" tunes on the first GPU that it sees, not on "{numbered[0]}": take the device cuda, and '
-                "choose the GPU with the environment variable CUDA_VISIBLE_DEVICES"
-            )
+        try:
+            for compiler in map(compiler_named, self.compilers):
+                for device in self.devices:
+                    compiler.check_gpu(device)
+        except SpecError as error:
+            raise ValueError(str(error)) from None
         return self
 
     def device(self, name: str, compiler: str) -> DeviceSettings | None:

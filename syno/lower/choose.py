@@ -15,7 +15,7 @@ CHOICES: Registry[Callable[[list[Plan], str, float], Plan]] = Registry("way to c
 
 @dataclass(frozen=True)
 class Measured:
-    """A plan and the latency of its fused module, forward only, for the first of its valuations."""
+    """A plan and how long its fused module took, forward only, for the first of its valuations."""
 
     plan: Plan
     latency_ms: float
@@ -30,7 +30,7 @@ def plan(
     device: str = "cpu",
     seconds: float = 0.5,
 ) -> Plan:
-    """Return the best plan for an operator.
+    """The best order of work for an operator.
 
     Args:
         graph: the operator.
@@ -57,18 +57,18 @@ def _by_measuring(plans: list[Plan], device: str, seconds: float) -> Plan:
 
 
 def measure(plans: list[Plan], *, device: str = "cpu", seconds: float = 0.5) -> list[Measured]:
-    """Run each plan's fused module on random data, without gradients; fastest first.
+    """Run each plan's fused module on random data, without gradients, and return the plans, fastest first.
 
-    Every plan is timed for `seconds` after a warm-up, with the number of threads torch is set to; the figure is the median.
+    Each plan is timed for about `seconds` after a warm-up, with as many threads as torch is set to; the figure is the median.
     """
     return sorted((Measured(plan, _latency_ms(plan, device, seconds)) for plan in plans), key=lambda row: row.latency_ms)
 
 
 def _latency_ms(plan: Plan, device: str, seconds: float) -> float:
-    import torch  # here, so that planning by FLOPs needs no torch
+    import torch  # imported here, so that planning by FLOPs needs no torch
+    from torch.utils.benchmark import Timer
 
     from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
-    from syno.lower.timing import LatencySettings, stopwatch_of, time_calls
 
     valuation: Valuation = plan.valuations[0]
     sizes = constructor_sizes(plan.graph, valuation)
@@ -77,6 +77,6 @@ def _latency_ms(plan: Plan, device: str, seconds: float) -> float:
     if plan.composition is not None:
         module.freeze()
     x = torch.randn([valuation.integer(dim.size) for dim in plan.graph.input], device=device)
-    settings = LatencySettings(warm_up_ms=1e3 * seconds / 5, least_ms=1e3 * seconds, threads=torch.get_num_threads())
+    timer = Timer("module(x)", globals={"module": module, "x": x}, num_threads=torch.get_num_threads())
     with torch.no_grad():
-        return time_calls(lambda: module(x), settings, stopwatch_of(device)).median_ms
+        return 1e3 * float(timer.blocked_autorange(min_run_time=seconds).median)

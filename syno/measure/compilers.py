@@ -1,124 +1,211 @@
-"""Compilers, by name: what turns a module into what is timed."""
+"""Compilers, by name: each is one object that says what it needs, tolerates, takes as settings, and reaches.
+
+A compiler of your own is `package.module:name` wherever a compiler is named: a `Compiler`, or a function that takes a `Job` and
+returns the compiled module as a function of tensors:
+
+    def doubled_threads(job):
+        torch.set_num_threads(2 * job.settings.threads)
+        return torch.compile(job.module)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from syno.base.errors import MissingPackageError
-from syno.base.registry import Registry
-from syno.lower.timing import LatencySettings
-from syno.measure.tvm.settings import TvmSettings
-from syno.measure.tvm.summary import TrialCount
+from pydantic import BaseModel
+
+from syno.base.errors import MissingPackageError, SpecError
+from syno.base.files import check_name
+from syno.base.registry import Registry, is_path
+from syno.lower.tvm.installed import VERSIONS
+from syno.measure.job import Job
+from syno.measure.tvm.settings import DeviceSettings, TvmSettings
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
+    from syno.measure.latency import Latency
 
-    from syno.measure.output_check import OutputCheck
-
-Phase: TypeAlias = Literal["starting", "building", "compiling", "tuning", "measuring"]
+Compiled: TypeAlias = Callable[..., Any]  # takes and returns tensors
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a compiler gets.
+class Compiler:
+    """A way to turn a module into a function that is timed. Calling it compiles a `Job`.
 
     Attributes:
-        module: in evaluation mode, on `device`.
-        example: one input, on `device`.
-        make_inputs: makes another.
-        device: "cpu", "cuda" or "cuda:1".
-        settings: how the result will be measured.
-        check: compares the outputs of what is compiled with those of the reference.
-        name: of the module, as a file may be called; different modules have different names.
-        folder: where files can be kept that a later run may use.
-        tvm: settings of TVM.
-        deadline: a time of `time.monotonic`, after which nothing that can be left out should be begun.
-        begin: to be called with the name of a phase that begins.
-        found: to be called with fields for the record.
-        count: to be called with the trials that there are while TVM tunes.
-        lacks: to be called with a sentence where the result runs, but is not what was asked for.
+        compile: compiles a job.
+        name: its name in experiments and records, which `compiler_named` fills in.
+        requires: packages that must be installed, and the extra of Syno that brings each.
+        recorded: packages whose versions are in records, besides PyTorch's.
+        devices: the kinds of devices of this machine that it compiles for.
+        first_gpu_only: whether it cannot take one of several GPUs, such as "cuda:1".
+        channels_last: whether it takes tensors in channels-last format.
+        tolerance: the least tolerance of compilers that compute in coarser numbers than the module's, instead of what rounding
+            explains. A larger one in the settings wins; the record has the one that held. None for exact compilers.
+        settings: the model of its own settings.
+        group: the name of these settings in an experiment's group `tune`, and as an argument of `tune`.
+        tunes: whether it measures schedules on the device. Such compilers take long, and share files of one device.
+        check: looks at a device, the CPU threads, its own settings and the remote device, if it is one, before a process is
+            started. Raises what is wrong.
+        remote: compiles and measures a job on a remote device; the last argument is FLOPs of one call. None if it compiles for
+            this machine only.
     """
 
-    module: nn.Module
-    example: tuple[torch.Tensor, ...]
-    make_inputs: Callable[[], tuple[torch.Tensor, ...]]
-    device: str
-    settings: LatencySettings
-    check: OutputCheck
-    name: str
-    folder: Path
-    tvm: TvmSettings
-    deadline: float
-    begin: Callable[[Phase], None]
-    found: Callable[..., None]
-    count: Callable[[TrialCount], None]
-    lacks: Callable[[str], None]
+    compile: Callable[[Job], Compiled]
+    name: str = ""
+    requires: Mapping[str, str] = field(default_factory=dict)
+    recorded: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    first_gpu_only: bool = False
+    channels_last: bool = True
+    tolerance: float | None = None
+    settings: type[BaseModel] | None = None
+    group: str = ""
+    tunes: bool = False
+    check: Callable[[str, int, Any, DeviceSettings | None], None] | None = None
+    remote: Callable[[Job, DeviceSettings, int], Latency] | None = None
+
+    def __call__(self, job: Job) -> Compiled:
+        """Return the compiled module."""
+        return self.compile(job)
+
+    def require(self) -> None:
+        """Raise MissingPackageError if a package that the compiler needs is not installed."""
+        for package, extra in self.requires.items():
+            if find_spec(package) is None:
+                raise MissingPackageError(
+                    f"the compiler {self.name} needs {package}, which is not installed: pip install 'syno[{extra}]'"
+                )
+
+    def check_gpu(self, device: str) -> None:
+        """Raise SpecError if the device is one of several GPUs, and the compiler takes the first only."""
+        if self.first_gpu_only and ":" in device:
+            raise SpecError(
+                f'the compiler "{self.name}" tunes on the first GPU that it sees, not on "{device}": take the device cuda, and '
+                "choose the GPU with the environment variable CUDA_VISIBLE_DEVICES"
+            )
+
+    def check_kind(self, device: str) -> None:
+        """Raise SpecError if the compiler makes no code for this kind of device of this machine."""
+        if device.partition(":")[0] not in self.devices:
+            kinds = " and ".join(f'"{kind}"' for kind in self.devices)
+            raise SpecError(f'the compiler {self.name} has kernels for the device {kinds} only; it was given "{device}"')
 
 
-Compiler: TypeAlias = "Callable[[Job], Callable[..., Any]]"
-
-COMPILERS: Registry[Compiler] = Registry("compiler")
-
-TVM = "tvm"
-DENSE = frozenset({TVM})  # those that take tensors in the order of their axes only, not in channels-last format
-
-# The tolerance of compilers that compute in coarser numbers than the module's: it stands in place of what rounding explains.
-# A larger one that is set for a run holds instead; the record has that which held.
-LEAST_TOLERANCES = {"inductor-int8": 0.1}
-
-_PACKAGES = {"inductor-int8": ("torchao", "int8")}  # what a compiler needs, and the extra that brings it
+COMPILERS: Registry[Compiler] = Registry("compiler", accepts=callable, needed="a Compiler, or a function that takes a Job")
 
 
-def require(compiler: str) -> None:
-    """MissingPackageError if what the compiler needs is not installed, UnknownNameError if there is no such compiler."""
-    COMPILERS[compiler]
-    package, extra = _PACKAGES.get(compiler, ("", ""))
-    if package and find_spec(package) is None:
-        raise MissingPackageError(
-            f"the compiler {compiler} needs {package}, which is not installed: pip install 'syno[{extra}]'"
-        )
+def compiler_named(given: str) -> Compiler:
+    """Return a compiler by its name in `COMPILERS`, or the user's own by its path `package.module:name`.
+
+    Raises UnknownNameError if there is none of that name, SpecError if it cannot be imported or is no compiler.
+    """
+    found = COMPILERS.find(given)
+    return replace(found, name=given) if isinstance(found, Compiler) else Compiler(found, given)
+
+
+def name_in_files(given: str) -> str:
+    """Return a compiler's name as names of files have it: the path of a user's own with "." in place of ":".
+
+    Raises SpecError if it cannot be part of a file's name.
+    """
+    return check_name(given.replace(":", "."), "a compiler's name") if is_path(given) else given
+
+
+def reaches(compiler: str, device: DeviceSettings | None) -> bool:
+    """Return whether the compiler's code can be measured on a remote device, or on this machine if that is None."""
+    return device is None or compiler_named(compiler).remote is not None
+
+
+def unreached(devices: Iterable[str], compilers: Iterable[str], remote: Mapping[str, DeviceSettings]) -> list[str]:
+    """Return the devices that none of the compilers reaches."""
+    return [name for name in devices if not any(reaches(compiler, remote.get(name)) for compiler in compilers)]
+
+
+def groups_of_settings() -> list[str]:
+    """Return the names of the groups of settings that compilers of Syno have, such as "tvm"."""
+    return sorted({compiler_named(name).group for name in COMPILERS} - {""})
+
+
+def own_settings(tune: object) -> dict[str, BaseModel]:
+    """Return the settings of single compilers in an experiment's group `tune`, by the names of their groups."""
+    return {group: getattr(tune, group) for group in groups_of_settings()}
+
+
+# ---- the compilers of Syno. What they take to work is imported where they work, so that names are listed without it ------
 
 
 @COMPILERS.register("eager")
-def eager(job: Job) -> Callable[..., Any]:
-    """The module as it is: PyTorch's own kernels, one after another."""
-    call: Callable[..., Any] = job.module
+@Compiler
+def eager(job: Job) -> Compiled:
+    """Return the module as it is: PyTorch's own kernels, one after another."""
+    call: Compiled = job.module
     return call
 
 
 @COMPILERS.register("inductor")
-def inductor(job: Job) -> Callable[..., Any]:
-    """`torch.compile` for inference, as it comes but for constant weights (`freezing`), for the shapes of the example."""
-    from syno.measure.inductor import frozen  # here, so that names can be listed without torch
+@Compiler
+def inductor(job: Job) -> Compiled:
+    """Compile with `torch.compile` for inference, with constant weights (`freezing`), for the shapes of the example."""
+    from syno.measure.inductor import frozen
 
     return frozen(job.module, job.example)
 
 
 @COMPILERS.register("inductor-max-autotune")
-def inductor_max_autotune(job: Job) -> Callable[..., Any]:
-    """The same, where several kernels for each product and convolution are timed, and the fastest is taken."""
+@Compiler
+def inductor_max_autotune(job: Job) -> Compiled:
+    """Compile as `inductor`, with the fastest of several kernels for each product and convolution."""
     from syno.measure.inductor import frozen
 
     return frozen(job.module, job.example, mode="max-autotune")
 
 
-@COMPILERS.register("inductor-int8")
-def inductor_int8(job: Job) -> Callable[..., Any]:
-    """`inductor` after quantization to 8-bit integers, on x86 CPUs: another function, within a tolerance of 0.1 or more."""
+def _inductor_int8(job: Job) -> Compiled:
     from syno.measure.inductor import CALIBRATIONS, frozen, quantized
 
     inputs = [job.example, *(job.make_inputs() for _ in range(CALIBRATIONS - 1))]
     return frozen(quantized(job.module, inputs), job.example)
 
 
-@COMPILERS.register(TVM)
-def tvm(job: Job) -> Callable[..., Any]:
-    """TVM, with schedules that MetaSchedule finds by measuring on the device."""
-    from syno.measure.tvm.compiler import compiled  # here, because it needs TVM and torch
+def _tvm(job: Job) -> Compiled:
+    from syno.measure.tvm.compiler import compiled
 
     return compiled(job)
+
+
+def _check_tvm(device: str, threads: int, options: TvmSettings, remote: DeviceSettings | None) -> None:
+    from syno.measure.tvm.compiler import target_for, target_on
+
+    if remote is None:
+        target_for(options, device, threads)
+    else:
+        target_on(remote)
+
+
+def _measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Latency:
+    from syno.measure.tvm.compiler import measured_on
+
+    return measured_on(job, device, flops)
+
+
+# `inductor` after quantization to 8-bit integers, on x86 CPUs.
+COMPILERS.register("inductor-int8")(
+    Compiler(_inductor_int8, requires={"torchao": "int8"}, devices=("cpu",), tolerance=0.1),
+)
+# TVM, with schedules that MetaSchedule finds by measuring on the device.
+COMPILERS.register("tvm")(
+    Compiler(
+        _tvm,
+        recorded=tuple(VERSIONS),
+        first_gpu_only=True,
+        channels_last=False,
+        settings=TvmSettings,
+        group="tvm",
+        tunes=True,
+        check=_check_tvm,
+        remote=_measured_by_tvm,
+    )
+)

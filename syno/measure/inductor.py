@@ -1,6 +1,6 @@
 """TorchInductor for inference: weights are constants, and may be 8-bit integers.
 
-What is compiled here cannot be trained: a change of the module's weights does not reach it.
+Compiled code cannot be trained: it has weights of its own, which do not change with the module's.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from torch import nn
 from torch._inductor import config
 
 from syno.base.errors import LoweringError, SpecError
-from syno.measure.compilers import require
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
 
-# What the processor says of its vector instructions is taken for granted. In each process Inductor would else compile a program
-# for each set of them, and run it in a new Python with PyTorch: 8 of the 23 seconds that compiling ResNet-8 takes.
+# The vector instructions that the processor lists are assumed to work. Otherwise Inductor would, in each process, compile a
+# program for each set of them, and run it in a new Python with PyTorch: 8 of the 23 seconds that compiling ResNet-8 takes.
 FLAGS = {"cpp.vec_isa_ok": True}
 CALIBRATIONS = 8  # inputs from which the ranges of activations are found
 INTEGER_MACHINES = ("x86_64", "AMD64")
@@ -31,45 +30,40 @@ SOURCES = {
 
 
 def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., Any]:
-    """`torch.compile` with constant weights, done for the shapes of `example`.
+    """Compile a module with `torch.compile` and constant weights, for the shapes of `example`.
 
-    Constants are folded into each other, and laid out as the kernels read them; the module keeps its own.
+    Constants are folded into each other, and laid out as the kernels read them; the module keeps its own weights.
 
     Args:
         module: in evaluation mode.
         example: an input.
-        options: of `torch.compile`.
+        options: arguments of `torch.compile`.
     """
     compiled: Callable[..., Any] = torch.compile(module, dynamic=False, **options)
-    with torch.no_grad(), config.patch(freezing=True, **FLAGS):  # it is looked at when the first call compiles
+    with torch.no_grad(), config.patch(freezing=True, **FLAGS):  # read when the first call compiles
         compiled(*example)
     return compiled
 
 
 def quantized(module: nn.Module, inputs: Sequence[Inputs]) -> nn.Module:
-    """The module with its convolutions and linear layers in 8-bit integers, of activations (by tensor) and of weights (by
-    output channel); the rest stays in float32. It is fast when it is compiled with `frozen`.
+    """Return the module with its convolutions and linear layers in 8-bit integers; the rest stays in float32.
 
-    An operator's weights are brought into the form of its convolutions first, so that these have weights to quantize.
+    Activations are quantized by tensor, weights by output channel. The result is fast when it is compiled with `frozen`. An
+    operator's weights are brought into the form of its convolutions first, so that these have weights to quantize.
 
     Args:
-        module: in evaluation mode, on the CPU; it is left as it is.
+        module: in evaluation mode, on the CPU; it is not changed.
         inputs: from which the ranges of activations are found.
 
     Raises:
-        SpecError: the machine is none for which Inductor has such kernels, or the module is not on its CPU.
-        MissingPackageError: torchao is not installed.
-        LoweringError: there is no layer to quantize.
+        SpecError: the machine's processor is not an x86 one, for which alone Inductor has such kernels.
+        LoweringError: the module has no layer to quantize.
     """
     if platform.machine() not in INTEGER_MACHINES:
         raise SpecError(
             f"the compiler inductor-int8 has kernels for x86 only, and this is {platform.machine()}; take inductor, or "
             "measure on an x86 machine"
         )
-    device = inputs[0][0].device
-    if device.type != "cpu":
-        raise SpecError(f'the compiler inductor-int8 has kernels for the device "cpu" only; it was given "{device}"')
-    require("inductor-int8")
     from torchao.quantization.pt2e import move_exported_model_to_eval
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
@@ -90,12 +84,12 @@ def quantized(module: nn.Module, inputs: Sequence[Inputs]) -> nn.Module:
 
 
 def _constant_weights(module: nn.Module, example: Inputs) -> torch.fx.GraphModule:
-    """The module as a graph, in which what depends on weights alone is computed."""
+    """Return the module as a graph, in which everything that depends on weights alone is computed."""
     from torch._inductor.constant_folding import constant_fold
 
     graph = torch.export.export(module, example).module()
     constant_fold(graph)
     for node in graph.graph.nodes:
-        if node.target in SOURCES:  # the quantizer looks for modules, each called once; here are functions, too
+        if node.target in SOURCES:  # the quantizer looks for modules; here are functions, too
             node.meta["source_fn_stack"] = [(node.name, SOURCES[node.target])]
     return graph

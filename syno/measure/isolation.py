@@ -1,9 +1,8 @@
-"""Running a command in a process of its own, within limits of time and memory, and leaving nothing of it behind."""
+"""Run a command in a process of its own, within limits of time and memory, and leave nothing of it behind."""
 
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -11,20 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+import psutil
 
 End: TypeAlias = Literal["done", "crashed", "timeout", "out_of_memory"]
 
-LOOK_SECONDS = 0.2  # between two looks at the process: seldom, so that looking does not slow down what is timed
+LOOK_SECONDS = 0.2  # between two looks at the process: looking often would slow down what is timed
 TAIL_CHARACTERS = 2000
 MIB = 2**20
-
-
-class Member(NamedTuple):
-    """A process. Numbers are used again; with the time of its start it is this one."""
-
-    process: int
-    start: int
 
 
 @dataclass(frozen=True)
@@ -35,7 +29,7 @@ class Ending:
         end: "done" for exit code 0; "crashed" for another one or a signal; "timeout" and "out_of_memory" where it was killed
             for a limit.
         reason: one sentence; empty for "done".
-        tail: the end of what it wrote to its output and error streams.
+        tail: the end of its output and error streams.
     """
 
     end: End
@@ -54,16 +48,15 @@ def run_limited(
 ) -> Ending:
     """Run `command` in a session of its own; at the end, kill everything that it started.
 
-    The memory is what the command and its descendants hold at the same time, as the system counts resident pages; what
-    processes share is counted for each. It is looked at every 0.2 s. Address space is not limited, because frameworks
-    reserve far more of it than they use.
+    The memory is the sum of the resident pages of the command and its descendants; shared pages count for each process. It is
+    read every 0.2 s. Address space is not limited, because frameworks reserve far more of it than they use.
 
     Args:
         command: the program and its arguments.
         log: a file for its output and error streams.
         time_limit_s: seconds from its start.
-        memory_limit_mib: in MiB; None for no limit. Watched where there is a /proc file system (Linux), nowhere else.
-        environment: variables of the environment that are set for it besides those of this process.
+        memory_limit_mib: in MiB; None for no limit.
+        environment: variables that are set for it besides those of this process.
         look: called every 0.2 s while it runs.
     """
     with log.open("wb") as stream:
@@ -75,9 +68,9 @@ def run_limited(
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
-        family: set[Member] = set()  # ever seen: those whose parent has died are found no other way
+        family: set[psutil.Process] = set()  # all ever seen: a process whose parent has died is found no other way
         try:
-            end, reason = _watch(process, time.monotonic() + time_limit_s, time_limit_s, memory_limit_mib, family, look)
+            end, reason = _watch(process, time_limit_s, memory_limit_mib, family, look)
         finally:  # also when this process is interrupted
             _kill(process, family)
     return Ending(end, reason, log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:])
@@ -85,12 +78,12 @@ def run_limited(
 
 def _watch(
     process: subprocess.Popen[bytes],
-    deadline: float,
     time_limit_s: float,
     memory_limit_mib: float | None,
-    family: set[Member],
+    family: set[psutil.Process],
     look: Callable[[], None] | None,
 ) -> tuple[End, str]:
+    deadline = time.monotonic() + time_limit_s
     while True:
         code = process.poll()
         if code is not None:
@@ -98,8 +91,8 @@ def _watch(
         if look is not None:
             look()
         living = _members(process.pid, family)
-        family |= living.keys()
-        used = sum(living.values()) / MIB
+        family |= living
+        used = sum(map(_resident_bytes, living)) / MIB
         if time.monotonic() > deadline:
             return "timeout", f"it was stopped at its time limit of {time_limit_s:g} s"
         if memory_limit_mib is not None and used > memory_limit_mib:
@@ -115,38 +108,36 @@ def _crash(code: int) -> str:
     return f"the process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
 
 
-def _kill(process: subprocess.Popen[bytes], family: set[Member]) -> None:
+def _kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None:
     """Kill the group that the process leads, and descendants that made groups of their own; wait for the process."""
-    family |= _members(process.pid, family).keys()  # before they lose their parent
+    family |= _members(process.pid, family)  # before they lose their parent
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)  # a group outlives the process whose id it has
     for member in _members(process.pid, family):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(member.process, signal.SIGKILL)
+        with suppress(psutil.Error):
+            member.kill()
     process.wait()
 
 
-def _members(session: int, family: set[Member]) -> dict[Member, int]:
-    """The living processes of a session, of a family known before, and all their descendants, with their resident bytes."""
-    parents: dict[int, list[int]] = {}
-    found: dict[int, tuple[Member, int]] = {}
-    pending: list[int] = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        number = int(folder.name)
-        member = Member(number, int(fields[19]))
-        found[number] = member, int(fields[21]) * resource.getpagesize()
-        parents.setdefault(int(fields[1]), []).append(number)
-        if int(fields[3]) == session or member in family:
-            pending.append(number)
-    members: dict[Member, int] = {}
-    while pending:
-        number = pending.pop()
-        member, used = found[number]
-        if member not in members:
-            members[member] = used
-            pending += parents.get(number, [])
-    return members
+def _members(session: int, family: set[psutil.Process]) -> set[psutil.Process]:
+    """Return the living processes of a session, of a family known before, and all their descendants."""
+    found: set[psutil.Process] = set()
+    for process in psutil.process_iter():  # two are equal if their number and the time of their start are
+        if process not in found and (process in family or _session(process.pid) == session):
+            found.add(process)
+            with suppress(psutil.Error):
+                found.update(process.children(recursive=True))
+    return found
+
+
+def _session(process: int) -> int | None:
+    try:
+        return os.getsid(process)
+    except OSError:  # it has ended meanwhile, or is somebody else's
+        return None
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return 0

@@ -1,4 +1,4 @@
-"""The latency of a function of tensors: measured, checked against a reference, and held against what the machine can do.
+"""The latency of a function of tensors: measured, checked against a reference, and compared with the machine's peak.
 
 >>> settings = LatencySettings(batch=8)
 >>> check = OutputCheck(lambda x: x.clamp(min=0), [(torch.randn(8, 64),)])
@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 
-from syno.lower.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
-from syno.measure.expected import Inputs, relative_error, tensors_in
 from syno.measure.machine import Peak, cache_bytes
-from syno.measure.output_check import OutputCheck
+from syno.measure.output_check import Deviation, Inputs, OutputCheck, relative_error, tensors_in
+from syno.measure.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
 
 __all__ = ["Latency", "LatencySettings", "measure", "pinned", "relative_error"]
 
@@ -26,19 +25,17 @@ MOST_INPUTS = 4096  # in a pool: tiny inputs need not fill the whole cache, wher
 
 
 class Latency(Timing):
-    """How long a call took, and what makes the figure credible.
+    """The latency of a call, and what makes the figure credible.
 
     Attributes:
         threads: CPU threads, pinned while measuring.
-        inputs: how many inputs were taken in turn.
+        inputs: the number of inputs that were used in turn.
         exceeds_cache: whether together they are larger than the largest cache, so that each call reads its own from memory.
         checked: whether outputs were compared with a reference, that of the last timed call among them.
-        largest_relative_error: the largest difference from the reference, as a share of its largest value; None where nothing
-            is compared.
-        share_of_allowed: the largest difference of an element, as a share of what is allowed for that element.
-        rounding_error: how much rounding alone changes an output; see `syno.measure.expected.Deviation`.
-        flops_per_second, bytes_per_second: what the median amounts to; multiply-adds count as one FLOP, every input,
-            weight and output as moved once. None where not known.
+        largest_relative_error, share_of_allowed, rounding_error: the largest deviation, as in
+            `syno.measure.output_check.Deviation`; None if nothing was compared.
+        flops_per_second, bytes_per_second: computed from the median; multiply-adds count as one FLOP, every input, weight and
+            output as moved once. None if not known.
         suspicious: whether either is above the machine's own peak: then a call did not do the work, or its data never left
             the cache.
     """
@@ -54,6 +51,36 @@ class Latency(Timing):
     bytes_per_second: float | None = None
     suspicious: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        timing: Timing,
+        *,
+        threads: int,
+        inputs: int,
+        exceeds_cache: bool,
+        deviation: Deviation | None,
+        flops: int | None,
+        moved_bytes: int,
+        peak: Peak | None = None,
+    ) -> Latency:
+        """Return the latency for a timing and what is known beside it."""
+        seconds = max(timing.median_ms / 1e3, 1e-12)
+        computed_per_second, moved_per_second = flops / seconds if flops else None, moved_bytes / seconds
+        return cls(
+            **timing.model_dump(),
+            threads=threads,
+            inputs=inputs,
+            exceeds_cache=exceeds_cache,
+            checked=deviation is not None,
+            largest_relative_error=None if deviation is None else deviation.relative,
+            share_of_allowed=None if deviation is None else deviation.of_allowed,
+            rounding_error=None if deviation is None else deviation.rounding,
+            flops_per_second=computed_per_second,
+            bytes_per_second=moved_per_second,
+            suspicious=peak is not None and peak.is_below(computed_per_second or 0.0, moved_per_second),
+        )
+
 
 def measure(
     function: Callable[..., Any],
@@ -66,15 +93,15 @@ def measure(
     peak: Peak | None = None,
     stopwatch: Stopwatch | None = None,
 ) -> Latency:
-    """Measure `function` without gradients, on the device where its inputs are.
+    """Measure `function` without gradients, on the device of its inputs.
 
     Args:
-        function: takes the tensors of one input; what it returns is tensors, in tuples, lists or mappings if need be.
-        make_inputs: makes one input. It is called until the inputs exceed the cache, and they are taken in turn.
+        function: takes the tensors of one input and returns tensors, also in tuples, lists or mappings.
+        make_inputs: makes one input. It is called until the inputs exceed the cache, and they are used in turn.
         settings: how to measure.
         check: compares the output of the last timed call, and those for inputs of its own; None: nothing is compared.
         flops, weight_bytes: of one call, for the comparison with `peak`.
-        peak: what the machine can do (`syno.measure.machine.peak`).
+        peak: the peak of the machine (`syno.measure.machine.peak`).
         stopwatch: instead of the device's own.
 
     Raises:
@@ -95,41 +122,35 @@ def measure(
         if check is not None:  # the last output first: another call may write into it
             found = check.require(check.of_output(output, pool[turn]), "the output of a timed call")
             found = found.worse(check.require(check.of(function)))
-        moved = weight_bytes + sum(map(_bytes, tensors_in(pool[turn]))) + sum(map(_bytes, tensors_in(output)))
-    seconds = max(timing.median_ms / 1e3, 1e-12)
-    computed_per_second, moved_per_second = flops / seconds if flops else None, moved / seconds
-    return Latency(
-        **timing.model_dump(),
-        threads=settings.threads,
-        inputs=len(pool),
-        exceeds_cache=exceeds_cache,
-        checked=found is not None,
-        largest_relative_error=None if found is None else found.relative,
-        share_of_allowed=None if found is None else found.of_allowed,
-        rounding_error=None if found is None else found.rounding,
-        flops_per_second=computed_per_second,
-        bytes_per_second=moved_per_second,
-        suspicious=peak is not None and peak.is_below(computed_per_second or 0.0, moved_per_second),
-    )
+        return Latency.of(
+            timing,
+            threads=settings.threads,
+            inputs=len(pool),
+            exceeds_cache=exceeds_cache,
+            deviation=found,
+            flops=flops,
+            moved_bytes=weight_bytes + _bytes(pool[turn]) + _bytes(output),
+            peak=peak,
+        )
 
 
 def _pool(make_inputs: Callable[[], Inputs]) -> tuple[list[Inputs], bool]:
-    """Inputs that together exceed the cache, two at least; and whether they do."""
+    """Return inputs that together exceed the cache, two at least; and whether they do."""
     pool = [make_inputs(), make_inputs()]
-    each = sum(map(_bytes, tensors_in(pool[0])))
+    each = _bytes(pool[0])
     cache = cache_bytes(next((tensor.device for tensor in tensors_in(pool[0])), torch.device("cpu")))
     while len(pool) < MOST_INPUTS and 0 < each * len(pool) <= min(cache, MOST_POOL_BYTES):
         pool.append(make_inputs())
     return pool, each * len(pool) > cache
 
 
-def _bytes(tensor: torch.Tensor) -> int:
-    return int(tensor.numel() * tensor.element_size())
+def _bytes(value: Any) -> int:
+    return sum(int(tensor.numel() * tensor.element_size()) for tensor in tensors_in(value))
 
 
 @contextmanager
 def pinned(settings: LatencySettings) -> Iterator[None]:
-    """Within, torch has the threads and the rounding of the settings; what was set before is restored."""
+    """Set torch's threads and rounding to those of the settings within the context."""
     threads, convolutions = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
     products = torch.get_float32_matmul_precision()
     torch.set_num_threads(settings.threads)

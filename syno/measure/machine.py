@@ -1,4 +1,4 @@
-"""The machine that measures: its name, its caches, and the most it can do, measured once in each process."""
+"""The machine that measures: its name, its caches, and its peak performance, measured once in each process."""
 
 from __future__ import annotations
 
@@ -7,32 +7,37 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+from syno.measure.timing import stopwatch_of
 
-from syno.lower.timing import stopwatch_of
+if TYPE_CHECKING:
+    import torch
 
+PROCESSORS, CACHES = Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache")
 UNKNOWN_CACHE_BYTES = 64 * 2**20
 PEAK_ATTEMPTS = 5
 SIDES = {"cpu": 1024, "cuda": 8192}  # of the matrices whose product is timed
 ALLOWANCE = 1.2  # a peak is itself a measurement, on a machine that others may have been using
-COPIED_BYTES = 256 * 2**20  # a larger copy would not fit where memory is limited, whatever the cache
+COPIED_BYTES = 256 * 2**20  # a larger copy would not fit where memory is limited
 
 
 @dataclass(frozen=True)
 class Peak:
-    """The fastest product of matrices and the fastest copy that were seen. Multiply-adds count as one FLOP."""
+    """The speed of the fastest matrix product and of the fastest copy. Multiply-adds count as one FLOP."""
 
     flops_per_second: float
     bytes_per_second: float
 
     def is_below(self, flops_per_second: float, bytes_per_second: float) -> bool:
-        """Whether either is more than the machine can do, by more than peaks vary."""
+        """Return whether either speed is above the peak, by more than peaks vary."""
         return flops_per_second > ALLOWANCE * self.flops_per_second or bytes_per_second > ALLOWANCE * self.bytes_per_second
 
 
 def peak(device: str, threads: int) -> Peak:
-    """What `device` can do in float32 with so many CPU threads, under the rounding that is set; measured once."""
+    """Return the peak of `device` in float32 with so many CPU threads, under the current rounding; it is measured once."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -43,6 +48,8 @@ def peak(device: str, threads: int) -> Peak:
 
 @functools.cache
 def _peak(device: str, threads: int, precision: str) -> Peak:
+    import torch
+
     side = SIDES.get(torch.device(device).type, SIDES["cpu"])
     matrix = torch.rand(side, side, device=device)
     count = COPIED_BYTES // 4
@@ -58,28 +65,42 @@ def _fastest_ms(work: Callable[[], object], device: str) -> float:
 
 
 def cache_bytes(device: torch.device) -> int:
-    """The size of the device's largest cache; 64 MiB where the system does not tell."""
+    """Return the size of the device's largest cache; 64 MiB where the system does not tell."""
     if device.type == "cuda":
+        import torch
+
         return int(torch.cuda.get_device_properties(device).L2_cache_size)
-    sizes = [
-        _bytes(file.read_text(encoding="ascii")) for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
-    ]
-    return max(sizes, default=UNKNOWN_CACHE_BYTES)
+    return max((_bytes(file.read_text(encoding="ascii")) for file in CACHES.glob("index*/size")), default=UNKNOWN_CACHE_BYTES)
 
 
 def _bytes(text: str) -> int:
-    """Of a size as Linux writes it, such as "32768K"."""
+    """Return the number in a size as Linux writes it, such as "32768K"."""
     number, unit = text.strip()[:-1], text.strip()[-1:]
     return int(number) * {"K": 2**10, "M": 2**20, "G": 2**30}[unit] if unit in "KMG" else int(text)
 
 
 def device_name(device: str) -> str:
-    """What the device calls itself, such as "NVIDIA H200"."""
+    """Return the name of a device of this machine, such as "NVIDIA H200"."""
     if device.startswith("cuda"):
+        import torch
+
         return str(torch.cuda.get_device_name(device))
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return processor()
+
+
+def processor() -> str:
+    """Return the name of the machine's processor. PyTorch is not loaded for it."""
+    return _about_processor("model name") or platform.processor() or platform.machine()
+
+
+def processor_flags() -> frozenset[str]:
+    """Return the instruction sets that Linux lists for the processor; none on other systems."""
+    return frozenset(_about_processor("flags").split())
+
+
+def _about_processor(key: str) -> str:
+    """Return the first value of a key in /proc/cpuinfo; empty if there is none."""
+    if not PROCESSORS.exists():
+        return ""
+    lines = PROCESSORS.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), "")

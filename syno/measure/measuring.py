@@ -1,6 +1,6 @@
-"""What runs in the process that measures: `python -m syno.measure.measuring FOLDER`.
+"""The process that measures: `python -m syno.measure.measuring FOLDER`.
 
-It reads FOLDER/request.json and leaves FOLDER/findings.json: fields of a tuning record. It writes them whenever it knows
+It reads FOLDER/request.json and writes FOLDER/findings.json: fields of a tuning record. It writes them again whenever it knows
 more, so that something is known of a process that crashed, too.
 """
 
@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from syno.base.errors import WrongOutputError
+from syno.base.errors import SpecError, WrongOutputError
 from syno.base.files import write_whole
-from syno.lower.timing import LatencySettings
-from syno.measure.compilers import COMPILERS, LEAST_TOLERANCES, Job, Phase
+from syno.measure.compilers import Compiler, compiler_named
+from syno.measure.job import Job, Phase, TrialCount
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject, Status
-from syno.measure.tvm.devices import DeviceSettings
-from syno.measure.tvm.settings import TvmSettings
-from syno.measure.tvm.summary import TrialCount
+from syno.measure.tvm.settings import DeviceSettings
 
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
@@ -37,12 +36,13 @@ REASON_CHARACTERS = 500
 
 
 class Request(BaseModel):
-    """What to measure.
+    """What to measure, and how.
 
     Attributes:
-        time_limit_s: after which the process is stopped.
-        folder: for what later runs can use.
-        remote: what `device` is, if it is none of this machine.
+        options: the compiler's own settings, as JSON.
+        time_limit_s: seconds after which the process is stopped.
+        folder: for files that later runs can use.
+        remote: the settings of `device`, if it is not one of this machine.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,22 +52,22 @@ class Request(BaseModel):
     settings: LatencySettings
     memory_limit_mib: float | None = None
     time_limit_s: float = 600
-    tvm: TvmSettings = TvmSettings()
+    options: dict[str, Any] = {}
     folder: Path
     remote: DeviceSettings | None = None
 
     @property
     def name(self) -> str:
-        """Of what is compiled, for files: the subject's, and a hash of it and of the batch."""
+        """A name for files of what is compiled: the subject's, and a hash of it and of the batch."""
         text = f"{self.subject.model_dump_json()} {self.settings.batch}"
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
         return f"{re.sub(r'[^0-9A-Za-z]+', '-', self.subject.title)}-{digest}"
 
 
 class Findings(BaseModel):
-    """The state of a measurement: the record's `fields`, the phase that has begun, how far tuning is, and how it ended.
+    """The state of a measurement: fields of the record, the current phase, how far tuning is, and how it ended.
 
-    Where there is a `shortcoming`, what is measured is not quite what was asked for.
+    Where there is a `shortcoming`, the measured code is not quite what was asked for.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -92,7 +92,7 @@ def main(folder: Path) -> None:
         _measure(request, findings, keep)
         findings.status, findings.reason = ("partial" if findings.shortcoming else "ok"), findings.shortcoming
     except Exception as error:
-        findings.status, findings.reason = _judge(error, findings.phase)
+        findings.status, findings.reason = _status_of(error, findings.phase)
     keep()
 
 
@@ -108,18 +108,19 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
         keep()
 
     begin("building")
-    import torch  # here, so that what the process begins with is known before
+    import torch  # imported here, so that the phase is known while it loads
 
     from syno.measure.latency import pinned
     from syno.measure.machine import device_name
     from syno.measure.output_check import check_of
 
-    here = "cpu" if request.remote is not None else request.device
-    findings.device_name = request.device if request.remote is not None else device_name(here)
-    if request.device.startswith("cuda"):
-        torch.cuda.set_device(request.device)  # events are those of the current device
+    compiler, own = compiler_named(request.compiler), request.remote is None
+    here = request.device if own else "cpu"
+    findings.device_name = device_name(here) if own else request.device
+    if here.startswith("cuda"):
+        torch.cuda.set_device(here)  # events are those of the current device
         if request.memory_limit_mib is not None:
-            total = torch.cuda.get_device_properties(request.device).total_memory
+            total = torch.cuda.get_device_properties(here).total_memory
             torch.cuda.set_per_process_memory_fraction(min(1.0, request.memory_limit_mib * 2**20 / total))
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(here, settings.batch)
@@ -135,46 +136,45 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
             check=check,
             name=request.name,
             folder=request.folder,
-            tvm=request.tvm,
-            deadline=began + request.tvm.share * request.time_limit_s,
+            options=None if compiler.settings is None else compiler.settings.model_validate(request.options),
+            began=began,
+            time_limit_s=request.time_limit_s,
             begin=begin,
             found=findings.fields.update,
             count=count,
             lacks=lambda sentence: setattr(findings, "shortcoming", sentence),
         )
-        if request.remote is None:
-            latency = _on_this_machine(job, request.compiler, material)
+        if request.remote is not None and compiler.remote is not None:
+            latency = compiler.remote(job, request.remote, material.flops)
         else:
-            from syno.measure.tvm.on_device import measured_on
-
-            latency = measured_on(job, request.remote, material.flops)
+            latency = _on_this_machine(job, compiler, material)
     findings.fields |= {
         "latency_ms": latency.median_ms,
         "latency_low_ms": latency.low_ms,
         "latency_high_ms": latency.high_ms,
         "latency_minimum_ms": latency.minimum_ms,
-        "repeats": latency.repeats,
-        "calls_per_repeat": latency.calls_per_repeat,
         "inputs_exceed_cache": latency.exceeds_cache,
-        "checked": latency.checked,
         "reference": material.reference_name if latency.checked else "",
-        "largest_relative_error": latency.largest_relative_error,
-        "share_of_allowed": latency.share_of_allowed,
-        "rounding_error": latency.rounding_error,
-        "flops_per_second": latency.flops_per_second,
-        "bytes_per_second": latency.bytes_per_second,
-        "suspicious": latency.suspicious,
+        **latency.model_dump(
+            include={
+                *("repeats", "calls_per_repeat", "checked", "largest_relative_error", "share_of_allowed", "rounding_error"),
+                *("flops_per_second", "bytes_per_second", "suspicious"),
+            }
+        ),
     }
 
 
-def _on_this_machine(job: Job, compiler: str, material: Material) -> Latency:
+def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latency:
     import torch
 
     from syno.measure.latency import measure
     from syno.measure.machine import peak
 
     start = time.perf_counter()
-    compiled = COMPILERS[compiler](job)
+    compiler.check_kind(job.device)
+    compiled = compiler(job)
+    if not callable(compiled):
+        raise SpecError(f"the compiler {compiler.name} returned {type(compiled).__name__}, not a function of tensors")
     compiled(*job.example)
     if job.device.startswith("cuda"):
         torch.cuda.synchronize()
@@ -187,11 +187,12 @@ def _on_this_machine(job: Job, compiler: str, material: Material) -> Latency:
         check=job.check,
         flops=material.flops,
         weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-        peak=None if compiler in LEAST_TOLERANCES else peak(job.device, job.settings.threads),  # peaks are those of float32
+        peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
     )
 
 
-def _judge(error: Exception, phase: str) -> tuple[Status, str]:
+def _status_of(error: Exception, phase: str) -> tuple[Status, str]:
+    """Return the status of a record, and the reason, for an error in a phase."""
     said = str(error).strip()
     reason = f"{phase}: {type(error).__name__}: {said[:REASON_CHARACTERS]}"
     if isinstance(error, WrongOutputError):
@@ -202,7 +203,7 @@ def _judge(error: Exception, phase: str) -> tuple[Status, str]:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it has ended without telling: nobody would stop it at its limits."""
+    """End this process when its parent has been killed: nobody would stop it at its limits."""
     parent = os.getppid()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""A backbone with an operator in its layers, or one of these layers, as something to be measured."""
+"""Subjects of tuning: a backbone with an operator in its layers, or one of these layers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,10 @@ class BackboneSubject(Subject):
     Attributes:
         model: the backbone, by name or as `package.module:function`.
         width: multiplies its features.
-        operator: the text of the operator that stands in its layers; None for the network as it is.
-        layers: which layers: a name in `LAYER_RULES`, or `package.module:rule`.
+        operator: the text of the operator in its layers; None for the network as it is.
+        layers: the layers to replace: a name in `LAYER_RULES`, or `package.module:rule`.
         layer: the name of one of them, such as "layer2.0.conv1": it is measured by itself, on as large an input as it has in
             the network (with the pooling, where it has a stride). None for the whole network.
-        symbols: how many there are, where the input is numbers of symbols; None where it is real numbers.
-        sample_shape: of an input without the batch.
     """
 
     model: str
@@ -51,39 +49,37 @@ class BackboneSubject(Subject):
 
     @property
     def symbols(self) -> int | None:
-        """See the class."""
+        """The number of symbols, if the input is numbers of symbols; None if it is real numbers."""
         return None
 
     @property
     @abstractmethod
     def sample_shape(self) -> tuple[int, ...]:
-        """See the class."""
+        """The shape of an input without the batch."""
 
     @abstractmethod
     def backbone(self) -> nn.Module:
-        """The network as it is."""
+        """Return the network as it is."""
 
     def layout(self) -> torch.memory_format:
-        """Of pictures, and of the network's own convolutions."""
+        """Return the memory format of pictures and of the network's own convolutions."""
         import torch
 
         return torch.contiguous_format
 
     def make(self, device: str, batch: int) -> Material:
-        """See the base. The output is compared with that of the network whose operators are in their literal form, in double
-        precision."""
+        """Return the network. Its reference is the network with operators in their literal form, in double precision."""
         import torch
         from torch import nn
 
-        from syno.measure.in_double import in_double
-        from syno.measure.telling_inputs import random_input, telling_inputs, vary_constants
+        from syno.measure.reference import in_double, random_input, telling_inputs, vary_constants
         from syno.model.counting import model_cost
         from syno.model.layers import rule_for
         from syno.model.substitution import substitute
 
         graph, layout, original = self.graph, self.layout(), self.backbone()
         shape, symbols = (batch, *self.sample_shape), self.symbols
-        # Of the network, also where one of its layers is all that is left of it.
+        # These are the whole network's, even if only one of its layers is measured.
         rule, causal = rule_for(original, self.layers), getattr(original, "causal", False)
         if self.layer is not None:
             original, shape = self._one_layer(original, _zeros(shape, symbols))
@@ -122,7 +118,7 @@ class BackboneSubject(Subject):
         )
 
     def _one_layer(self, network: nn.Module, example: torch.Tensor) -> tuple[nn.Module, tuple[int, ...]]:
-        """The layer, and the shape of its input."""
+        """Return the layer, and the shape of its input."""
         from syno.model.extraction import replaceable
 
         layers = {layer.name: layer for layer in replaceable(network, example, self.layers)}
@@ -136,9 +132,9 @@ class NetworkSubject(BackboneSubject):
     """A backbone that takes pictures.
 
     Attributes:
-        classes: of its output.
+        classes: the number of classes.
         image_shape: [channels, height, width] of a picture.
-        memory_format: "channels_last" or "contiguous": of pictures and of the network's own convolutions.
+        memory_format: "channels_last" or "contiguous", of pictures and of the network's own convolutions.
     """
 
     kind: Literal["network"] = "network"
@@ -149,18 +145,18 @@ class NetworkSubject(BackboneSubject):
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """A picture's."""
+        """The shape of a picture."""
         return self.image_shape
 
     def backbone(self) -> nn.Module:
-        """See the base."""
+        """Return the network as it is."""
         from syno.model.backbones import BACKBONES
 
         make = BACKBONES.find(self.model)
         return make(classes=self.classes, channels=self.image_shape[0], width=self.width, seed=SEED)
 
     def layout(self) -> torch.memory_format:
-        """See the base."""
+        """Return the memory format of the settings."""
         import torch
 
         return torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
@@ -170,8 +166,8 @@ class LanguageModelSubject(BackboneSubject):
     """A backbone that takes tokens.
 
     Attributes:
-        vocabulary: how many different tokens there are.
-        length: tokens of a sequence; the model is made for no longer ones.
+        vocabulary: the number of different tokens.
+        length: the number of tokens of a sequence; the model is made for no longer ones.
     """
 
     kind: Literal["language_model"] = "language_model"
@@ -186,11 +182,11 @@ class LanguageModelSubject(BackboneSubject):
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """A sequence's."""
+        """The shape of a sequence."""
         return (self.length,)
 
     def backbone(self) -> nn.Module:
-        """See the base."""
+        """Return the network as it is."""
         from syno.model.backbones import SEQUENCE_BACKBONES
 
         make = SEQUENCE_BACKBONES.find(self.model)

@@ -1,4 +1,6 @@
-"""How much rounding changes what a network computes: it runs in double precision, with a random error after each operation.
+"""How much rounding changes a network's output, and so how much an output may differ from double precision.
+
+The network runs in double precision, with a random error after each operation:
 
 >>> weights = torch.ones(100, 100, dtype=torch.float64)
 >>> exact = weights @ weights
@@ -10,6 +12,9 @@ True
 The size of an error follows from the operation. Elementwise operations err by the unit roundoff u of each value. A sum of K
 terms that is taken one after another errs by u * (sqrt(K)/3 * |sum| + 0.41 * sqrt(K) * root of the sum of squares): the partial
 sums are those of terms of one sign, or of a random walk. Better orders err less, so the simulated error is rarely too small.
+
+An element may differ from its exact value by `MOST_DEVIATIONS` standard deviations of its rounding error, which grow with the
+depth of a network and the length of its sums, and by `SHARE_OF_UNIT` roundoffs of the largest value at most.
 
 Sources: Parker 1997, Monte Carlo arithmetic; Higham and Mary 2019, a new approach to probabilistic rounding error analysis.
 """
@@ -27,6 +32,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
 
+MOST_DEVIATIONS = 16.0  # honest compilers stay below 6, small faults are above 200: docs/measured/check.md
+SHARE_OF_UNIT = 2.0**14  # no element may differ by more than this many roundoffs of the largest: 1e-3 in float32
+MOST_SHARE = 0.1  # of the largest value, however coarse the numbers are
+SMALLEST = 1e-37  # values below may be zero in float32
+
 TF32_UNIT = 2.0**-11
 DRAWN = 1_000_003  # random numbers of deviation 1, which are used again: a prime, so that they never fall into step with axes
 OF_ONE_SIGN, OF_RANDOM_SIGNS = 1 / 3, sqrt(1 / 6)  # of errors uniform in -u..u: sqrt(1/3) times sqrt(1/3), and times sqrt(1/2)
@@ -36,7 +46,7 @@ NORMALIZATIONS = (aten.native_batch_norm, aten.native_group_norm, aten.native_la
 
 
 class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look into torch
-    """Within, each operation of PyTorch on tensors in double precision errs as it would with this unit roundoff.
+    """A context in which PyTorch's operations on tensors in double precision err as with this unit roundoff.
 
     Args:
         unit: the unit roundoff, such as 2**-24 for single precision.
@@ -45,7 +55,7 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """PyTorch asks this: false, because nothing is compiled within, and the compiler's import takes seconds."""
+        """Return false, for PyTorch: nothing is compiled within, and importing the compiler takes seconds."""
         return False
 
     def __init__(self, unit: float, seed: int) -> None:
@@ -66,7 +76,7 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Do the operation, and let its results err. Views of what was there before do not."""
+        """Do the operation and add errors to its new results. Views of existing tensors get none."""
         returned = function(*args, **(kwargs or {}))
         results = returned if isinstance(returned, tuple | list) else (returned,)
         for result, about in zip(results, function._schema.returns, strict=False):
@@ -85,12 +95,12 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
 
 
 def _magnitude(operation: Any, args: Sequence[Any], result: Tensor) -> Tensor:
-    """The standard deviation of the errors, in units of roundoff."""
+    """Return the standard deviation of the errors of an operation's result, in units of roundoff."""
     size = result.abs()
     if operation is aten.convolution:
         x, weight, _, *options, groups = args
         if options[3]:  # transposed: the kernel's axes are the other way round, and few networks have one
-            return size + _root_mean_square(result) * sqrt(weight[:, 0].numel())
+            return size + root_mean_square(result) * sqrt(weight[:, 0].numel())
         ones = torch.ones(groups, *weight.shape[1:], dtype=x.dtype)
         patches = aten.convolution(x.square(), ones, None, *options, groups).clamp_min_(0).sqrt_()
         lengths = weight.flatten(1).norm(dim=1).view(-1, *(1,) * (result.dim() - 2))
@@ -108,21 +118,57 @@ def _magnitude(operation: Any, args: Sequence[Any], result: Tensor) -> Tensor:
         random = sqrt(terms) if operation is aten.sum else 1.0  # a mean is divided by their number
         return size.mul_(1 + OF_ONE_SIGN * sqrt(terms)).add_(of_squares, alpha=OF_RANDOM_SIGNS * random)
     if operation in NORMALIZATIONS:  # of sums over an axis, and subtracted from each other
-        return size.mul_(1 + OF_ONE_SIGN * sqrt(result.shape[-1])) + _root_mean_square(result)
+        return size.mul_(1 + OF_ONE_SIGN * sqrt(result.shape[-1])) + root_mean_square(result)
     return size
 
 
-def _root_mean_square(tensor: Tensor) -> float:
-    return float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
-
-
 def unit_roundoff(module: nn.Module, *, tf32: bool = False) -> float:
-    """The largest relative error of rounding one number in the coarsest of the module's floating-point types, float32 at least.
+    """Return the largest relative error of rounding one number in the coarsest of the module's types, float32 at least.
 
     Args:
-        module: whose parameters and buffers say it.
+        module: its parameters and buffers have the types.
         tf32: whether products are rounded to 10 bits of mantissa.
     """
     kinds = {tensor.dtype for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()}
     units = [float(torch.finfo(kind).eps) / 2 for kind in (torch.float32, *kinds)]
     return max(*units, TF32_UNIT if tf32 else 0.0)
+
+
+# ---- what elements of an output may differ by ----------------------------------------------------------------------------
+
+
+def allowed_by_tolerance(exact: Tensor, tolerance: float) -> Tensor:
+    """Return a share of the largest value, one number for all elements."""
+    return torch.tensor(max(tolerance * _largest(exact), SMALLEST), dtype=torch.float64)
+
+
+def allowed_by_rounding(exact: Tensor, squared_errors: Tensor, unit: float) -> Tensor:
+    """Return by how much each element may differ, where simulated rounding made errors of these squares.
+
+    An element's standard deviation is the largest root mean square of the errors along any one of its axes, of all errors, and
+    of its own: one error by itself may be small by chance, and errors may be large in a part of the output only.
+    """
+    variance = squared_errors.clamp(min=float(squared_errors.mean()) if squared_errors.numel() else 0.0)
+    for axis in range(squared_errors.dim()):
+        variance = torch.maximum(variance, squared_errors.mean(axis, keepdim=True))
+    return _bounded(variance.sqrt_().mul_(MOST_DEVIATIONS), exact, unit)
+
+
+def allowed_by_ratio(exact: Tensor, rounding: float, unit: float) -> Tensor:
+    """Return by how much each element may differ, where errors are this share of it or of the root mean square if larger."""
+    size = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
+    return _bounded(size.clamp_(min=root_mean_square(exact)).mul_(MOST_DEVIATIONS * rounding), exact, unit)
+
+
+def _bounded(allowed: Tensor, exact: Tensor, unit: float) -> Tensor:
+    return allowed.clamp_(max=min(SHARE_OF_UNIT * unit, MOST_SHARE) * _largest(exact)).clamp_(min=SMALLEST)
+
+
+def _largest(exact: Tensor) -> float:
+    return float(exact.abs().nan_to_num_(nan=0.0, posinf=0.0).max()) if exact.numel() else 0.0
+
+
+def root_mean_square(tensor: Tensor) -> float:
+    """Return the root mean square of the finite numbers; 0 if there are none."""
+    finite = tensor if bool(tensor.isfinite().all()) else tensor[tensor.isfinite()]
+    return float(finite.square().mean().sqrt()) if finite.numel() else 0.0

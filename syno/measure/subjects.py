@@ -1,4 +1,4 @@
-"""What can be tuned: an operator at given sizes, or a whole model. Both are data, so that another process can make them."""
+"""Subjects of tuning: an operator at given sizes, or a whole model. They are data, from which another process makes modules."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-INTERPRETED_STEPS = 2_000_000  # up to so many, the interpreter is the reference; it takes about a second
+INTERPRETED_STEPS = 2_000_000  # of operators whose reference is the interpreter; it takes about a second
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Material:
-    """What is measured.
+    """A module with inputs and a reference.
 
     Attributes:
         module: in evaluation mode, on the device.
         make_inputs: makes one input, with the batch.
         make_check_inputs: makes the inputs for which outputs are compared with the reference.
-        reference: computes what the output has to be, on the host and in double precision; takes inputs of any type and device.
+        reference: computes the right output, on the host and in double precision; takes inputs of any type and device.
         reference_name: "interpreter", "literal module", "fused module", "network of literal modules" or "eager module".
         flops: multiply-adds of one call.
-        parameters: numbers that the module learns.
-        simulated: computes the same as the reference with operations of PyTorch, where the reference does not.
+        parameters: the number of trainable parameters.
+        simulated: the reference as operations of PyTorch, if the reference is not.
     """
 
     module: nn.Module
@@ -48,33 +48,33 @@ class Material:
 
 
 class Subject(BaseModel, ABC):
-    """Something that can be made and run."""
+    """A description from which a module is made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What it is called in records and messages."""
+        """Its name in records and messages."""
 
     @property
     def graph(self) -> PGraph | None:
-        """The operator that it is, or has in it; None if there is none."""
+        """The operator that it is or contains; None if there is none."""
         return None
 
     @abstractmethod
     def make(self, device: str, batch: int) -> Material:
-        """Make it, with reproducible weights in float32."""
+        """Return its module, with reproducible weights in float32, for a batch on a device."""
 
 
 class OperatorSubject(Subject):
-    """An operator.
+    """An operator at given sizes.
 
     Attributes:
         operator: its text.
-        sizes: values of its variables. Those that only size axes which go straight from the input to the output, as a batch
-            size does, may be left out: they get the batch.
-        mode: "fused" or "literal": which form is measured.
+        sizes: values of its variables. Variables of axes that go straight from the input to the output, such as a batch size,
+            may be left out: they get the batch.
+        mode: "fused" or "literal": the form that is measured.
     """
 
     kind: Literal["operator"] = "operator"
@@ -84,7 +84,7 @@ class OperatorSubject(Subject):
 
     @classmethod
     def of(cls, graph: PGraph, sizes: dict[str, int] | None = None, **rest: Any) -> OperatorSubject:
-        """The operator as data.
+        """Return the subject of an operator.
 
         Raises ValuationError, SizeError: a value is missing, or a size does not divide.
         """
@@ -103,19 +103,18 @@ class OperatorSubject(Subject):
         return self.graph.name
 
     def values(self, batch: int) -> dict[str, int]:
-        """A value for each variable."""
+        """Return a value for each variable."""
         graph = self.graph
         missing = graph.runtime_variables - self.sizes.keys() - graph.variables.defaults.keys()
         return dict(graph.valuation({**self.sizes, **dict.fromkeys(missing, batch)}))
 
     def make(self, device: str, batch: int) -> Material:
-        """See the base."""
+        """Return the operator's module. Its reference is the interpreter, or if that takes long, its other form."""
         import torch
 
         from syno.lower.choose import plan
         from syno.lower.interpreter import interpret, shapes
-        from syno.measure.in_double import by_sample, in_double
-        from syno.measure.telling_inputs import random_input, telling_inputs
+        from syno.measure.reference import by_sample, in_double, random_input, telling_inputs
         from syno.model import build
 
         graph, values = self.graph, self.values(batch)
@@ -153,9 +152,9 @@ class ModelSubject(Subject):
 
     Attributes:
         factory: `package.module:function`, a function that returns an `nn.Module`.
-        arguments: what it is called with, by name.
+        arguments: its arguments, by name.
         input_shape: of one sample, without the batch.
-        symbols: for models that take numbers of symbols: how many there are. None for models that take real numbers.
+        symbols: the number of symbols, for models that take numbers of symbols; None for models that take real numbers.
     """
 
     kind: Literal["model"] = "model"
@@ -178,12 +177,11 @@ class ModelSubject(Subject):
         return self.factory
 
     def make(self, device: str, batch: int) -> Material:
-        """See the base. FLOPs are those of products and convolutions, as PyTorch counts them."""
+        """Return the model. Its reference is itself in double precision; FLOPs are those that PyTorch counts."""
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
-        from syno.measure.in_double import in_double
-        from syno.measure.telling_inputs import random_input, telling_inputs, vary_constants
+        from syno.measure.reference import in_double, random_input, telling_inputs, vary_constants
 
         torch.manual_seed(SEED)
         module = imported(self.factory, "factory")(**self.arguments)

@@ -1,4 +1,4 @@
-"""Tuning: compiling and measuring an operator or a model, each in a process of its own.
+"""Tuning: compiling and measuring an operator or a network, each in a process of its own.
 
 >>> from syno.ir.library import OPERATORS
 >>> conv2d = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 16, "C_out": 16, "H": 14})
@@ -17,21 +17,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.base.record import versions
-from syno.lower.timing import LatencySettings
-from syno.lower.tvm.installed import VERSIONS
-from syno.measure.compilers import LEAST_TOLERANCES, TVM, require
+from syno.measure.compilers import Compiler, compiler_named, groups_of_settings
 from syno.measure.isolation import Ending, run_limited
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject, Device, TuningRecord
-from syno.measure.tvm.devices import DeviceSettings, is_here
-from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.settings import DeviceSettings, TvmSettings
 
 __all__ = [
     "LanguageModelSubject", "LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord",
@@ -50,46 +49,47 @@ def tune(
     *,
     time_limit_s: float = 600,
     memory_limit_mib: float | None = None,
-    tvm: TvmSettings | None = None,
     folder: Path | None = None,
     remote: DeviceSettings | None = None,
     progress: Callable[[Findings], None] | None = None,
+    **own: BaseModel | None,
 ) -> TuningRecord:
     """Compile `subject` and measure it, in a process of its own that sees none of this one's state or caches.
 
-    A compiler that fails or crashes, a wrong output, and a limit that is exceeded are records with a reason.
+    A compiler that fails or crashes, a wrong output, and an exceeded limit are records with a reason.
 
     Args:
         subject: an operator at given sizes, a backbone with one, or a user's own model. Modules are imported from where this
             process imports them.
-        compiler: a name in `COMPILERS`.
+        compiler: a name in `COMPILERS`, or the user's own as `package.module:name`.
         device: "cpu", "cuda" or "cuda:1".
-        settings: how to measure. A compiler that rounds coarsely has a least tolerance.
+        settings: how to measure. A compiler that computes in coarser numbers has a least tolerance.
         time_limit_s: seconds for everything, from the start of the process.
-        memory_limit_mib: of the process and all that it starts, and of what it allocates on a GPU.
-        tvm: how to tune, for the compiler "tvm".
-        folder: where its trials are kept, so that the next run need not make them again; None: they are lost.
-        remote: what `device` is, if it is none of this machine; the compiler is "tvm" then.
+        memory_limit_mib: of the process and its descendants, and of what it allocates on a GPU.
+        folder: for TVM's trials, so that the next run need not measure them again; None: they are lost.
+        remote: the settings of `device`, if it is not one of this machine.
         progress: gets what is known so far, several times a second.
+        own: settings of compilers by the names of their groups, such as `tvm=TvmSettings()`; those of others are not used.
 
     Raises:
-        UnknownNameError: no such compiler, or no such target.
-        SpecError: a limit, a device or a target that means nothing, or a GPU that this machine does not have.
+        UnknownNameError: there is no such compiler, or no such target.
+        SpecError: a limit, a device or a target is invalid, or the machine does not have the GPU.
         MissingPackageError: the compiler needs a package that is not installed.
     """
-    require(compiler)  # before a process is started for it
+    chosen = compiler_named(compiler)
+    chosen.require()  # before a process is started for it
     if remote is None:
         require_device(device)
-    _check(time_limit_s, memory_limit_mib)
-    settings, tvm = _tolerant(settings or LatencySettings(), compiler), tvm or TvmSettings()
-    if remote is not None:
-        from syno.measure.tvm.on_device import target_on
-
-        target_on(remote)
-    elif compiler == TVM:
-        from syno.measure.tvm.compiler import target_for  # here, because it needs TVM
-
-        target_for(tvm, device, settings.threads)
+        chosen.check_gpu(device)
+    elif chosen.remote is None:
+        raise SpecError(f'what the compiler "{compiler}" makes runs on this machine only, and "{device}" is another')
+    if not time_limit_s > 0:
+        raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
+    if memory_limit_mib is not None and not memory_limit_mib > 0:
+        raise SpecError(f"memory_limit_mib is {memory_limit_mib}; it must be above 0, or None for no limit")
+    settings, options = _tolerant(settings or LatencySettings(), chosen), _own_settings(chosen, own)
+    if chosen.check is not None:
+        chosen.check(device, settings.threads, options, remote)
     with tempfile.TemporaryDirectory(prefix="syno-tuning-", ignore_cleanup_errors=True) as name:
         working = Path(name)
         request = Request(
@@ -99,7 +99,7 @@ def tune(
             settings=settings,
             memory_limit_mib=memory_limit_mib,
             time_limit_s=time_limit_s,
-            tvm=tvm,
+            options={} if options is None else options.model_dump(mode="json"),
             folder=(working if folder is None else folder).absolute(),
             remote=remote,
         )
@@ -113,40 +113,28 @@ def tune(
             look=None if progress is None else _News(working / FINDINGS, progress).tell,
         )
         findings = _findings(working / FINDINGS)
-    return _record(request, ending, findings)
+    return _record(request, chosen, ending, findings)
 
 
-def require_device(device: str) -> None:
-    """SpecError for a name that stands for no device of this machine, or for a GPU that it does not have."""
-    if not is_here(device):
-        raise SpecError(f'the device is "{device}"; it must be "cpu", "cuda", or one of several GPUs such as "cuda:1"')
-    kind, _, number = device.partition(":")
-    if kind == "cuda":
-        import torch  # here, so that other devices need not wait for it
-
-        count = torch.cuda.device_count()
-        if int(number or 0) >= count:
-            there = f"PyTorch finds {count} GPUs here, cuda:0 to cuda:{count - 1}" if count else "PyTorch finds no GPU here"
-            raise SpecError(f'the device is "{device}", but {there}; take the device cpu, or measure on a machine that has one')
+def _own_settings(compiler: Compiler, given: dict[str, BaseModel | None]) -> BaseModel | None:
+    """Return the compiler's own settings among the given ones, or the default ones; None if it has none."""
+    groups = {*groups_of_settings(), compiler.group} - {""}
+    if unknown := sorted(given.keys() - groups):
+        raise TypeError(f"tune() got {unknown[0]}=...; there are settings of compilers: {', '.join(sorted(groups))}")
+    if compiler.settings is None:
+        return None
+    return given.get(compiler.group) or compiler.settings()
 
 
-def _check(time_limit_s: float, memory_limit_mib: float | None) -> None:
-    if not time_limit_s > 0:
-        raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
-    if memory_limit_mib is not None and not memory_limit_mib > 0:
-        raise SpecError(f"memory_limit_mib is {memory_limit_mib}; it must be above 0, or None for no limit")
-
-
-def _tolerant(settings: LatencySettings, compiler: str) -> LatencySettings:
-    """The settings, with the least tolerance of a compiler that has one."""
-    least = LEAST_TOLERANCES.get(compiler)
-    if least is None or (settings.tolerance or 0.0) >= least:
+def _tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
+    """Return the settings, with the least tolerance of a compiler that has one."""
+    if compiler.tolerance is None or (settings.tolerance or 0.0) >= compiler.tolerance:
         return settings
-    return settings.model_copy(update={"tolerance": least})
+    return settings.model_copy(update={"tolerance": compiler.tolerance})
 
 
 def _environment(folder: Path, threads: int) -> dict[str, str]:
-    """Of the process: its imports are those of this one, its caches are empty and go with the folder."""
+    """Return the environment of the process: the import path of this one, and empty caches that go with the folder."""
     return {
         "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
         "OMP_NUM_THREADS": str(threads),
@@ -158,7 +146,7 @@ def _environment(folder: Path, threads: int) -> dict[str, str]:
 
 
 class _News:
-    """Tells what the process has found so far, again and again; its file is read where it is new."""
+    """Tells again and again what the process has found so far; its file is read when it has changed."""
 
     def __init__(self, path: Path, progress: Callable[[Findings], None]) -> None:
         self._path, self._progress, self._seen = path, progress, 0
@@ -177,10 +165,10 @@ def _findings(path: Path) -> Findings:
     try:
         return Findings.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
-        return Findings()  # it got nowhere; how it ended says why
+        return Findings()  # there is nothing yet; the process's ending says why
 
 
-def _record(request: Request, ending: Ending, findings: Findings) -> TuningRecord:
+def _record(request: Request, compiler: Compiler, ending: Ending, findings: Findings) -> TuningRecord:
     fields: dict[str, Any] = dict(findings.fields)
     if ending.end == "done" and findings.status is not None:
         fields |= {"status": findings.status, "reason": findings.reason}
@@ -203,7 +191,7 @@ def _record(request: Request, ending: Ending, findings: Findings) -> TuningRecor
                 threads=request.settings.threads,
             ),
             "settings": request.settings,
-            "versions": versions((*PACKAGES, *VERSIONS) if request.compiler == TVM else PACKAGES),
+            "versions": versions((*PACKAGES, *compiler.recorded)),
             "date": datetime.now(UTC),
             **fields,
         }

@@ -1,16 +1,15 @@
-"""What tuning found out about one operator or model, with one compiler on one device: a record, and its file."""
+"""Records of tuning: one operator or network, one compiler, one device, in one file."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.record import Amount, Count, Number, Positive, Record
-from syno.lower.timing import LatencySettings
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
-from syno.measure.tvm.summary import TuningSummary
+from syno.measure.timing import LatencySettings
 
 Status: TypeAlias = Literal["ok", "partial", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory"]
 AnySubject: TypeAlias = Annotated[
@@ -19,7 +18,7 @@ AnySubject: TypeAlias = Annotated[
 
 
 class Device(BaseModel):
-    """Where it was measured: "cpu" or "cuda", what the device calls itself (empty if unknown), and the CPU threads used."""
+    """A device: its kind ("cpu" or "cuda"), its name (empty if unknown), and the CPU threads that were used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     kind: str
@@ -27,32 +26,107 @@ class Device(BaseModel):
     threads: Count
 
 
+class TaskResult(BaseModel):
+    """The tuning of one task: a kernel at one shape.
+
+    Attributes:
+        name: TVM's name: the operations fused in it.
+        calls: how often it occurs in the network.
+        trials: schedules measured, in earlier runs too; those that failed count.
+        measured: of these, in this run.
+        best_ms: latency of the best schedule; None if none succeeded.
+        exhausted: whether there are no more schedules to measure.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    calls: Number
+    trials: Number
+    measured: Number
+    best_ms: Amount | None
+    exhausted: bool = False
+
+
+class TuningSummary(BaseModel):
+    """The tuning of a network.
+
+    Attributes:
+        target: attributes of TVM's target.
+        dtype: the type of tensors.
+        trials_wanted: schedules to measure of all tasks together.
+        trials: schedules measured, in earlier runs too; those that failed count.
+        measured: of these, in this run.
+        seconds: duration of this run's tuning.
+        complete: whether each task has the trials that were wanted, or has no more.
+        tasks: the tasks.
+        without_schedule: names of tasks for which no schedule works: they run untuned.
+        untuned_ms: latency of the network before tuning, the faster of two calls; None if nothing was tuned.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    target: dict[str, Any]
+    dtype: str = "float32"
+    trials_wanted: Number
+    trials: Number
+    measured: Number
+    seconds: Amount
+    complete: bool
+    tasks: tuple[TaskResult, ...]
+    without_schedule: tuple[str, ...]
+    untuned_ms: Amount | None = None
+
+    @classmethod
+    def of(
+        cls, tasks: list[TaskResult], target: dict[str, Any], per_task: int, seconds: float, untuned_ms: float | None
+    ) -> TuningSummary:
+        """Return the summary of the tasks' results, where so many trials of each were wanted."""
+        return cls(
+            target=target,
+            trials_wanted=per_task * len(tasks),
+            trials=sum(task.trials for task in tasks),
+            measured=sum(task.measured for task in tasks),
+            seconds=seconds,
+            complete=all(task.trials >= per_task or task.exhausted for task in tasks),
+            tasks=tuple(tasks),
+            without_schedule=tuple(task.name for task in tasks if task.best_ms is None),
+            untuned_ms=untuned_ms,
+        )
+
+    @property
+    def shortcoming(self) -> str:
+        """The reason why its latency is not that of a tuned network; empty if it is."""
+        if not self.without_schedule:
+            return ""
+        names = ", ".join(self.without_schedule[:3]) + (", ..." if len(self.without_schedule) > 3 else "")
+        why = "their trials failed" if self.complete else "tuning was not finished: tune again, and it goes on"
+        return f"{len(self.without_schedule)} of {len(self.tasks)} tasks run untuned ({names}): {why}"
+
+
 class TuningRecord(Record):
-    """One measurement, or why there is none.
+    """One measurement, or the reason why there is none.
 
     Attributes:
         name: of the operator, or "original"; of a user's own model, its factory.
         operator_id: of the operator.
         subject: what was measured, with its sizes or arguments.
-        compiler: a name in `COMPILERS`.
-        status: "ok"; "partial": it was measured, but parts of it are not tuned, so its latency is not to be compared;
+        compiler: a name in `COMPILERS`, or the path of a user's own.
+        status: "ok"; "partial": measured, but parts of it are not tuned, so its latency is not to be compared;
             "compile_failed"; "wrong_output": it does not compute what its reference does; "failed": another error, such as
             a factory that raises; "crashed", "timeout", "out_of_memory": the process ended early or was stopped.
-        reason: of any status but "ok".
+        reason: the reason for any status but "ok".
         latency_ms: the median of one call; `latency_low_ms` and `latency_high_ms` are its 95 % confidence interval,
             `latency_minimum_ms` is the fastest repeat.
         checked: whether outputs were compared with `reference`, that of a timed call among them.
         largest_relative_error: the largest difference of an output, as a share of the reference's largest value.
         share_of_allowed: the largest difference of an element, as a share of what is allowed for that element: what rounding
-            explains, or `settings.tolerance` of the largest value if that is set. None in records of versions that compared
-            with `settings.tolerance` only.
+            explains, or `settings.tolerance` of the largest value if that is set. None in records of earlier versions.
         rounding_error: how much rounding alone changes an output: the standard deviation as a share of the root mean square.
         suspicious: whether it is faster than the device's own peak allows.
-        compile_seconds: what the compiler took, with its tuning, and the first call, in which compilers do their work. Nothing
+        compile_seconds: seconds of compiling, with tuning, and of the first call, in which compilers do their work. Nothing
             was cached but TVM's trials.
         flops, parameters: of the module; multiply-adds count as one FLOP.
-        tuning: how schedules were found, for the compiler "tvm".
-        versions: of what took part.
+        tuning: how schedules were found, by a compiler that tunes.
+        versions: of the packages that took part.
         date: when it was measured, UTC.
     """
 

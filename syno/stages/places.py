@@ -9,6 +9,7 @@ from syno.base.errors import SpecError, UnknownNameError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.ir.graph import PGraph
+from syno.measure.compilers import name_in_files
 from syno.stages import select
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.store_repair import find_lost
@@ -96,12 +97,17 @@ def training_file(experiment: Experiment, key: str, seed: int) -> Path:
 
 def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
     """Of one measurement."""
-    return experiment.folder / "tune" / key / f"{compiler}-{_in_a_name(device)}.json"
+    return experiment.folder / "tune" / key / f"{name_in_files(compiler)}-{_in_a_name(device)}.json"
 
 
 def trials_folder(experiment: Experiment, device: str) -> Path:
     """Where TVM's trials on a device are kept: whatever is tuned there uses them."""
     return experiment.folder / "tvm" / _in_a_name(device)
+
+
+def compiler_in_files(experiment: Experiment, part: str) -> str:
+    """Return the compiler whose name in files this is."""
+    return next(compiler for compiler in experiment.tune.compilers if name_in_files(compiler) == part)
 
 
 def device_named(experiment: Experiment, part: str) -> str:

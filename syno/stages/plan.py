@@ -13,8 +13,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from syno.config import Experiment
-from syno.measure.compilers import TVM
-from syno.measure.tvm.devices import is_here
+from syno.measure.compilers import COMPILERS, compiler_named
+from syno.measure.tvm.settings import is_here
 from syno.stages.jobs import jobs, keys, measured
 from syno.train.settings import TrainingSettings
 
@@ -169,7 +169,7 @@ def _tuning_hours(experiment: Experiment, assumed: Assumptions) -> dict[str, flo
         return {}
     for compiler, device in settings.pairs:
         tuning = assumed.kernels * settings.tvm.trials_per_task / assumed.schedules_per_second
-        seconds = tuning if compiler == TVM else 60 * assumed.compile_minutes
+        seconds = tuning if compiler_named(compiler).tunes else 60 * assumed.compile_minutes
         count = len(measured(experiment, keys(experiment)))
         found[device] = found.get(device, 0.0) + count * min(seconds, settings.time_limit_seconds) / HOUR
     return found
@@ -185,8 +185,9 @@ def _files(rule: str, made: list[Path], experiment: Experiment) -> int:
 
 
 def _built(rule: str, made: Iterable[Path]) -> int:
-    """How many networks TVM builds."""
-    return sum(file.name.startswith(f"{TVM}-") for file in made) if rule == "tune" else 0
+    """Return the number of networks that compilers build that tune."""
+    tuning = tuple(f"{name}-" for name in COMPILERS if compiler_named(name).tunes)
+    return sum(file.name.startswith(tuning) for file in made) if rule == "tune" else 0
 
 
 def _bytes(rule: str, made: list[Path], experiment: Experiment, assumed: Assumptions) -> float:

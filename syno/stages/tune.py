@@ -32,7 +32,8 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         SpecError: there is no such device, or what the compiler makes does not run there.
         DeviceError: a remote device does not answer.
     """
-    from syno.measure.tuning import require_device
+    from syno.base.devices import require_device
+    from syno.measure.compilers import own_settings
     from syno.measure.tuning import tune as tuned
 
     if experiment.workload is None:
@@ -42,7 +43,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     if remote is None:
         require_device(device)
     elif remote.address is not None:
-        from syno.measure.tvm.answers import reach
+        from syno.measure.tvm.tracker import reach
 
         reach(device, remote.address, remote.key or device)
     made = experiment.folder / FILE
@@ -55,10 +56,10 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
             settings.latency,
             time_limit_s=settings.time_limit_seconds,
             memory_limit_mib=settings.memory_limit_mib,
-            tvm=settings.tvm,
             folder=trials_folder(experiment, device),
             remote=remote,
             progress=progress,
+            **own_settings(settings),
         )
     record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
     return record
@@ -68,7 +69,7 @@ def _subject(
     workload: WorkloadSettings, data: DataRecord, operator: PGraph | None, compiler: str
 ) -> NetworkSubject | LanguageModelSubject:
     """The network of the workload, for data of that shape."""
-    from syno.measure.compilers import DENSE
+    from syno.measure.compilers import compiler_named
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 
     given: dict[str, Any] = {
@@ -78,6 +79,6 @@ def _subject(
     if data.image_shape is None:
         given |= {"vocabulary": data.classes, "length": data.length}
         return LanguageModelSubject(**given)
-    channels_last = workload.training.channels_last and compiler not in DENSE
+    channels_last = workload.training.channels_last and compiler_named(compiler).channels_last
     given |= {"classes": data.classes, "image_shape": data.image_shape}
     return NetworkSubject(**given, memory_format="channels_last" if channels_last else "contiguous")

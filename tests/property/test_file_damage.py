@@ -26,8 +26,7 @@ from syno.data.beton import BetonRecord, read_record, record_file
 from syno.data.cifar100 import _unpickled
 from syno.data.tokens import TokenHeader, map_tokens, write_tokens
 from syno.measure.tuning_record import TuningRecord
-from syno.measure.tvm.database import RECORDS, WORKLOADS, repair
-from syno.measure.tvm.database_checksums import check_lines, write_checksums
+from syno.measure.tvm.database import RECORDS, WORKLOADS, check_lines, repair, write_checksums
 from syno.results.parquet import read_parquet, write_parquet
 from syno.stages.search import WorkerRecord
 from syno.stages.select import Selected, read_selected, write_selected

@@ -18,10 +18,10 @@ import syno
 from syno.base.errors import SpecError, UnknownNameError
 from syno.cli import app
 from syno.config import Experiment
-from syno.lower.timing import LatencySettings
 from syno.measure.inductor import quantized
 from syno.measure.latency import relative_error
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tuning_record import TuningRecord
 from syno.model.module import OperatorModule

@@ -12,11 +12,11 @@ import torch
 from pydantic import ValidationError
 
 from syno.base.errors import SpecError, SynoError, WrongOutputError
-from syno.lower.timing import Timing, interval_of_median, stopwatch_of, time_calls
 from syno.measure.compilers import COMPILERS
 from syno.measure.latency import Latency, LatencySettings, measure, relative_error
 from syno.measure.machine import Peak, cache_bytes, device_name
 from syno.measure.output_check import OutputCheck
+from syno.measure.timing import Timing, interval_of_median, stopwatch_of, time_calls
 
 FAST = LatencySettings(warm_up_ms=0, least_repeats=6, most_repeats=10, least_ms=0)
 

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from syno.base.errors import SpecError
 from syno.cli import app
 from syno.ir.library import OPERATORS
-from syno.lower.timing import LatencySettings
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.subjects import OperatorSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.results.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements, of_training, of_tuning
 from syno.results.table import COLUMNS, measurement_table

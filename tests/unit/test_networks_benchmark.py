@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from syno.measure.tuning_record import Device, TuningRecord
-from syno.measure.tvm.summary import TaskResult, TuningSummary
+from syno.measure.tuning_record import Device, TaskResult, TuningRecord, TuningSummary
 
 ROOT = Path(__file__).parents[2]
 TASKS = (TaskResult(name="conv", calls=1, trials=4, measured=4, best_ms=1.0),)

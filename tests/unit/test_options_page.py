@@ -15,7 +15,7 @@ from syno.config.options import options_table
 from syno.config.original import OperatorChoice, Original, RelativeBudget
 from syno.config.several import Several
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
-from syno.measure.tvm.devices import DeviceSettings
+from syno.measure.tvm.settings import DeviceSettings
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
 from syno.space import OperatorSpec, paper

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from syno.base.errors import SpecError, WrongOutputError
-from syno.measure.expected import MOST_DEVIATIONS, Deviation
-from syno.measure.output_check import OutputCheck
-from syno.measure.rounding import SimulatedRounding, unit_roundoff
-from syno.measure.telling_inputs import CORNER_GAIN, telling_inputs, vary_constants
+from syno.measure.output_check import Deviation, OutputCheck
+from syno.measure.reference import CORNER_GAIN, telling_inputs, vary_constants
+from syno.measure.rounding import MOST_DEVIATIONS, SimulatedRounding, unit_roundoff
 
 SINGLE = 2.0**-24
 

@@ -9,10 +9,10 @@ from types import ModuleType
 import pytest
 
 import syno
-from syno.lower.timing import LatencySettings
 from syno.measure.machine import Peak
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
 from syno.measure.network_subject import NetworkSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -14,8 +14,8 @@ from syno.base.errors import SpecError
 from syno.base.validation import read_mapping
 from syno.cli import app
 from syno.config import Experiment, load_experiment, load_experiments
-from syno.lower.timing import LatencySettings
 from syno.measure.network_subject import NetworkSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.stages.figures import draw
 from syno.stages.places import training_file, tuning_file

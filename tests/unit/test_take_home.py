@@ -18,8 +18,8 @@ from syno.base.errors import LoweringError, MissingPackageError, UnknownNameErro
 from syno.cli import app
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
-from syno.report.take_home import FORMATS, library, module, program, tensor_expressions
-from syno.report.take_home.meaning import equal_to_meaning
+from syno.report.take_home import FORMATS, library, program, source
+from syno.report.take_home.source import equal_to_meaning
 
 SIZES = {"C_in": 4, "C_out": 6, "H": 5}
 SMALL = {"C_in": 32, "C_out": 32, "H": 6, "g": 4, "s": 2}  # of Operator 1, which has two stages
@@ -137,7 +137,7 @@ class TestTvm:
     def test_a_library(self, tmp_path: Path) -> None:
         import tvm
 
-        from syno.measure.tvm.running import TvmModule
+        from syno.measure.tvm.compilation import TvmModule
 
         file = tmp_path / "conv2d.so"
         how = FORMATS["tvm"].write(OPERATORS["conv2d"](), file, {**SIZES, "N": 2})
@@ -169,9 +169,9 @@ class TestTvm:
         assert len(scope["placeholders"](**values)) == 1 + len(operator.weights)
 
     def test_wrong_source_is_not_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        original = tensor_expressions.to_te_source
+        original = source.to_te_source
         wrong = lambda *given: original(*given).replace("i2 + r1", "i2")  # noqa: E731
-        monkeypatch.setattr(tensor_expressions, "to_te_source", wrong)
+        monkeypatch.setattr(source, "to_te_source", wrong)
         with pytest.raises(WrongOutputError, match="the tensor expressions of conv2d"):
             FORMATS["te"].write(OPERATORS["conv2d"](), tmp_path / "it.py", None)
         assert not list(tmp_path.iterdir())
@@ -183,7 +183,7 @@ def test_a_number_that_is_none_is_a_difference() -> None:
 
     def compute(values: Any, tensors: list[Any]) -> Any:
         rows.append(values)
-        output = module._computed(operator, module.to_source(operator), values, tensors)
+        output = source.computed_by_module(operator, source.to_source(operator), values, tensors)
         return output if len(rows) == 1 else np.full_like(output, np.nan)
 
     operator = OPERATORS["conv2d"]()

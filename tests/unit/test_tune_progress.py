@@ -12,13 +12,13 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
+from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.progress import LogDisplay, TerminalDisplay
 from syno.cli import app
 from syno.measure.isolation import run_limited
+from syno.measure.job import TrialCount
 from syno.measure.measuring import Findings
-from syno.measure.tuning import require_device
-from syno.measure.tvm.summary import TrialCount
 from syno.stages.tuning_progress import TuningProgress, shown
 
 TUNING = Findings(phase="tuning", count=TrialCount(task=3, tasks=17, trials=96, trials_wanted=1088))

@@ -19,11 +19,11 @@ from small_values import small_values
 
 from syno.base.errors import SizeError, SpecError, UnknownNameError
 from syno.ir.library import OPERATORS
-from syno.lower.timing import LatencySettings
 from syno.measure.isolation import Ending, run_limited
 from syno.measure.latency import relative_error
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
 from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tuning_record import AnySubject, Device, TuningRecord
 

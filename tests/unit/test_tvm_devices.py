@@ -12,10 +12,9 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
 from syno.config.stages import TuneSettings
-from syno.lower.timing import LatencySettings
-from syno.measure.tvm.devices import Address, DeviceSettings, find_device
-from syno.measure.tvm.health import last_words
-from syno.measure.tvm.remote import time_repeats
+from syno.measure.timing import LatencySettings, time_repeats
+from syno.measure.tvm.sessions import last_words
+from syno.measure.tvm.settings import Address, DeviceSettings, find_device
 from syno.stages.places import device_named, tuning_file
 from syno.stages.tune import tune
 

@@ -14,16 +14,15 @@ from torch.nn import functional
 pytest.importorskip("tvm", reason="TVM is not installed")
 
 import syno
-from syno.lower.timing import LatencySettings
 from syno.measure.latency import relative_error
 from syno.measure.machine import Peak
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
 from syno.measure.network_subject import LanguageModelSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
-from syno.measure.tvm.compilation import built, fused, scheduled
-from syno.measure.tvm.decomposition import attention, decomposed
+from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
 from syno.measure.tvm.network import import_network
-from syno.measure.tvm.running import TvmModule
+from syno.measure.tvm.preparation import attention, decomposed
 from syno.measure.tvm.settings import TvmSettings
 from syno.measure.tvm.targets import host, target
 from syno.model.backbones import SEQUENCE_BACKBONES
@@ -146,7 +145,7 @@ def test_a_model_is_measured_untuned(tmp_path: Path, monkeypatch: pytest.MonkeyP
         compiler="tvm",
         device="cpu",
         settings=FAST,
-        tvm=untuned,
+        options=untuned.model_dump(),
         folder=tmp_path,
     )
     (tmp_path / REQUEST).write_text(asked.model_dump_json(), encoding="utf-8")

@@ -20,10 +20,9 @@ from syno.lower.choose import plan
 from syno.lower.interpreter import interpret, shapes
 from syno.measure.latency import relative_error
 from syno.measure.tvm import network as network_module
-from syno.measure.tvm.compilation import built, fused, scheduled
+from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
 from syno.measure.tvm.network import import_network
-from syno.measure.tvm.preparation import Call, prepared
-from syno.measure.tvm.running import TvmModule
+from syno.measure.tvm.preparation import OperatorCall, prepared
 from syno.measure.tvm.targets import host, target
 from syno.model import build
 from syno.model.backbones import BACKBONES
@@ -96,7 +95,7 @@ def test_a_module_that_stands_twice_is_replaced_twice() -> None:
     norm, convolution = nn.BatchNorm2d(4), build(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6}, seed=0)
     module = nn.Sequential(convolution, norm, convolution, norm).eval()
     copy, operators = prepared(module)
-    assert len(operators) == 1 and [isinstance(part, Call) for part in copy] == [True, False, True, False]
+    assert len(operators) == 1 and [isinstance(part, OperatorCall) for part in copy] == [True, False, True, False]
     x = torch.rand(1, 4, 6, 6)
     with torch.no_grad():
         assert relative_error(in_tvm(module, x)(x), module(x)) < 1e-5

@@ -18,12 +18,13 @@ from tvm_doubles import CountingRunner, NoBuilder
 
 from syno.base.errors import SpecError
 from syno.ir.library import OPERATORS
+from syno.measure.job import TrialCount
+from syno.measure.tuning_record import TaskResult, TuningSummary
 from syno.measure.tvm.compilation import fused
 from syno.measure.tvm.database import RECORDS, WORKLOADS, TrialDatabase, folder_for, only_writer, repair
 from syno.measure.tvm.network import import_network
 from syno.measure.tvm.search import tune_network
 from syno.measure.tvm.settings import TvmSettings
-from syno.measure.tvm.summary import TaskResult, TrialCount, TuningSummary
 from syno.measure.tvm.targets import host, target
 from syno.model import build
 

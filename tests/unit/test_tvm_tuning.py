@@ -16,16 +16,15 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 from tvm_doubles import CountingRunner, NoBuilder
 
 from syno.ir.library import OPERATORS
-from syno.lower.timing import LatencySettings
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
-from syno.measure.tuning_record import AnySubject
+from syno.measure.tuning_record import AnySubject, TaskResult, TuningSummary
 from syno.measure.tvm import network
 from syno.measure.tvm.database import only_writer
 from syno.measure.tvm.settings import TvmSettings
-from syno.measure.tvm.summary import TaskResult, TuningSummary
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 SETTINGS = TvmSettings(trials_per_task=2, trials_per_iteration=2, cost_model="random", least_ms=4)
@@ -44,7 +43,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
     def measure(subject: AnySubject = CONV2D, settings: TvmSettings = SETTINGS, fails: bool = False) -> Findings:
         monkeypatch.setattr("syno.measure.tvm.search.local_builder", lambda _: NoBuilder())
         monkeypatch.setattr("syno.measure.tvm.search.local_runner", lambda _: CountingRunner(fails))
-        request = Request(subject=subject, compiler="tvm", device="cpu", settings=FAST, tvm=settings, folder=tmp_path / "tvm")
+        options, folder = settings.model_dump(), tmp_path / "tvm"
+        request = Request(subject=subject, compiler="tvm", device="cpu", settings=FAST, options=options, folder=folder)
         (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
         main(tmp_path)
         return Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())

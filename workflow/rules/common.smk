@@ -11,7 +11,7 @@ from snakemake.exceptions import WorkflowError
 from syno.config import load_experiments
 from syno.base.errors import SynoError
 from syno.measure.compilers import TVM
-from syno.measure.tvm.devices import is_here
+from syno.measure.tvm.settings import is_here
 from syno.stages import figures as drawing
 from syno.stages import jobs as planning
 from syno.stages import select as selection

@@ -56,8 +56,10 @@ def share_of_devices(key):
 
 
 def share_of_trials(folder, device):
-    """A resource: whether a measurement is one of those that share TVM's trials on a device, and so come one after another."""
-    return lambda wildcards: int((wildcards.folder, wildcards.compiler, tuned_device(wildcards)) == (folder, TVM, device))
+    """A resource: whether a measurement is one of those that share trials on a device, and so come one after another."""
+    return lambda wildcards: int(
+        (wildcards.folder, tuned_device(wildcards)) == (folder, device) and compiler_named(tuned_compiler(wildcards)).tunes
+    )
 
 
 def resource_name(*parts):
@@ -80,7 +82,7 @@ SHARED = {
     **{
         resource_name("trials", folder, device): share_of_trials(folder, device)
         for folder, _, compiler, device in MEASURED
-        if compiler == TVM
+        if compiler_named(compiler).tunes
     },
 }
 for shared in SHARED:

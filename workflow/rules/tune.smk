@@ -8,6 +8,7 @@ rule tune:
         config=CONFIG,
         settings=settings_of("tune"),
         remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
+        compiler=tuned_compiler,
         device=tuned_device,
     log:
         "{folder}/log/tune/{key}/{compiler}-{device}.log",
@@ -25,5 +26,5 @@ rule tune:
         **SHARED,
     shell:
         # A network that cannot be compiled or measured is a record with the reason, and exit code 1.
-        "(syno tune model {params.config:q} {wildcards.key:q} --compiler {wildcards.compiler:q} --device {params.device:q}"
+        "(syno tune model {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
         " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"

@@ -1,4 +1,4 @@
-"""From a network in Relax to something that can be called: fusing, scheduling, building."""
+"""From a network in Relax to something that can be called: fusing, scheduling, building, running."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from syno.base.errors import ShapeError
+
 
 def fused(module: Any, target: Any) -> Any:
-    """The network with its operations as PrimFuncs, neighbours fused: what tasks are taken from, and schedules put into."""
+    """Return the network with its operations as PrimFuncs, neighbours fused. Tasks and schedules are those of its PrimFuncs."""
     import tvm
     from tvm.relax import transform
 
@@ -29,9 +33,9 @@ def fused(module: Any, target: Any) -> Any:
 
 
 def scheduled(module: Any, target: Any, database: Any = None) -> Any:
-    """The fused network with the best schedules of a MetaSchedule database.
+    """Return the fused network with the best schedules of a MetaSchedule database.
 
-    A PrimFunc that it has none for runs as it is on processors; on GPUs, where that is impossible, it gets a default.
+    A PrimFunc without one runs as it is on processors; on GPUs, where that is impossible, it gets a default schedule.
     """
     import tvm
     from tvm import relax
@@ -50,7 +54,7 @@ def scheduled(module: Any, target: Any, database: Any = None) -> Any:
 
 
 def built(module: Any, target: Any) -> Any:
-    """A scheduled network as a `relax.VMExecutable`."""
+    """Return a scheduled network as a `relax.VMExecutable`."""
     import tvm
     from tvm import relax
     from tvm.relax import transform
@@ -73,9 +77,9 @@ def built(module: Any, target: Any) -> Any:
 
 
 def saved(executable: Any, path: Path) -> None:
-    """Write a built network to a `.tar` file, which TVM and a linker are needed to load: `tvm.runtime.load_module`.
+    """Write a built network to a `.tar` file. Loading it takes TVM and a linker: `tvm.runtime.load_module`.
 
-    Nothing in Syno loads it again: what is in a folder of results may come from elsewhere.
+    Syno never loads such a file of a folder of results again: the folder may come from elsewhere.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{os.getpid()}.{path.name}")
@@ -84,3 +88,40 @@ def saved(executable: Any, path: Path) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+class TvmModule:
+    """A built network as a function of PyTorch tensors on its device. Inputs and outputs are not copied.
+
+    Args:
+        executable: a `relax.VMExecutable`.
+        device: "cpu" or "cuda", this process's first.
+    """
+
+    def __init__(self, executable: Any, device: str) -> None:
+        import tvm
+        from tvm import relax
+
+        self._machine = relax.VirtualMachine(executable, tvm.runtime.device(device, 0))
+        self._main = self._machine["main"]
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        """Return the network's output, a tensor or a list of them.
+
+        Raises ShapeError for a tensor that is not dense in the order of its axes, such as one in channels-last format.
+        """
+        import tvm_ffi
+
+        for tensor in tensors:
+            if not tensor.is_contiguous():
+                raise ShapeError(
+                    f"TVM takes tensors that are dense in the order of their axes; this one has shape {tuple(tensor.shape)} "
+                    f'and strides {tensor.stride()}: use the memory format "contiguous"'
+                )
+        return _tensors(self._main(*(tvm_ffi.from_dlpack(tensor.detach()) for tensor in tensors)))
+
+
+def _tensors(output: Any) -> Any:
+    if hasattr(output, "__dlpack__"):
+        return torch.from_dlpack(output)
+    return [_tensors(part) for part in output]

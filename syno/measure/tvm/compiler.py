@@ -1,41 +1,46 @@
-"""The compiler "tvm": import, tune what is not tuned yet, build, and check before anything is timed."""
+"""The compiler "tvm", here or on a remote device: import, tune what is not tuned yet, build, check, and then measure."""
 
 from __future__ import annotations
 
+import json
 import platform
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from syno.base.errors import SpecError
-from syno.lower.timing import stopwatch_of
 from syno.lower.tvm.installed import VERSIONS
-from syno.measure.compilers import Job
+from syno.measure.job import Job
+from syno.measure.latency import Latency
 from syno.measure.machine import device_name
-from syno.measure.tvm.compilation import built, fused, scheduled
-from syno.measure.tvm.database import folder_for, only_writer
+from syno.measure.timing import stopwatch_of
+from syno.measure.tuning_record import TuningSummary
+from syno.measure.tvm.compilation import TvmModule, built, fused, saved, scheduled
+from syno.measure.tvm.database import TrialDatabase, folder_for, only_writer
 from syno.measure.tvm.network import import_network
-from syno.measure.tvm.running import TvmModule
-from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.runner import rpc_runner
+from syno.measure.tvm.search import tune_network
+from syno.measure.tvm.sessions import measure_remote
+from syno.measure.tvm.settings import DeviceSettings, TvmSettings
 from syno.measure.tvm.targets import of_device, target
-from syno.measure.tvm.tuned import tuned
+from syno.measure.tvm.tracker import reached
+
+KINDS = {"cpu": "llvm", "cuda": "cuda"}  # of targets, for kinds of devices
+PROGRESS, MODULES = "progress.log", "modules"
 
 
 def target_for(settings: TvmSettings, device: str, threads: int) -> Any:
-    """The target that the settings name, or that of the device.
+    """Return the target that the settings name, or that of a device of this machine.
 
     Raises:
-        SpecError: it is no target for that device, or the device cannot be tuned on.
+        SpecError: the target is for another device.
         UnknownNameError, MissingPackageError: as `targets.target`.
     """
-    if ":" in device:
-        raise SpecError(
-            f'the device is "{device}"; TVM tunes on the first GPU that it sees: take the device "cuda", and choose the GPU '
-            "with the environment variable CUDA_VISIBLE_DEVICES"
-        )
     made = target(of_device(device, threads) if settings.target is None else settings.target)
-    wanted = "cuda" if device.startswith("cuda") else "llvm"
+    wanted = KINDS["cuda" if device.startswith("cuda") else "cpu"]
     if made.kind.name != wanted:
         raise SpecError(
             f'the target {settings.target} is of kind "{made.kind.name}"; on the device "{device}" it has to be "{wanted}"'
@@ -50,27 +55,76 @@ def target_for(settings: TvmSettings, device: str, threads: int) -> Any:
     return made
 
 
+def target_on(device: DeviceSettings) -> Any:
+    """Return the target of a remote device. Raises SpecError if it is of another kind than the device."""
+    made = target(device.target)
+    if made.kind.name != KINDS[device.kind]:
+        raise SpecError(f'the target {device.target} is of kind "{made.kind.name}", and the device of kind "{device.kind}"')
+    return made
+
+
 def compiled(job: Job) -> Callable[..., Any]:
-    """The module, tuned, as a function of PyTorch tensors.
+    """Return the tuned module as a function of PyTorch tensors.
 
     Raises:
         LoweringError: TVM cannot express the module.
         WrongOutputError: what TVM made of it computes something else.
-        SpecError: a target that means nothing here, or another process tunes with the same folder for too long.
+        SpecError: the target is invalid, or another process tunes with the same folder for too long.
     """
-    to = target_for(job.tvm, job.device, job.settings.threads)
+    to = target_for(job.options, job.device, job.settings.threads)
     network = fused(import_network(job.module, *job.example), to)
     folder = folder_for(job.folder, to, device_name(job.device), VERSIONS["apache-tvm"])
-    with only_writer(folder, job.deadline):
-        untuned_ms = _first_look(job, network, to) if job.tvm.trials_per_task else None
-        executable, _ = tuned(job, network, to, folder, untuned_ms=untuned_ms)
+    with only_writer(folder, _deadline(job)):
+        untuned_ms = _first_look(job, network, to) if job.options.trials_per_task else None
+        executable, _ = _tuned(job, network, to, folder, untuned_ms=untuned_ms)
     call = TvmModule(executable, job.device)
     _check(job, call, "tuned by TVM")
     return call
 
 
+def measured_on(job: Job, device: DeviceSettings, flops: int | None) -> Latency:
+    """Tune, build and measure a module on a remote device.
+
+    Args:
+        job: its device is the remote one's name; its module, its example and its check's reference are here.
+        device: the settings of the device.
+        flops: of one call.
+
+    Raises:
+        DeviceError: the device does not answer, or was lost; what was measured is kept.
+        WrongOutputError: the output there differs from the reference.
+    """
+    began, to = time.perf_counter(), target_on(device)
+    folder = folder_for(job.folder, to, job.device, VERSIONS["apache-tvm"])
+    with reached(job.device, device) as found, only_writer(folder, _deadline(job)):
+        network = fused(import_network(job.module, *job.example), to)
+        each_ms = job.options.least_ms // 2
+        with rpc_runner(found, device, evaluator=(1, 2, each_ms), threads=job.settings.threads) as runner:
+            _, library = _tuned(job, network, to, folder, runner=runner)
+        job.found(compile_seconds=time.perf_counter() - began)
+        job.begin("measuring")
+        with torch.no_grad():
+            expected = job.check.expected
+        return measure_remote(
+            library,
+            expected,
+            found,
+            job.settings,
+            kind=device.kind,
+            seconds=device.session_timeout_seconds,
+            wait_seconds=device.session_timeout_seconds + device.wait_seconds,
+            flops=flops,
+        )
+
+
+def _deadline(job: Job) -> float:
+    """Return the time of `time.monotonic` after which no tuning should begin."""
+    share: float = job.options.share
+    return job.began + share * job.time_limit_s
+
+
 def _first_look(job: Job, network: Any, to: Any) -> float:
-    """The untuned network's latency in ms, once it is known to compute what it has to: tuning another is in vain."""
+    """Return the untuned network's latency in ms, after checking its output: tuning a wrong network would be in vain."""
     call = TvmModule(built(scheduled(network, to), to), job.device)
     _check(job, call, "compiled by TVM")
     stopwatch = stopwatch_of(job.device)
@@ -80,3 +134,51 @@ def _first_look(job: Job, network: Any, to: Any) -> float:
 def _check(job: Job, call: TvmModule, how: str) -> None:
     with torch.no_grad():
         job.check.require(job.check.of(call), f"the output of the network {how}")
+
+
+def _tuned(
+    job: Job, network: Any, to: Any, folder: Path, *, runner: Any = None, untuned_ms: float | None = None
+) -> tuple[Any, Path]:
+    """Tune what is not tuned yet, build the network with the best schedules, and return it and the file with it.
+
+    Args:
+        job: gets the phases, the summary, and what is lacking.
+        network: fused (`compilation.fused`).
+        to: the target.
+        folder: of the target and device; the caller is its only writer.
+        runner: measures on the device; by default on this machine.
+        untuned_ms: latency before, for the summary.
+    """
+    job.begin("tuning")
+    start = time.perf_counter()
+    tasks = tune_network(
+        network,
+        to,
+        folder,
+        job.options,
+        runner=runner,
+        deadline=_deadline(job),
+        progress=_log(folder, job.name),
+        count=job.count,
+    )
+    seconds, trials = time.perf_counter() - start, job.options.trials_per_task
+    summary = TuningSummary.of(tasks, json.loads(str(to)), trials, seconds, untuned_ms)
+    job.found(tuning=summary.model_dump())
+    if trials and summary.shortcoming:
+        job.lacks(summary.shortcoming)
+    job.begin("compiling")
+    executable = built(scheduled(network, to, TrialDatabase(folder).trials), to)
+    library = folder / MODULES / f"{job.name}.tar"
+    saved(executable, library)
+    return executable, library
+
+
+def _log(folder: Path, name: str) -> Callable[[str], None]:
+    """Return a function that writes lines of progress to this process's output, and to a file in the folder."""
+
+    def tell(line: str) -> None:
+        print(line, flush=True)
+        with (folder / PROGRESS).open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%F %T')} {name}: {line}\n")
+
+    return tell

@@ -21,21 +21,20 @@ from syno.lower.choose import plan
 from syno.lower.plan import Plan
 from syno.lower.tvm import stage_functions
 from syno.lower.tvm.installed import tvm
-from syno.measure.tvm.decomposition import decomposed
-from syno.measure.tvm.preparation import CALL, prepared, valuation_for
+from syno.measure.tvm.preparation import CALL, decomposed, prepared, valuation_for
 from syno.model.module import OperatorModule, build
 
 
 def import_network(module: nn.Module, *examples: torch.Tensor) -> Any:
-    """The module, in evaluation mode, as a `tvm.IRModule` whose function "main" takes tensors of the examples' shapes.
+    """Return the module, in evaluation mode, as a `tvm.IRModule` whose function "main" takes tensors of the examples' shapes.
 
-    Weights are constants in it, so normalizations are products and sums, and weights of an operator are multiplied with
-    each other beforehand where that leaves the fewest FLOPs. Operators from Syno become one PrimFunc for each stage of
-    their plan; everything else is up to TVM's importer.
+    Its weights are constants, so normalizations are products and sums, and weights of an operator are multiplied with each
+    other beforehand where that leaves the fewest FLOPs. Operators of Syno become one PrimFunc for each stage of their plan;
+    everything else is up to TVM's importer.
 
     Args:
         module: a network, or an operator by itself; it is not changed.
-        examples: what it takes. Shapes are fixed to theirs, that of the batch too.
+        examples: its inputs. Shapes are fixed to theirs, that of the batch too.
 
     Raises:
         LoweringError: PyTorch cannot export the module, or TVM has no counterpart of one of its operations.
@@ -46,10 +45,10 @@ def import_network(module: nn.Module, *examples: torch.Tensor) -> Any:
 
     network, operators = prepared(module)
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch about its own internals
+        warnings.simplefilter("ignore")  # they are about PyTorch's own internals
         try:
             program = torch.export.export(network, tuple(example.cpu() for example in examples))
-        except Exception as error:  # of very many kinds
+        except Exception as error:  # there are very many kinds
             raise LoweringError(f"{_name(module)} cannot be exported by PyTorch: {_first_line(error)}") from error
         try:
             return from_exported_program(
@@ -81,7 +80,7 @@ class _Converter:
 
 
 def _embedding(node: fx.Node, importer: Any) -> Any:
-    """Rows of a table. Numbers of no row get the first or last: schedules are tried on random bits."""
+    """Emit rows of a table. Numbers beyond the table get its first or last row: schedules are tried on random bits."""
     from tvm import relax
 
     table, rows = (importer.env[argument] for argument in node.args[:2])
@@ -89,7 +88,7 @@ def _embedding(node: fx.Node, importer: Any) -> Any:
 
 
 def emit_operator(builder: Any, operator: OperatorModule, chosen: Plan, values: dict[str, int], x: Any) -> Any:
-    """Emit one PrimFunc per stage of the plan into a `relax.BlockBuilder`; the variable that holds the output."""
+    """Emit one PrimFunc per stage of the plan into a `relax.BlockBuilder`, and return the variable that holds the output."""
     from tvm import relax
 
     tensors = {"x": x}
@@ -104,7 +103,7 @@ def emit_operator(builder: Any, operator: OperatorModule, chosen: Plan, values: 
 
 
 def constant_weights(operator: OperatorModule, chosen: Plan, values: dict[str, int]) -> list[torch.Tensor]:
-    """The weights that the stages of a plan take, in their order; one that is composed is computed here."""
+    """Return the weights that the stages of a plan take, in their order; a composed weight is computed here."""
     weights = [weight.detach().cpu().contiguous() for weight in operator.parameters()]
     composition = chosen.composition
     if composition is None:
@@ -120,7 +119,7 @@ def constant_weights(operator: OperatorModule, chosen: Plan, values: dict[str, i
 
 
 def _operations(error: Exception) -> str:
-    """What TVM's importer says, with the names of operations as PyTorch has them."""
+    """Return the message of TVM's importer, with the names of operations as PyTorch has them."""
     listed = re.search(r"Unsupported function types \[(.*)\]", str(error))
     if listed:
         names = ", ".join(f"aten.{name}" for name in re.findall(r"'([^']+)'", listed.group(1)))

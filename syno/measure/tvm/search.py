@@ -1,4 +1,4 @@
-"""Looking for schedules with MetaSchedule, one task after another, and only for what is not known yet.
+"""Search for schedules with MetaSchedule, one task after another, where the database has too few trials.
 
 Paper: section 7.1 (tuning with MetaSchedule).
 """
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from syno.measure.tvm.building import local_builder, local_runner
+from syno.measure.job import TrialCount
+from syno.measure.tuning_record import TaskResult
 from syno.measure.tvm.database import TrialDatabase
-from syno.measure.tvm.intrinsics import load_intrinsics
+from syno.measure.tvm.local import load_intrinsics, local_builder, local_runner
 from syno.measure.tvm.runner import callbacks
 from syno.measure.tvm.settings import TvmSettings
-from syno.measure.tvm.summary import TaskResult, TrialCount
 
-# How many schedules a round of the search begins with. Few are enough where only few are measured; on GPUs most of them
+# How many schedules a round of the search begins with. Few are enough if only few are measured; on GPUs most of them
 # exceed some limit, and with few a search may end without any.
 FEW, MANY = 64, 512
 FEW_TRIALS = 128
@@ -33,7 +33,7 @@ class _OutOfTimeError(Exception):
 
 @dataclass
 class _Search:
-    """What searches of all tasks have in common."""
+    """The search for schedules of one task after another, with one database, builder, runner and cost model."""
 
     database: TrialDatabase
     target: Any
@@ -46,7 +46,7 @@ class _Search:
     count: Callable[[int, int], None]  # the task, and its trials so far
 
     def task(self, number: int, of: int, name: str, task: Any, trials: int) -> None:
-        """Measure so many schedules more, or fewer if there are none. _OutOfTimeError at the deadline."""
+        """Measure so many more schedules, or fewer if there are no more. Raises _OutOfTimeError at the deadline."""
         if time.monotonic() > self.deadline:
             raise _OutOfTimeError
         from tvm.s_tir import meta_schedule
@@ -60,7 +60,7 @@ class _Search:
                 population_size=MANY if many or self.target.kind.name != "llvm" else FEW, genetic_num_iters=4 if many else 1
             ),
             task_name=name,
-            rand_state=(self.settings.seed * 1_000_003 + have) % MOST_SEED + 1,  # what went before is not drawn again
+            rand_state=(self.settings.seed * 1_000_003 + have) % MOST_SEED + 1,  # earlier schedules are not drawn again
             num_threads=self.settings.builders,
             logger=_silent(),
         ).clone()
@@ -90,13 +90,13 @@ class _Search:
                 ],
                 task_scheduler="round-robin",
             )
-        except RuntimeError:  # whatever a callback raises comes out of TVM as one
+        except RuntimeError:  # TVM turns the errors of callbacks into these
             if stopped:
                 raise stopped[0] from None
             raise
 
     def _callbacks(self) -> list[Any]:
-        """What MetaSchedule does with results; what a remote device could not measure is no result."""
+        """Return the callbacks that store results; failures of a remote device are not results of the candidate."""
         from tvm.s_tir import meta_schedule
 
         if hasattr(self.runner, "measuring"):
@@ -116,19 +116,19 @@ def tune_network(
     progress: Callable[[str], None] = lambda line: None,
     count: Callable[[TrialCount], None] = lambda trials: None,
 ) -> list[TaskResult]:
-    """Bring every task of a network to its number of trials, and say what is known of each.
+    """Bring every task of a network to its number of trials, and return the results of all tasks.
 
-    Trials of earlier runs count, so a run that was interrupted goes on, and one that is repeated measures nothing.
+    Trials of earlier runs count, so an interrupted run is continued, and a repeated one measures nothing.
 
     Args:
-        module: a network that is ready (`syno.measure.tvm.compilation.fused`).
+        module: a fused network (`syno.measure.tvm.compilation.fused`).
         target: a `tvm.target.Target`.
         folder: of the target and device (`database.folder_for`); the caller is its only writer.
-        settings: how many trials, and how they are made.
+        settings: the number of trials, and how they are made.
         runner, builder: MetaSchedule's; by default those of this machine. `runner` measures on the device.
-        deadline: a time of `time.monotonic`. Trials that have begun are finished.
-        progress: gets a line when a number of trials has been measured.
-        count: gets the trials of all tasks before and after that.
+        deadline: a time of `time.monotonic`, after which no trials begin.
+        progress: gets a line after each iteration.
+        count: gets the trials of all tasks before the first and after each iteration.
     """
     from tvm.s_tir import meta_schedule
 
@@ -161,7 +161,7 @@ def tune_network(
         try:
             for index in open_tasks:
                 search.task(index + 1, len(tasks), extracted[index].task_name, tasks[index], wanted - before[index])
-                if database.counts([tasks[index]])[0] < wanted:  # it ended by itself
+                if database.counts([tasks[index]])[0] < wanted:  # there are no more schedules
                     database.exhaust(tasks[index], wanted)
         except _OutOfTimeError:
             progress("tuning stopped at its deadline")
@@ -182,9 +182,9 @@ def tune_network(
 
 
 def _callback(told: Callable[[int], None], deadline: float, stopped: list[BaseException]) -> Any:
-    """Tells after each iteration how many trials there were, and ends the search where the next would end too late.
+    """Return a callback that reports the trials after each iteration, and ends the search if the next would end too late.
 
-    What it raises is put into `stopped`.
+    It puts the error that it raises into `stopped`.
     """
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule

@@ -2,8 +2,8 @@
 
 The file stands alone. A device needs it, Python, the pinned packages of TVM, and a C++ compiler; nothing else of Syno.
 
-TVM's own `tvm.exec.rpc_server` lives on, but serves no more, when a session ends badly: one kernel that crashes, and the device
-is gone from its tracker. Here the server begins again. Once it can be reached, the port is written to the output.
+TVM's own `tvm.exec.rpc_server` keeps running, but stops serving, when a session ends badly: after one kernel that crashes, the
+tracker no longer lists the device. Here the server begins again. Once it can be reached, it prints its port.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main() -> None:
         kind.add_argument("--end-with-input", action="store_true", help="end when the standard input ends")
         if name == "server":
             kind.add_argument("--tracker", required=True, help="its address, HOST:PORT")
-            kind.add_argument("--key", required=True, help="what the device is called at the tracker")
+            kind.add_argument("--key", required=True, help="the device's name at the tracker")
             kind.add_argument("--reported-host", help="where clients reach this server, if the tracker sees another address")
     options = parser.parse_args()
     if options.end_with_input:

@@ -1,17 +1,28 @@
-"""What is done in one session with a device. It runs in a worker's process, which a device that hangs can be left to."""
+"""Sessions with a remote device: candidates are timed in them, and networks are checked and timed.
+
+Each runs in a worker's process: if a device hangs, the process can be ended. The clock is the device's own, so figures do
+not include the network in between.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import DeviceError
-from syno.measure.tvm.answers import Reached, reach
+from syno.measure.timing import LatencySettings, Timing, time_repeats
+from syno.measure.tvm.tracker import Reached, reach
 
-ASK_SECONDS = 5.0  # to be in a tracker's queue before looking whether there still is a server
-BIG_CORES = 1  # of TVM's modes of its thread pool: the fast cores, where a processor has two kinds
+if TYPE_CHECKING:
+    from syno.measure.latency import Latency
+    from syno.measure.output_check import Deviation, Expected
+
+ASK_SECONDS = 5.0  # in a tracker's queue, before looking whether there still is a server
+BIG_CORES = 1  # the mode of TVM's thread pool that takes the fast cores, where a processor has two kinds
+SHOWN_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
@@ -19,10 +30,10 @@ class Lease:
     """How a device is borrowed.
 
     Attributes:
-        device: which.
+        device: the device.
         seconds: of a session, after which its server ends it.
         wait_seconds: for a free server.
-        threads: CPU threads on the device; None leaves it what it has.
+        threads: CPU threads on the device; None for the device's default.
     """
 
     device: Reached
@@ -32,15 +43,15 @@ class Lease:
 
     @property
     def limit_seconds(self) -> float:
-        """After this long nothing more is to be expected: the device or its network hangs."""
+        """The seconds after which no answer will come: the device or its network hangs."""
         return self.wait_seconds + self.seconds + 5
 
 
 def borrow(lease: Lease) -> Any:
-    """A session (`tvm.rpc.RPCSession`) with a free server. DeviceError if there is none in time, or no server at all."""
+    """Return a session (`tvm.rpc.RPCSession`) with a free server. Raises DeviceError if there is none in time, or no server."""
     device, end = lease.device, time.monotonic() + lease.wait_seconds
     while True:
-        reach(device.name, device.tracker, device.key)  # TVM would not notice that nothing is to be waited for
+        reach(device.name, device.tracker, device.key)  # TVM would wait even if there is no server at all
         try:
             session = _request(device, min(ASK_SECONDS, lease.wait_seconds), lease.seconds)
             break
@@ -56,12 +67,49 @@ def _request(device: Reached, wait_seconds: float, seconds: float) -> Any:
     from tvm import rpc
 
     tracker = rpc.connect_tracker(*device.tracker)
-    tracker._sock.settimeout(wait_seconds)  # TVM waits for ever
+    tracker._sock.settimeout(wait_seconds)  # TVM sets no limit
     return tracker.request(device.key, session_timeout=seconds, max_retry=1)
 
 
+class Workers:
+    """Processes that hold sessions, one for each server; a hanging session is ended with its process. `workers` makes them.
+
+    Args:
+        pool: TVM's `PopenPoolExecutor`.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the function's result from a worker. Raises TimeoutError after its lease's limit, or the function's error."""
+        return self._pool.submit(function, *arguments).result()
+
+    def close(self) -> None:
+        """End the processes, busy or not."""
+        for worker in list(self._pool._worker_map.values()):
+            if worker.is_alive():
+                worker._proc.kill()  # the pool would first wait for the end of its work
+        self._pool.shutdown()
+
+
+def workers(lease: Lease) -> Workers:
+    """Return as many workers as the device has servers."""
+    from tvm.support.popen_pool import PopenPoolExecutor
+
+    return Workers(PopenPoolExecutor(max_workers=lease.device.servers, timeout=lease.limit_seconds))
+
+
+def last_words(text: str) -> str:
+    """Return the last line of an error's text, where Python and TVM give its reason."""
+    return (text.strip().splitlines() or [""])[-1].strip()[:SHOWN_CHARACTERS]
+
+
+# ---- candidates ----------------------------------------------------------------------------------------------------------
+
+
 def time_candidate(lease: Lease, evaluator: Sequence[int], artifact: str, kind: str, arguments: Sequence[Any]) -> list[float]:
-    """Time a kernel that was built: seconds of each repeat.
+    """Time a built kernel, in a worker's process, and return the seconds of each repeat.
 
     Args:
         lease: of the device.
@@ -70,8 +118,6 @@ def time_candidate(lease: Lease, evaluator: Sequence[int], artifact: str, kind: 
         kind: of device, as TVM calls it.
         arguments: shapes and types of its arguments, as MetaSchedule writes them into JSON.
     """
-    from pathlib import Path
-
     from tvm.s_tir.meta_schedule.runner import EvaluatorConfig
     from tvm.s_tir.meta_schedule.runner import rpc_runner as steps
 
@@ -85,30 +131,96 @@ def time_candidate(lease: Lease, evaluator: Sequence[int], artifact: str, kind: 
         steps.default_cleanup(session, name)
 
 
-class Workers:
-    """Processes that hold sessions, one for each server: what hangs is ended with its process. Get them from `workers`.
+# ---- networks ------------------------------------------------------------------------------------------------------------
+
+
+def measure_remote(
+    library: Path,
+    expected: Sequence[Expected],
+    device: Reached,
+    settings: LatencySettings,
+    *,
+    kind: str = "cpu",
+    seconds: float = 60,
+    wait_seconds: float = 30,
+    flops: int | None = None,
+) -> Latency:
+    """Upload a network, check its output, time it, and check the output of the last timed call.
 
     Args:
-        pool: TVM's `PopenPoolExecutor`.
+        library: a Relax module that `export_library` wrote, as .tar (linked on the device) or .so; its function is `main`.
+        expected: inputs of `main` and their expected outputs; timed calls have the last of the inputs.
+        device: as `syno.measure.tvm.tracker.reached` found it.
+        settings: how to measure.
+        kind: "cpu" or "cuda".
+        seconds: for the whole session.
+        wait_seconds: for a free server.
+        flops: of one call.
+
+    Raises:
+        WrongOutputError: an output differs by more than is allowed.
+        DeviceError: there is no server, the session took too long, or the device failed or died; within seconds if the
+            device's system tells, and after `seconds` at the latest if it cannot.
     """
+    from syno.measure.latency import Latency  # imported here: workers that time candidates need no torch
+    from syno.measure.output_check import wrong_output
 
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
+    device = reach(device.name, device.tracker, device.key)
+    lease = Lease(device, seconds, wait_seconds, settings.threads)
+    processes = workers(lease)
+    try:
+        found, timing = processes.call(run_session, lease, str(library), kind, list(expected), settings)
+    except Exception as failure:  # of any kind: TVM's, the worker's, the network's
+        said = last_words(str(failure)) or f"no answer within {lease.limit_seconds:g} s"
+        raise DeviceError(f"{device.describe()} failed while it measured {library.name}: {said}") from None
+    finally:
+        processes.close()
+    if timing is None:
+        raise wrong_output(found, settings.tolerance, f"on {device.describe()} the output")
+    timed = expected[-1]
+    return Latency.of(
+        timing,
+        threads=settings.threads,
+        inputs=1,
+        exceeds_cache=False,  # there is one input, and the size of the device's cache is not known here
+        deviation=found,
+        flops=flops,
+        moved_bytes=sum(one.nbytes for one in timed.inputs) + sum(4 * one.numel() for one in timed.exact),
+    )
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function returns, in a worker. TimeoutError after its lease's limit; else it raises what the function does."""
-        return self._pool.submit(function, *arguments).result()
 
-    def close(self) -> None:
-        """End the processes, busy or not."""
-        for worker in list(self._pool._worker_map.values()):
-            if worker.is_alive():
-                worker._proc.kill()  # the pool would first wait for what it is busy with
-        self._pool.shutdown()
+def run_session(
+    lease: Lease, library: str, kind: str, expected: Sequence[Expected], settings: LatencySettings
+) -> tuple[Deviation, Timing | None]:
+    """Return the largest deviation of an output, and the timing if that is small enough; in a worker's process."""
+    import torch
+    import tvm
+    from tvm import relax
 
+    from syno.measure.output_check import Deviation
 
-def workers(lease: Lease) -> Workers:
-    """As many as the device has servers."""
-    from tvm.support.popen_pool import PopenPoolExecutor
+    session = borrow(lease)
+    name, device = Path(library).name, session.device(kind, 0)
+    session.upload(library)
+    machine = relax.VirtualMachine(session.load_module(name), [device, session.cpu(0)] if kind != "cpu" else device)
 
-    return Workers(PopenPoolExecutor(max_workers=lease.device.servers, timeout=lease.limit_seconds))
+    def deviation(one: Expected) -> Deviation:
+        output = machine.get_outputs("main")
+        parts = output if isinstance(output, tuple | list) else [output]
+        return one.deviation([torch.from_numpy(part.numpy()) for part in parts])
+
+    found = Deviation(0.0, 0.0, None)
+    for one in expected:
+        machine.set_input("main", *(tvm.runtime.tensor(tensor.detach().cpu().numpy(), device) for tensor in one.inputs))
+        machine.invoke_stateful("main")
+        found = found.worse(deviation(one))
+    if not found.of_allowed <= 1:
+        return found, None
+
+    def evaluate(calls: int, repeats: int) -> list[float]:  # each series makes one call more, which it does not time
+        evaluator = machine.time_evaluator("invoke_stateful", device, number=calls, repeat=repeats)
+        return [1e3 * seconds for seconds in evaluator("main").results]
+
+    timing = time_repeats(evaluate, settings)
+    found = found.worse(deviation(expected[-1]))
+    return found, timing if found.of_allowed <= 1 else None

@@ -1,4 +1,4 @@
-"""What code is generated for: named presets, the device at hand, or attributes of the user's own.
+"""Targets of generated code: named presets, the device at hand, or attributes of the user's own.
 
 TVM builds for a target without having the device: only running needs it.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from syno.base.errors import SpecError
 from syno.base.registry import Registry
 from syno.lower.tvm.installed import tvm
+from syno.measure.machine import processor_flags
 
 Attributes: TypeAlias = "dict[str, Any]"
 
 TARGETS: Registry[Callable[[], Attributes]] = Registry("target")
 
-# What every CUDA device of compute capability 7 and later has; MetaSchedule rejects kernels that exceed it.
+# Limits of every CUDA device of compute capability 7 and later; MetaSchedule rejects kernels that exceed them.
 CUDA_LIMITS: Mapping[str, int] = {
     "max_threads_per_block": 1024,
     "max_num_threads": 1024,
@@ -28,7 +28,7 @@ CUDA_LIMITS: Mapping[str, int] = {
     "registers_per_block": 64 * 1024,
 }
 
-# The levels of the x86-64 ABI, widest first, and of each what Linux calls the instructions that the one below lacks.
+# The levels of the x86-64 ABI, widest first, with Linux's names of the instructions that the level below lacks.
 X86_LEVELS: Mapping[str, frozenset[str]] = {
     "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
     "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
@@ -38,21 +38,21 @@ X86_LEVELS: Mapping[str, frozenset[str]] = {
 
 
 def x86_level(flags: frozenset[str]) -> str:
-    """The widest level of instructions that a processor with these flags has."""
+    """Return the widest level of instructions that a processor with these flags has."""
     levels = list(X86_LEVELS)
     return next(level for number, level in enumerate(levels) if all(X86_LEVELS[name] <= flags for name in levels[number:]))
 
 
 def target(given: str | Mapping[str, Any]) -> Any:
-    """A `tvm.target.Target`.
+    """Return a `tvm.target.Target`.
 
     Args:
         given: a name in `TARGETS`, or attributes as TVM's own targets have them, such as
             `{"kind": "llvm", "mcpu": "znver4", "num-cores": 16}`.
 
     Raises:
-        UnknownNameError: no such name.
-        SpecError: attributes that TVM does not know; it names them.
+        UnknownNameError: there is no such name.
+        SpecError: TVM does not know some attributes; it names them.
         MissingPackageError: TVM is not installed.
     """
     attributes = dict(TARGETS[given]() if isinstance(given, str) else given)
@@ -69,7 +69,7 @@ def target(given: str | Mapping[str, Any]) -> Any:
 
 
 def _check_processor(made: Any, attributes: Attributes) -> None:
-    """TVM accepts any `mcpu`, and then generates code for no processor in particular."""
+    """Raise SpecError for an unknown `mcpu`: TVM accepts any, and then generates code for no processor in particular."""
     from tvm.target import codegen
 
     name, triple = made.attrs.get("mcpu"), made.attrs.get("mtriple") or codegen.llvm_get_system_triple()
@@ -83,9 +83,9 @@ def _check_processor(made: Any, attributes: Attributes) -> None:
 
 
 def of_device(device: str, threads: int) -> Attributes:
-    """The target for measuring on this machine's "cpu" or "cuda".
+    """Return the target for measuring on this machine's "cpu" or "cuda".
 
-    Raises SpecError where there is no such device.
+    Raises SpecError if there is no such device.
     """
     if not device.startswith("cuda"):
         return host(threads)
@@ -98,10 +98,10 @@ def of_device(device: str, threads: int) -> Attributes:
 
 
 def host(threads: int) -> Attributes:
-    """This machine's processor, of which so many cores are used."""
+    """Return the target for so many cores of this machine's processor."""
     if platform.machine().lower() in ("x86_64", "amd64"):
-        processor = x86_level(_flags())
-    else:  # LLVM asks these processors what they are, it does not guess from tables
+        processor = x86_level(processor_flags())
+    else:  # LLVM recognizes these processors without tables
         tvm()
         from tvm.target import codegen
 
@@ -109,15 +109,8 @@ def host(threads: int) -> Attributes:
     return {"kind": "llvm", "mcpu": processor, "num-cores": threads}
 
 
-def _flags() -> frozenset[str]:
-    """What Linux says the processor can do; nothing where it is another system."""
-    information = Path("/proc/cpuinfo")
-    lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
-    return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
-
-
 def cuda(architecture: str, on: Attributes) -> Attributes:
-    """A GPU of an architecture such as "sm_80", in a machine with such a processor."""
+    """Return the target for a GPU of an architecture such as "sm_80", in a machine with such a processor."""
     return {"kind": "cuda", "arch": architecture, **CUDA_LIMITS, "host": on}
 
 
@@ -126,23 +119,23 @@ TARGETS.register("host")(lambda: host(os.cpu_count() or 1))
 
 @TARGETS.register("jetson-orin-nano-cpu")
 def jetson_orin_nano_cpu() -> Attributes:
-    """Six Arm Cortex-A78AE."""
+    """Return the target for the six Arm Cortex-A78AE cores."""
     return {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a78", "mattr": ["+neon"], "num-cores": 6}
 
 
 @TARGETS.register("jetson-orin-nano-gpu")
 def jetson_orin_nano_gpu() -> Attributes:
-    """An Ampere GPU with compute capability 8.7."""
+    """Return the target for its Ampere GPU, of compute capability 8.7."""
     return cuda("sm_87", jetson_orin_nano_cpu())
 
 
 @TARGETS.register("a100")
 def a100() -> Attributes:
-    """NVIDIA A100, in an x86-64 server."""
+    """Return the target for an NVIDIA A100 in an x86-64 server."""
     return cuda("sm_80", {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v3"})
 
 
 @TARGETS.register("h100")
 def h100() -> Attributes:
-    """NVIDIA H100 or H200, in an x86-64 server."""
+    """Return the target for an NVIDIA H100 or H200 in an x86-64 server."""
     return cuda("sm_90", {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v3"})

@@ -1,4 +1,4 @@
-"""Trackers and servers on this machine: processes in sessions of their own, of which nothing is left at the end.
+"""Trackers and servers: what a tracker answers, or a clear error within seconds; and processes that serve on this machine.
 
 >>> with local_devices({"cpu0": 2}) as address:  # doctest: +SKIP
 ...     print(servers_of(address))
@@ -10,29 +10,151 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from syno.base.errors import DeviceError
+from syno.lower.tvm import installed
 from syno.measure.tvm import serving
-from syno.measure.tvm.answers import LOOK_SECONDS, Reached, reach, servers_of
-from syno.measure.tvm.devices import Address, DeviceSettings
+from syno.measure.tvm.settings import LOCAL, Address, DeviceSettings
 
+ANSWER_SECONDS = 5.0  # in which a tracker in reach has answered
+LOOK_SECONDS = 0.5  # between two looks at a tracker
 START_SECONDS = 60.0  # in which a process on a busy machine has imported TVM and listens
 HOST = "127.0.0.1"  # nobody else on the network gets in: there is no password
 TRACKER_PORT, SERVER_PORT = 9190, 9090
 TAIL_CHARACTERS = 500
 
 
+# ---- what trackers answer ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The number of servers of one key that a tracker knows, and of those in no session."""
+
+    total: int
+    free: int
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A device that answered.
+
+    Attributes:
+        name: of the device in the settings.
+        tracker, key: the tracker of its servers, and their key there.
+        servers: their number at the last look.
+    """
+
+    name: str
+    tracker: Address
+    key: str
+    servers: int
+
+    def describe(self) -> str:
+        """Return the device in words, for messages."""
+        return f'device "{self.name}" (key "{self.key}" at the tracker {self.tracker})'
+
+    def how_to_serve(self) -> str:
+        """Return the command that starts a server on the device."""
+        return f"python serving.py server --tracker {self.tracker} --key {self.key}"
+
+
+@dataclass(frozen=True)
+class DeviceStatus:
+    """The state of a remote device: its tracker and key, its servers, and what is wrong, in one sentence, or nothing."""
+
+    name: str
+    tracker: str
+    key: str
+    servers: Servers | None = None
+    fault: str = ""
+
+    def cells(self) -> dict[str, object]:
+        """Return a row of a table."""
+        if self.tracker == LOCAL:
+            said = "made when needed"
+        else:
+            said = "none" if self.servers is None else f"{self.servers.free} of {self.servers.total} free"
+        return {"device": self.name, "tracker": self.tracker, "key": self.key, "servers": said}
+
+
+def servers_of(tracker: Address, seconds: float = ANSWER_SECONDS) -> dict[str, Servers]:
+    """Return the servers that a tracker knows, by key. Raises DeviceError if it does not answer within so many seconds."""
+    installed.tvm()  # says what to do where it is missing
+    from tvm.rpc import base
+
+    try:
+        with socket.create_connection(tracker, timeout=seconds) as connection:
+            connection.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+            if base.recvall(connection, 4) != struct.pack("<i", base.RPC_TRACKER_MAGIC):
+                raise DeviceError(f"at {tracker} is something else than a tracker of TVM: look at the address")
+            base.sendjson(connection, [base.TrackerCode.SUMMARY])
+            _, summary = base.recvjson(connection)
+    except (OSError, ValueError, struct.error) as error:
+        raise DeviceError(
+            f"the tracker {tracker} does not answer ({error}); start one there with `syno devices serve`, "
+            "or look at the address and the firewall"
+        ) from None
+    totals = Counter(server["key"].partition(":")[2] for server in summary["server_info"])
+    return {key: Servers(count, summary["queue_info"].get(key, {}).get("free", 0)) for key, count in totals.items()}
+
+
+def reach(name: str, tracker: Address, key: str, seconds: float = ANSWER_SECONDS) -> Reached:
+    """Return the device if the tracker has servers of that key. Raises DeviceError, which says what to start, if not."""
+    try:
+        found = servers_of(tracker, seconds)
+    except DeviceError as error:
+        raise DeviceError(f'device "{name}": {error}') from None
+    if key not in found:
+        there = ", ".join(f'"{other}"' for other in sorted(found)) or "none"
+        raise DeviceError(
+            f'device "{name}": the tracker {tracker} has no server of key "{key}"; its keys: {there}. Start a server on the '
+            f"device: {Reached(name, tracker, key, 0).how_to_serve()}"
+        )
+    return Reached(name, tracker, key, found[key].total)
+
+
+def status_of(name: str, device: DeviceSettings) -> DeviceStatus:
+    """Return the state of a device, after asking its tracker; takes seconds at most."""
+    key, address = device.key or name, device.address
+    if address is None:
+        return DeviceStatus(name, LOCAL, key)
+    try:
+        reach(name, address, key)
+        return DeviceStatus(name, str(address), key, servers_of(address).get(key))
+    except DeviceError as error:
+        return DeviceStatus(name, str(address), key, fault=str(error))
+
+
+@contextmanager
+def reached(name: str, device: DeviceSettings) -> Iterator[Reached]:
+    """Yield the device, after a look at its tracker; with `tracker: local`, servers of its own run within the context.
+
+    Raises DeviceError, within seconds, if there is no tracker or no server.
+    """
+    key = device.key or name
+    with ExitStack() as stack:
+        address = device.address or stack.enter_context(local_devices({key: device.servers}))
+        yield reach(name, address, key)
+
+
+# ---- processes that serve on this machine, in sessions of their own; none is left at the end ---------------------------
+
+
 @dataclass(frozen=True)
 class Served:
-    """A process that serves, the leader of its own group, and the file with what it says."""
+    """A process that serves, the leader of its own group, and the file with its output."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -43,20 +165,20 @@ class Served:
             os.killpg(self.process.pid, signal.SIGKILL)  # its sessions are in its group
 
     def said(self) -> str:
-        """What it wrote."""
+        """Return its output."""
         return self.log.read_text(encoding="utf-8", errors="replace").strip()
 
 
 @contextmanager
 def tracker(host: str = HOST, port: int = TRACKER_PORT) -> Iterator[Address]:
-    """A tracker at the first free port from `port`. DeviceError if it does not start."""
+    """Run a tracker at the first free port from `port`. Raises DeviceError if it does not start."""
     with _served(["tracker", f"--host={host}", f"--port={port}", f"--port-end={port + 100}"]) as served:
         yield Address(host, _port(served))
 
 
 @contextmanager
 def server(at: Address, key: str, host: str = HOST, port: int = SERVER_PORT) -> Iterator[Served]:
-    """A server of this machine's devices that reports to a tracker. `await_servers` waits until it can be reached."""
+    """Run a server of this machine's devices that reports to a tracker. `await_servers` waits until it can be reached."""
     arguments = [f"--host={host}", f"--port={port}", f"--port-end={port + 100}", f"--tracker={at}", f"--key={key}"]
     with _served(["server", *arguments]) as served:
         yield served
@@ -64,9 +186,9 @@ def server(at: Address, key: str, host: str = HOST, port: int = SERVER_PORT) -> 
 
 @contextmanager
 def local_devices(keys: Mapping[str, int], host: str = HOST, port: int = TRACKER_PORT) -> Iterator[Address]:
-    """A tracker, and as many servers of each key as are asked for, all of which it lists.
+    """Run a tracker, and so many servers of each key, all of which it lists; yield its address.
 
-    Raises DeviceError if one does not start; it says what that one wrote.
+    Raises DeviceError if one does not start, with that one's output.
     """
     with ExitStack() as stack:
         address = stack.enter_context(tracker(host, port))
@@ -76,7 +198,7 @@ def local_devices(keys: Mapping[str, int], host: str = HOST, port: int = TRACKER
 
 
 def await_servers(at: Address, started: Sequence[Served], keys: Mapping[str, int]) -> None:
-    """Wait until a tracker has these servers free. DeviceError if one ends instead, or it takes too long."""
+    """Wait until a tracker has these servers free. Raises DeviceError if one ends instead, or it takes too long."""
     end = time.monotonic() + START_SECONDS
     while True:
         found = servers_of(at)
@@ -90,29 +212,18 @@ def await_servers(at: Address, started: Sequence[Served], keys: Mapping[str, int
 
 
 @contextmanager
-def reached(name: str, device: DeviceSettings) -> Iterator[Reached]:
-    """The device, after a look at its tracker; with `tracker: local`, servers of its own for as long as it is used.
-
-    Raises DeviceError, within seconds, where there is no tracker or no server.
-    """
-    key = device.key or name
-    with ExitStack() as stack:
-        address = device.address or stack.enter_context(local_devices({key: device.servers}))
-        yield reach(name, address, key)
-
-
-@contextmanager
 def _served(arguments: list[str]) -> Iterator[Served]:
-    """Run `serving.py` until the end of the context; it also ends when this process does, however that comes about."""
+    """Run `serving.py` within the context; it also ends when this process does, however that ends."""
     with tempfile.TemporaryDirectory(prefix="syno-serving-", ignore_cleanup_errors=True) as folder:
         log = Path(folder) / "log"
+        imports = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)  # so that the other process finds TVM
         with log.open("wb") as stream:
             process = subprocess.Popen(
                 [sys.executable, "-P", serving.__file__, *arguments, "--end-with-input"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,
-                env={**os.environ, "PYTHONPATH": _imports(), "TMPDIR": folder},
+                env={**os.environ, "PYTHONPATH": imports, "TMPDIR": folder},
                 start_new_session=True,
             )
         served = Served(process, log)
@@ -123,13 +234,8 @@ def _served(arguments: list[str]) -> Iterator[Served]:
             process.communicate()
 
 
-def _imports() -> str:
-    """What this process imports, so that the other finds TVM."""
-    return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-
-
 def _port(served: Served) -> int:
-    """The port at which a process says that it listens."""
+    """Return the port at which a process says that it listens."""
     output = served.process.stdout
     assert output is not None
     ready, _, _ = select.select([output], [], [], START_SECONDS)

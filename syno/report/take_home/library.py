@@ -11,21 +11,20 @@ from syno.base.files import write_whole
 from syno.ir.graph import PGraph
 from syno.lower.tvm.installed import tvm
 from syno.measure.subjects import OperatorSubject
-from syno.measure.tvm.compilation import built, fused, scheduled
+from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
 from syno.measure.tvm.network import import_network
-from syno.measure.tvm.running import TvmModule
 from syno.measure.tvm.targets import target
-from syno.report.take_home.check import checked
+from syno.report.take_home.program import checked
 
 
 def write_library(operator: PGraph, file: Path, values: Mapping[str, int] | None = None) -> str:
-    """Write a shared library whose function "main" takes the input and returns the output; returns how it was checked.
+    """Write a shared library whose function "main" takes the input and returns the output; return how it was checked.
 
-    Loops are as the tensor expressions have them: it is not tuned.
+    Its loops are those of the tensor expressions: it is not tuned.
 
     Args:
         operator: the operator.
-        file: where it goes.
+        file: the file to write.
         values: all sizes, the batch's, too.
 
     Raises:

@@ -1,10 +1,13 @@
-"""An operator as a program of `torch.export`, or as an ONNX file: for one set of sizes, batches of any, with new weights."""
+"""An operator as a program of `torch.export`, or as an ONNX file: for one set of sizes, batches of any, with new weights.
+
+Before it is written, the file is read again, and its output compared with what the operator means.
+"""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from io import BytesIO
@@ -13,29 +16,30 @@ from typing import Any
 
 import torch
 
-from syno.base.errors import LoweringError, MissingPackageError
+from syno.base.errors import LoweringError, MissingPackageError, WrongOutputError
 from syno.base.files import write_whole
 from syno.ir.graph import PGraph
-from syno.measure.subjects import Material
-from syno.report.take_home.check import at_lengths, checked
+from syno.measure.output_check import Deviation, OutputCheck
+from syno.measure.subjects import Material, OperatorSubject
 
 NEEDS_FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
+LENGTHS = (1, 3)  # of axes that may have any length: exporters like to take a length of 1 for a constant
 
 
 def write_program(operator: PGraph, file: Path, values: Mapping[str, int] | None = None) -> str:
-    """Write a program that `torch.export.load` reads, and that can be trained; returns how it was checked.
+    """Write a program that `torch.export.load` reads, and that can be trained; return how it was checked.
 
     Args:
         operator: the operator.
-        file: where it goes.
-        values: sizes; of axes that may have any length, such as a batch, they are not looked at.
+        file: the file to write.
+        values: sizes; those of axes that may have any length, such as a batch, are not used.
 
     Raises:
         WrongOutputError: the program, read again, does not compute what the operator means; nothing is written.
         LoweringError: the operator cannot be lowered, or PyTorch cannot export its module.
         ValuationError, SizeError: a value is missing, unknown, or does not divide.
     """
-    materials = at_lengths(operator, values)
+    materials = _at_lengths(operator, values)
     buffer = BytesIO()
     torch.export.save(_exported(operator, materials[-1]), buffer)
     read_again = torch.export.load(BytesIO(buffer.getvalue())).module()
@@ -45,17 +49,17 @@ def write_program(operator: PGraph, file: Path, values: Mapping[str, int] | None
 
 
 def write_onnx(operator: PGraph, file: Path, values: Mapping[str, int] | None = None) -> str:
-    """Write an ONNX file whose input is `x` and whose output is `y`; returns how it was checked, in ONNX Runtime.
+    """Write an ONNX file whose input is `x` and whose output is `y`; return how it was checked, in ONNX Runtime.
 
-    Args and what it raises as `write_program`; MissingPackageError where ONNX is not installed.
+    Args and errors are those of `write_program`; MissingPackageError if ONNX is not installed.
     """
     if missing := [name for name in NEEDS_FOR_ONNX if find_spec(name) is None]:
         raise MissingPackageError(f"ONNX files take {', '.join(missing)}, not installed here: pip install 'syno[onnx]'")
     import onnxruntime
 
-    materials = at_lengths(operator, values)
+    materials = _at_lengths(operator, values)
     program = _exported(operator, materials[-1])
-    with _without_asides():
+    with _without_warnings():
         try:
             made = torch.onnx.export(
                 program, input_names=["x"], output_names=["y"], dynamic_shapes=(_free_axes(operator),), verbose=False
@@ -69,26 +73,61 @@ def write_onnx(operator: PGraph, file: Path, values: Mapping[str, int] | None = 
     return how
 
 
+def checked(operator: PGraph, what: str, run: Callable[[torch.Tensor], torch.Tensor], materials: Sequence[Material]) -> str:
+    """Return how it was checked that `run` computes what the operator means.
+
+    Args:
+        operator: the operator.
+        what: the name of what was made of it, for the message.
+        run: the file as it was read again.
+        materials: inputs, and their references.
+
+    Raises WrongOutputError if it computes something else.
+    """
+    found, shapes = Deviation(0.0, 0.0, None), []
+    for material in materials:
+        (x,) = material.make_inputs()
+        check = OutputCheck(material.reference, [(x,)], simulated=material.simulated)
+        with torch.no_grad():
+            found = found.worse(check.of(run))
+        shapes.append("x".join(map(str, x.shape)))
+    if not found.of_allowed <= 1:
+        raise WrongOutputError(
+            f"{what} of {operator.name} differs from its meaning by {found.relative:.2g} of the largest value, and an element "
+            f"by {found.of_allowed:.3g} times what rounding explains; it is not written; please report the operator's text"
+        )
+    references = " and the ".join(dict.fromkeys(material.reference_name for material in materials))
+    return f"equal to the {references} for inputs of {' and '.join(shapes)}: largest relative difference {found.relative:.1g}"
+
+
+def _at_lengths(operator: PGraph, values: Mapping[str, int] | None) -> list[Material]:
+    """Return the operator with the same weights for each of `LENGTHS`; once, if it has no axes that may have any length."""
+    free = sorted(operator.runtime_variables)
+    fixed = {name: value for name, value in (values or {}).items() if name not in free}
+    rows = [{**fixed, **{name: length + place for place, name in enumerate(free)}} for length in LENGTHS]
+    return [OperatorSubject.of(operator, row).make("cpu", 1) for row in (rows if free else rows[:1])]
+
+
 def _exported(operator: PGraph, material: Material) -> Any:
-    """The module as a `torch.export.ExportedProgram`, for all lengths of the axes that may have any."""
+    """Return the module as a `torch.export.ExportedProgram`, for all lengths of the axes that may have any."""
     lengths = {name: torch.export.Dim(name) for name in operator.runtime_variables}
     free = {axis: lengths[name] for axis, name in _free_axes(operator).items()}
-    with _without_asides():
+    with _without_warnings():
         try:
             return torch.export.export(material.module, material.make_inputs(), dynamic_shapes=(free,) if free else None)
-        except Exception as error:  # of very many kinds
+        except Exception as error:  # there are very many kinds
             raise LoweringError(f"{operator.name} cannot be exported by PyTorch: {_first_line(error)}") from error
 
 
 def _free_axes(operator: PGraph) -> dict[int, str]:
-    """The input's axes that may have any length, and the variable that each is."""
+    """Return the input's axes that may have any length, each with its variable."""
     names = {axis: str(dim.size) for axis, dim in enumerate(operator.input)}
     return {axis: name for axis, name in names.items() if name in operator.runtime_variables}
 
 
 @contextmanager
-def _without_asides() -> Iterator[None]:
-    """Without what PyTorch says of its own internals, and of packages that are not used here."""
+def _without_warnings() -> Iterator[None]:
+    """Silence PyTorch's warnings about its own internals, and about packages that are not used here."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     with warnings.catch_warnings():

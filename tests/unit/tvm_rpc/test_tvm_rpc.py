@@ -19,11 +19,10 @@ from syno.base.errors import DeviceError, WrongOutputError
 from syno.cli import app
 from syno.measure.latency import LatencySettings
 from syno.measure.output_check import OutputCheck
-from syno.measure.tvm.answers import Reached, Servers, reach, servers_of
-from syno.measure.tvm.devices import Address
-from syno.measure.tvm.remote import measure_remote
 from syno.measure.tvm.runner import rpc_runner
-from syno.measure.tvm.tracker import await_servers, reached
+from syno.measure.tvm.sessions import measure_remote
+from syno.measure.tvm.settings import Address
+from syno.measure.tvm.tracker import Reached, Servers, await_servers, reach, reached, servers_of
 
 tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed: pip install 'syno[tvm]'")

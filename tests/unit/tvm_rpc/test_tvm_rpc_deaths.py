@@ -16,11 +16,10 @@ from syno.measure.latency import LatencySettings
 from syno.measure.output_check import OutputCheck
 from syno.measure.subjects import OperatorSubject
 from syno.measure.tuning import tune
-from syno.measure.tvm.answers import reach
-from syno.measure.tvm.remote import measure_remote
 from syno.measure.tvm.runner import NOT_MEASURED, callbacks, rpc_runner
+from syno.measure.tvm.sessions import measure_remote
 from syno.measure.tvm.settings import TvmSettings
-from syno.measure.tvm.tracker import reached
+from syno.measure.tvm.tracker import reach, reached
 
 tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed: pip install 'syno[tvm]'")

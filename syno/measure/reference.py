@@ -1,0 +1,176 @@
+"""References for outputs: modules in double precision, and inputs and weights with which every error shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from math import ceil
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from syno.ir.graph import PGraph
+
+CORNER_GAIN, CORNER_SHARE = 8.0, 1 / 16  # how much larger corners are, and the share of a side over which that falls off
+FEWEST_SAMPLES = 4
+MOST_FLOPS = 8e9  # of all calls that are compared; at least one is made in any case
+
+
+# ---- modules in double precision -----------------------------------------------------------------------------------------
+
+
+class InDouble(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+    """A module in double precision on the host, which takes inputs of any device and floating-point type.
+
+    Args:
+        module: is changed to double precision in place.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module.to("cpu", torch.float64).eval()
+
+    def forward(self, *inputs: Any) -> Any:
+        """Return the module's output for these inputs."""
+        return self.module(*map(to_double, inputs))
+
+
+class BySample(nn.Module):  # type: ignore[misc]
+    """A module that is applied to each sample of a batch by itself: literal forms of whole batches may not fit in memory."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, ...] -> [N, ...]."""
+        return torch.cat([self.module(sample) for sample in x.split(1)])
+
+
+def in_double(module: nn.Module) -> nn.Module:
+    """Return a copy of the module in double precision on the host, in evaluation mode."""
+    return InDouble(deepcopy(module))
+
+
+def by_sample(module: nn.Module, graph: PGraph) -> nn.Module:
+    """Return an operator's module, sample by sample if its first axis is a batch: unchanged by it and of any length."""
+    leads = bool(graph.input and graph.output) and graph.input[0] == graph.output[0]
+    return BySample(module) if leads and str(graph.input[0].size) in graph.runtime_variables else module
+
+
+def to_double(value: Any) -> Any:
+    """Return a tensor on the host, in double precision if it has floating-point numbers; other values as they are."""
+    if not isinstance(value, Tensor):
+        return value
+    return value.detach().cpu().double() if value.is_floating_point() else value.detach().cpu()
+
+
+# ---- inputs --------------------------------------------------------------------------------------------------------------
+
+
+def random_input(shape: tuple[int, ...], generator: torch.Generator, symbols: int | None = None) -> Tensor:
+    """Return random numbers from -0.5 to 0.5, or int64 numbers below `symbols` if that is given, on the generator's device."""
+    if symbols is not None:
+        return torch.randint(symbols, shape, device=generator.device, generator=generator)
+    return torch.rand(shape, device=generator.device, generator=generator).sub_(0.5)
+
+
+def telling_inputs(
+    shape: tuple[int, ...], generator: torch.Generator, symbols: int | None = None, flops: int = 0
+) -> list[Tensor]:
+    """Return random inputs whose values grow towards the corners, so that a wrong pixel there changes means over a picture.
+
+    Args:
+        shape: with the batch; axes after the first two are those of a picture, or the second if there are no more.
+        generator: draws the inputs.
+        symbols: the number of symbols, if the input is numbers of symbols; these do not grow.
+        flops: of one call. There are inputs for four samples, but fewer where that costs much.
+    """
+    count = min(ceil(FEWEST_SAMPLES / max(shape[0], 1)) if shape else 1, max(1, int(MOST_FLOPS / max(flops, 1))))
+    inputs = [random_input(shape, generator, symbols) for _ in range(count)]
+    if symbols is not None:
+        return inputs
+    gain = _corner_gain(shape).to(generator.device)
+    return [each.mul_(gain) for each in inputs]
+
+
+def _corner_gain(shape: tuple[int, ...]) -> Tensor:
+    """Return factors from 1 in the middle to `CORNER_GAIN` in the corners, of the shape without its first axes."""
+    sides = shape[2:] or shape[1:]
+    distance = torch.zeros(sides)
+    for axis, length in enumerate(sides):
+        along = torch.arange(length, dtype=torch.float32)
+        to_end = torch.minimum(along, length - 1 - along) / length
+        distance = torch.maximum(distance, to_end.view(-1, *(1,) * (len(sides) - 1 - axis)))
+    return 1 + (CORNER_GAIN - 1) * torch.exp(-distance / CORNER_SHARE)
+
+
+# ---- weights -------------------------------------------------------------------------------------------------------------
+
+
+def vary_constants(network: nn.Module, example: Tensor, seed: int) -> None:
+    """Give random values to parameters and statistics that are constants before training, in place.
+
+    A normalization that changes nothing, a bias of zeros, and a branch that is multiplied by zero would hide errors. Other
+    values, as in a trained network, stay. Batch normalizations that have seen no data get statistics close to those of their
+    input for the example, so that all branches of a network are of about the same size.
+
+    Args:
+        network: in evaluation mode.
+        example: an input of random values.
+        seed: of the random values.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        if any(nn.parameter.is_lazy(parameter) for parameter in network.parameters()):
+            network(example)  # parameters get their shapes
+        for module in network.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                _vary(module, name, parameter, generator)
+        with _fitted_statistics(network, generator):
+            network(example)
+
+
+def _vary(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
+    constant = parameter.flatten()[:1]
+    if not parameter.is_floating_point() or not parameter.numel() or not bool((parameter == constant).all()):
+        return
+    drawn = torch.randn(parameter.shape, generator=generator).to(parameter)
+    if float(constant) == 1.0:
+        parameter.copy_(torch.rand(parameter.shape, generator=generator).add_(0.5))
+    elif float(constant) == 0.0:
+        weight = getattr(module, "weight", None)
+        if name != "weight" and isinstance(weight, Tensor) and weight.dim() > 1:
+            scale: Any = weight.std()  # the parameter is a bias
+        else:
+            scale = parameter[0].numel() ** -0.5 if parameter.dim() > 1 else 0.25
+        parameter.copy_(drawn * scale)
+
+
+@contextmanager
+def _fitted_statistics(network: nn.Module, generator: torch.Generator) -> Iterator[None]:
+    """Let batch normalizations that have seen no data take their statistics from their first input within the context."""
+    hooks = [
+        module.register_forward_pre_hook(_fit(generator))
+        for module in network.modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+        and module.running_mean is not None
+        and bool((module.running_mean == 0).all() and (module.running_var == 1).all())
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _fit(generator: torch.Generator) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+    def fit(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        deviation = inputs[0].float().std(correction=0).clamp_min(1e-6).cpu()
+        features = module.running_mean.shape
+        module.running_mean.copy_(0.25 * deviation * torch.randn(features, generator=generator))
+        module.running_var.copy_(deviation.square() * torch.rand(features, generator=generator).mul_(1.5).add_(0.5))
+
+    return fit

@@ -1,0 +1,161 @@
+"""The latency of a call from many repeats: their median, its confidence interval, and the fastest.
+
+A stopwatch times a piece of work. It is an argument, so tests can check the statistics with readings of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from syno.base.errors import SpecError
+
+Stopwatch: TypeAlias = Callable[[Callable[[], object]], float]  # does the work and returns its milliseconds
+# Returns milliseconds of one call in each repeat. Arguments: calls in a repeat, and the number of repeats, which may be fewer.
+Evaluate: TypeAlias = Callable[[int, int], list[float]]
+
+REPEAT_MS = 1.0  # the least length of a repeat, so that a clock's resolution and overhead do not matter
+FEWEST_FOR_INTERVAL = 6  # with fewer repeats not even their range contains the median in 95 % of all cases
+LEAST_CALL_MS = 1e-4  # shorter calls count as this long, so that measuring ends even if the clock stands still
+
+
+class LatencySettings(BaseModel):
+    """How latency is measured. Repeats go on until there are `least_repeats` that took `least_ms`, or `most_repeats`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    warm_up_ms: float = Field(default=100, ge=0)
+    """milliseconds of calls that are not timed, before the others"""
+    least_repeats: int = Field(default=20, ge=FEWEST_FOR_INTERVAL)
+    """least timed repeats"""
+    most_repeats: int = Field(default=1000, ge=FEWEST_FOR_INTERVAL)
+    """most timed repeats; wins over least_repeats"""
+    least_ms: float = Field(default=500, ge=0)
+    """least milliseconds of all timed repeats together"""
+    threads: int = Field(default=1, ge=1)
+    """CPU threads"""
+    batch: int = Field(default=1, ge=1)
+    """samples in one call"""
+    tolerance: float | None = Field(default=None, gt=0)
+    """largest error of the output, as a share of its largest value; if not given, what rounding explains"""
+    tf32: bool = False
+    """whether GPUs may round float32 to 10 bits of mantissa in products"""
+
+
+class Timing(BaseModel):
+    """The latency of one call in milliseconds, from repeats.
+
+    Attributes:
+        median_ms: the median of the repeats, each divided by its number of calls.
+        low_ms, high_ms: the median's 95 % confidence interval.
+        minimum_ms: the fastest repeat.
+        repeats: the number of timed repeats.
+        calls_per_repeat: the number of calls in each.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    median_ms: float
+    low_ms: float
+    high_ms: float
+    minimum_ms: float
+    repeats: int
+    calls_per_repeat: int
+
+
+def interval_of_median(ordered: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % confidence interval of the median, for any distribution: two order statistics.
+
+    The number of samples below the true median is binomial with p = 1/2. The interval leaves out at most 2.5 % of it at either
+    end, counted exactly. (`scipy.stats` has this too, but takes two seconds to import in every process that measures.)
+
+    Args:
+        ordered: the samples, smallest first.
+
+    Raises SpecError for fewer than 6 samples.
+    """
+    count = len(ordered)
+    if count < FEWEST_FOR_INTERVAL:
+        raise SpecError(
+            f"{count} repeats have no 95 % interval of their median; it takes {FEWEST_FOR_INTERVAL} or more: repeat more often"
+        )
+    rank, ways, below = 0, 1, 1  # `below`: outcomes with at most `rank` samples below the median
+    while 40 * below <= 2**count:
+        rank += 1
+        ways = ways * (count - rank + 1) // rank
+        below += ways
+    return ordered[rank - 1], ordered[count - rank]
+
+
+def time_calls(call: Callable[[], object], settings: LatencySettings, stopwatch: Stopwatch) -> Timing:
+    """Warm up, time repeats of `call` as `settings` say, and return their statistics."""
+
+    def evaluate(calls: int, _: int) -> list[float]:
+        def repeat() -> None:
+            for _ in range(calls):
+                call()
+
+        return [stopwatch(repeat) / calls]
+
+    return time_repeats(evaluate, settings)
+
+
+def time_repeats(evaluate: Evaluate, settings: LatencySettings) -> Timing:
+    """Return the statistics of repeats that `evaluate` times, one after another or whole series of them.
+
+    Series are for remote devices, where each request takes long: the device times a series by itself.
+    """
+    first, second = evaluate(1, 1)[0], evaluate(1, 1)[0]  # the first call may compile or allocate: it is no estimate
+    warm, fastest = first + second, max(second, LEAST_CALL_MS)
+    while warm < settings.warm_up_ms:
+        more = evaluate(1, _between(1, (settings.warm_up_ms - warm) / fastest, settings.most_repeats))
+        warm += sum(max(each, LEAST_CALL_MS) for each in more)
+        fastest = max(min(fastest, *more), LEAST_CALL_MS)
+    calls = max(1, math.ceil(REPEAT_MS / fastest))
+    taken: list[float] = []
+    total = 0.0
+    while len(taken) < settings.most_repeats and (len(taken) < settings.least_repeats or total < settings.least_ms):
+        lacking = max(settings.least_repeats - len(taken), (settings.least_ms - total) / (fastest * calls))
+        more = evaluate(calls, _between(1, lacking, settings.most_repeats - len(taken)))
+        taken += more
+        total += calls * sum(more)
+    taken.sort()
+    low, high = interval_of_median(taken)
+    return Timing(
+        median_ms=statistics.median(taken),
+        low_ms=low,
+        high_ms=high,
+        minimum_ms=taken[0],
+        repeats=len(taken),
+        calls_per_repeat=calls,
+    )
+
+
+def _between(least: int, wanted: float, most: int) -> int:
+    return max(least, min(math.ceil(wanted), most))
+
+
+def stopwatch_of(device: str) -> Stopwatch:
+    """Return the stopwatch for work on `device`: events on the device for "cuda", the clock of the process for others."""
+    return _time_events if device.startswith("cuda") else _time_clock
+
+
+def _time_clock(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def _time_events(work: Callable[[], object]) -> float:
+    import torch  # imported here, so that settings are read without torch
+
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()  # earlier work is not part of the measurement
+    start.record()
+    work()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))
