@@ -23,7 +23,7 @@ def plan(
     from syno.base.errors import SpecError
     from syno.base.validation import explained
     from syno.config import load_experiment, load_experiments
-    from syno.config.several import parted
+    from syno.config.files import parted
     from syno.stages.plan import Assumptions, plans
     from syno.stages.plan_text import plan_text
 

@@ -9,7 +9,7 @@ from typing import Any
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.config.kept import FILE, HEAD, in_place
+from syno.config.files import HEAD, KEPT, in_place
 
 MAY_CHANGE = ("n_trials", "pruner", "heartbeat_seconds", "grace_seconds")  # of a study, while it goes on
 
@@ -28,7 +28,7 @@ def write_kept(experiment: Experiment) -> Path:
     """Write the experiment beside its results, whatever they are of; returns the file."""
     import yaml
 
-    file = experiment.folder / FILE
+    file = experiment.folder / KEPT
     text = f"{HEAD}{yaml.safe_dump(experiment.model_dump(mode='json'), sort_keys=False)}"
     if not file.is_file() or file.read_bytes() != text.encode():
         write_whole(file, text)
@@ -38,7 +38,7 @@ def write_kept(experiment: Experiment) -> Path:
 def read_kept(folder: Path) -> Experiment | None:
     """Return the experiment that is kept beside results; None if there is none, or the file is damaged."""
     try:
-        return in_place(Experiment.load(folder / FILE), folder)
+        return in_place(Experiment.load(folder / KEPT), folder)
     except SynoError:
         return None
 
@@ -53,7 +53,7 @@ def check_goes_on(experiment: Experiment) -> None:
     if kept.name != experiment.name:
         if any((folder / part).exists() for part in ("trials.parquet", "selected.json", "train")):
             raise SpecError(
-                f'{folder} holds results of the experiment "{kept.name}", as {folder / FILE} says; give "{experiment.name}" '
+                f'{folder} holds results of the experiment "{kept.name}", as {folder / KEPT} says; give "{experiment.name}" '
                 "another folder (output: FOLDER, or leave output out)"
             )
         return
@@ -62,7 +62,7 @@ def check_goes_on(experiment: Experiment) -> None:
     found = differences_of_searches(kept, experiment)
     if found and _has_trials(experiment):
         raise SpecError(
-            f"{folder} holds trials of other settings, as {folder / FILE} says: {'; '.join(found)}. Take these settings back "
+            f"{folder} holds trials of other settings, as {folder / KEPT} says: {'; '.join(found)}. Take these settings back "
             "to go on with that study, or give the experiment another name to begin a new one"
         )
 
@@ -77,7 +77,7 @@ def check_shown(experiment: Experiment) -> None:
         found = list(dict.fromkeys([*differences_of_searches(kept, experiment), *found]))  # both have the workload
     if found:
         raise SpecError(
-            f"the results in {folder} are of other settings, as {folder / FILE} says: {'; '.join(found)}. Give {folder} in "
+            f"the results in {folder} are of other settings, as {folder / KEPT} says: {'; '.join(found)}. Give {folder} in "
             "place of the config to see them, or give another name to begin an experiment of these settings"
         )
 
@@ -94,7 +94,7 @@ def differences_of_searches(kept: Experiment, given: Experiment) -> list[str]:
 
 def _of_the_search(experiment: Experiment) -> dict[str, Any]:
     """Return the settings on which all trials of a study depend, as they were written."""
-    whole: dict[str, Any] = json.loads(experiment.stage("search"))
+    whole: dict[str, Any] = json.loads(experiment.part("search"))
     study = {name: value for name, value in whole["study"].items() if name not in MAY_CHANGE}
     return {**whole, "study": study}
 

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict
 from syno.base.errors import SpecError, SynoError
 from syno.base.record import Record
 from syno.config import Experiment
-from syno.config.experiment import Stage
-from syno.config.kept import FILE as KEPT
+from syno.config.experiment import Part
+from syno.config.files import KEPT
 from syno.stages import jobs
 
 FILE = "manifest.json"
@@ -26,7 +26,7 @@ RECORDS = ("search/*.json", "train/*/*.json", "tune/*/*.json", "data.json", "sel
 OF_PUBLISHED = ("artifact.json", "measurements.json")
 OPERATORS = "operators/*.txt"
 TIMES_OF_JOBS = "benchmark/**/*.tsv"  # no results, but Snakemake compares when these files were written, too
-STAGES: dict[str, Stage] = {
+STAGES: dict[str, Part] = {
     **{"data.json": "data", "selected.json": "select"},
     **{"search": "search", "train": "train", "tune": "tune"},  # folders
 }
@@ -122,7 +122,7 @@ def settings_id(experiment: Experiment, file: Path) -> str:
     stage = STAGES.get(file.relative_to(experiment.folder).parts[0])
     if stage is None or experiment.artifact is not None:
         return ""
-    return hashlib.sha256(experiment.stage(stage).encode()).hexdigest()[:16]
+    return hashlib.sha256(experiment.part(stage).encode()).hexdigest()[:16]
 
 
 def checksum(file: Path) -> str:

@@ -26,21 +26,33 @@ PROTOCOLLED = frozenset({"data", "worker", "freeze", "train", "tune"})  # whose 
 
 
 class Assumptions(BaseModel):
-    """What is assumed. The defaults are round figures for the paper's networks on an A100."""
+    """The assumptions of a plan. The defaults are round figures for the paper's networks on an A100."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    pictures_per_second: Above = 550  # that one GPU trains on, in float32 or TF32: 100 epochs of CIFAR-100 in 2.5 hours
-    mixed_precision: Above = 2.5  # how many times as fast a GPU trains in 16 bits
-    steps_per_second: Above = 10  # of training a language model on one GPU
-    search_share: Annotated[float, Field(gt=0, le=1)] = 0.25  # of a training that a trial gets, where bad ones are ended early
-    kernels: Above = 25  # of one network that TVM tunes
-    schedules_per_second: Above = 1  # that TVM builds and measures
-    compile_minutes: Above = 5  # for one measurement with another compiler
-    trial_kib: Above = 10  # in the study, the table of trials and the operator store
-    record_kib: Above = 8  # of a training, a measurement and other small files
-    page_kib: Above = 1000  # of a report, and of a figure in its three formats
-    schedule_kib: Above = 8  # in TVM's trials
-    built_mib: Above = 100  # of a network that TVM has built
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    pictures_per_second: Above = 550
+    """pictures per second in training on one GPU, in float32 or TF32: 100 epochs of CIFAR-100 in 2.5 hours"""
+    mixed_precision: Above = 2.5
+    """how many times as fast a GPU trains in 16 bits"""
+    steps_per_second: Above = 10
+    """steps per second in training a language model on one GPU"""
+    search_share: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """fraction of a training that a trial takes on average, if bad ones are stopped early"""
+    kernels: Above = 25
+    """kernels of one network that TVM tunes"""
+    schedules_per_second: Above = 1
+    """schedules per second that TVM builds and measures"""
+    compile_minutes: Above = 5
+    """minutes for one measurement with another compiler"""
+    trial_kib: Above = 10
+    """KiB of a trial: in the study, the table of trials and the operator store"""
+    record_kib: Above = 8
+    """KiB of the record of a training or measurement, and of other small files"""
+    page_kib: Above = 1000
+    """KiB of a report, and of a figure in its three formats"""
+    schedule_kib: Above = 8
+    """KiB of a schedule among TVM's trials"""
+    built_mib: Above = 100
+    """MiB of a network that TVM has built"""
 
 
 @dataclass(frozen=True)

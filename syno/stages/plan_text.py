@@ -7,7 +7,6 @@ from pathlib import Path
 
 from syno.base.text_tables import Row, markdown
 from syno.config import Experiment
-from syno.config.options import meanings
 from syno.stages.jobs import RULES
 from syno.stages.plan import MIB, Assumptions, Plan
 
@@ -82,8 +81,8 @@ def paper_rows(plans: Sequence[Plan]) -> list[Row]:
 
 def assumption_rows(assumed: Assumptions) -> list[Row]:
     """What was assumed."""
-    explained = meanings(Assumptions)
-    return [{"name": name, "what": explained[name], "value": value} for name, value in assumed.model_dump().items()]
+    fields = Assumptions.model_fields
+    return [{"name": name, "what": fields[name].description, "value": value} for name, value in assumed.model_dump().items()]
 
 
 def _beside(what: str, of: str, hours: float | None) -> Row:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from syno.base.errors import SpecError, SynoError
 from syno.config import Experiment
-from syno.config.kept import FILE as KEPT
+from syno.config.files import KEPT
 from syno.stages import jobs
 from syno.stages.freeze import TABLE, read_frozen
 from syno.stages.kept import check_goes_on, write_kept

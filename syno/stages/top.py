@@ -9,8 +9,7 @@ from syno.base.errors import SpecError
 from syno.base.text_tables import Row, markdown
 from syno.config import Experiment, load_experiment
 from syno.config.experiment import RESULTS
-from syno.config.kept import FILE
-from syno.config.several import parted
+from syno.config.files import KEPT, parted
 from syno.report.search_results import outcomes, search_rows
 from syno.results.metric import ScoreMetric
 from syno.stages import freeze
@@ -46,13 +45,13 @@ def find_experiment(given: str) -> Experiment:
 
     Of one among several in a file, they are FILE:NAME, its folder, or GROUP/NAME.
     """
-    if parted(given)[0].is_file() or (Path(given) / FILE).is_file():
+    if parted(given)[0].is_file() or (Path(given) / KEPT).is_file():
         return load_experiment(given)
-    if (RESULTS / given / FILE).is_file():
+    if (RESULTS / given / KEPT).is_file():
         return load_experiment(RESULTS / given)
-    known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(FILE)) or "none yet"
+    known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(KEPT)) or "none yet"
     raise SpecError(
-        f'"{given}" is neither a config nor a folder of results with {FILE}; experiments in {RESULTS}/ are: {known}'
+        f'"{given}" is neither a config nor a folder of results with {KEPT}; experiments in {RESULTS}/ are: {known}'
     )
 
 

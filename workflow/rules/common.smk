@@ -69,7 +69,7 @@ def settings_of(stage):
 @cache
 def settings_text(folder, stage):
     """The same, for one folder."""
-    return EXPERIMENTS[folder].stage(stage)
+    return EXPERIMENTS[folder].part(stage)
 
 
 def converted(wildcards):
