@@ -31,8 +31,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, a GPU such as cuda:1, or a
 @app.command(rich_help_panel=STAGES)
 def data(config: Config, output: OutputFile = None) -> None:
     """Make or load the data, check the network, the budget and one step of training: what an experiment begins with."""
-    from syno.stages.data import prepare
-    from syno.stages.data_text import data_text
+    from syno.stages.data import data_text, prepare
 
     experiment = experiment_of(config)
     record = prepare(experiment, output)
@@ -62,7 +61,7 @@ def baseline(
     seed: Annotated[int | None, typer.Option(help="Only this one, instead of all that the config trains with.")] = None,
 ) -> None:
     """Train the network as it is and with the baselines, with every seed; what has a record already is not trained again."""
-    from syno.stages.baseline import train_baselines
+    from syno.stages.train import train_baselines
 
     for record, is_new in train_baselines(experiment_of(config), names or (), None if seed is None else (seed,)):
         cost = f"{record.cpu_seconds:.1f} CPU-seconds" if is_new else "trained before"
@@ -105,7 +104,7 @@ def tune_operator(
     from syno.measure.tuning import LatencySettings, TvmSettings
     from syno.measure.tuning import tune as tuned
     from syno.measure.tvm.targets import TARGETS
-    from syno.stages.tuning_progress import shown
+    from syno.stages.tune import shown
 
     subject = OperatorSubject.of(operator_of(given), sizes(values))
     settings = LatencySettings(batch=batch, threads=threads)
@@ -157,7 +156,7 @@ def tune_inductor(
     """
     from syno.measure.tuning import LatencySettings
     from syno.measure.tuning import tune as tuned
-    from syno.stages.tuning_progress import shown
+    from syno.stages.tune import shown
     from syno.train.settings import ORIGINAL
 
     subject = network_subject(

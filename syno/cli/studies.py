@@ -20,18 +20,19 @@ def search(
     from syno.base.progress import display
     from syno.base.text_tables import markdown
     from syno.report.search_results import outcomes, search_rows
-    from syno.stages import freeze
+    from syno.stages.places import FROZEN
     from syno.stages.search import search as searched
+    from syno.stages.study import freeze as frozen
 
     experiment = experiment_of(config)
     try:
         searched(experiment, workers or experiment.study.workers, display())
     except KeyboardInterrupt:
         raise stopped(f"trials so far are in {experiment.storage}") from None
-    trials = freeze.freeze(experiment)
+    trials = frozen(experiment)
     rows = search_rows(trials, experiment.name, best)
     typer.echo(markdown(rows) if rows else "No trial has a reward; the column message of the table says why.\n")
-    typer.echo(f"{outcomes(trials)} in {experiment.folder / freeze.TABLE}")
+    typer.echo(f"{outcomes(trials)} in {experiment.folder / FROZEN}")
 
 
 @app.command(rich_help_panel=STAGES)
@@ -54,11 +55,12 @@ def worker(
 def freeze(config: Config, output: OutputFile = None) -> None:
     """Write the trials of a study as a table, and its operators to the operator store."""
     from syno.report.search_results import outcomes
-    from syno.stages import freeze as stage
+    from syno.stages.places import FROZEN
+    from syno.stages.study import freeze as frozen
 
     experiment = experiment_of(config)
-    trials = stage.freeze(experiment, output)
-    typer.echo(f"{outcomes(trials)} in {output or experiment.folder / stage.TABLE}")
+    trials = frozen(experiment, output)
+    typer.echo(f"{outcomes(trials)} in {output or experiment.folder / FROZEN}")
 
 
 @app.command(rich_help_panel=STAGES)

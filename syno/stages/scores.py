@@ -12,7 +12,8 @@ from syno.config import Experiment
 from syno.results.metric import METRICS
 from syno.results.welch import Difference, difference, spread
 from syno.stages.agreement import check_training
-from syno.stages.places import Entry, check_belongs, training_file
+from syno.stages.operators import ComparedNetwork, check_belongs
+from syno.stages.places import training_file
 from syno.train.settings import ORIGINAL
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ UNKNOWN = Difference(nan, nan, nan)
 ITSELF = Difference(0.0, nan, nan)
 
 
-def score_table(experiment: Experiment, rows: Sequence[Entry]) -> pandas.DataFrame:
+def score_table(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> pandas.DataFrame:
     """A row for each operator that was trained, the best first: `syno.report.results.SCORE_COLUMNS` and its `key`.
 
     Raises SpecError if nothing was trained yet, a record is damaged, or records do not compare.
@@ -43,7 +44,7 @@ def score_table(experiment: Experiment, rows: Sequence[Entry]) -> pandas.DataFra
     return table.sort_values("score", ascending=not METRICS[first.metric].more_is_better, kind="stable", ignore_index=True)
 
 
-def _trained(experiment: Experiment, rows: Sequence[Entry]) -> Iterator[tuple[Entry, list[TrainingRecord]]]:
+def _trained(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> Iterator[tuple[ComparedNetwork, list[TrainingRecord]]]:
     """The records that are there, of all seeds."""
     from syno.train.training_record import TrainingRecord
 
@@ -66,7 +67,9 @@ def _check_same(records: Sequence[TrainingRecord], experiment: Experiment) -> No
         )
 
 
-def _row(entry: Entry, records: Sequence[TrainingRecord], original: Sequence[TrainingRecord] | None) -> dict[str, object]:
+def _row(
+    entry: ComparedNetwork, records: Sequence[TrainingRecord], original: Sequence[TrainingRecord] | None
+) -> dict[str, object]:
     first, scores = records[0], [record.score for record in records]
     if original is None:
         apart = UNKNOWN

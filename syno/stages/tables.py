@@ -12,7 +12,8 @@ from syno.measure.tuning_record import TuningRecord
 from syno.results.parquet import read_parquet, write_parquet
 from syno.stages.agreement import check_measurement
 from syno.stages.kept import keep_config
-from syno.stages.places import Entry, check_belongs, entries, tuning_file
+from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
+from syno.stages.places import tuning_file
 from syno.stages.scores import score_table
 from syno.train.settings import ORIGINAL
 
@@ -40,7 +41,7 @@ def make_tables(experiment: Experiment) -> Tables:
 
     Raises SpecError if nothing was trained yet, or a record is damaged or of other settings (it says which).
     """
-    rows = entries(experiment)
+    rows = compared_networks(experiment)
     tables = Tables(score_table(experiment, rows), _latency(experiment, rows))
     keep_config(experiment)  # all records are of these settings
     for name, table in zip((SCORES, LATENCY), tables, strict=True):
@@ -63,7 +64,7 @@ def read_tables(experiment: Experiment) -> Tables:
     return Tables(*read)
 
 
-def _latency(experiment: Experiment, rows: Sequence[Entry]) -> pandas.DataFrame:
+def _latency(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> pandas.DataFrame:
     import pandas
 
     from syno.report.results import LATENCY_COLUMNS

@@ -19,7 +19,7 @@ from syno.measure.isolation import run_limited
 from syno.measure.measuring import Findings
 from syno.measure.tuning import require_device
 from syno.measure.tvm.summary import TrialCount
-from syno.stages.tuning_progress import TuningProgress, shown
+from syno.stages.tune import TuningProgress, shown
 
 TUNING = Findings(phase="tuning", count=TrialCount(task=3, tasks=17, trials=96, trials_wanted=1088))
 
