@@ -1,4 +1,4 @@
-"""Commands on a search and its study."""
+"""Commands on a search, its study, and the selection from it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from syno.cli.arguments import Config, OutputFile, experiment_of
 @app.command(rich_help_panel=STAGES)
 def search(
     config: Config,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes on this machine, instead of the config's.")] = None,
-    best: Annotated[int, typer.Option(min=0, help="How many of the best operators to print.")] = 5,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes on this machine; by default the config's.")] = None,
+    best: Annotated[int, typer.Option(min=0, help="Number of best operators to print.")] = 5,
 ) -> None:
-    """Search a space, and freeze what was found. It goes on where it was stopped."""
+    """Search a space, and write the trials as a table. Continues where it was stopped."""
     from syno.base.progress import display
     from syno.base.text_tables import markdown
     from syno.report.search_results import outcomes, search_rows
@@ -37,9 +37,9 @@ def search(
 
 @app.command(rich_help_panel=STAGES)
 def worker(
-    config: Config, number: Annotated[int, typer.Option(min=1, help="Of this worker.")] = 1, output: OutputFile = None
+    config: Config, number: Annotated[int, typer.Option(min=1, help="Number of this worker.")] = 1, output: OutputFile = None
 ) -> None:
-    """Be one of the workers that share a study, until it has its trials; then write a record of that."""
+    """Work on a study that several workers share, until it has all its trials, and write a record."""
     from syno.base.progress import display
     from syno.stages.search import work
 
@@ -65,12 +65,12 @@ def freeze(config: Config, output: OutputFile = None) -> None:
 
 @app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
-    """Choose the operators that are trained again and tuned."""
+    """Select the operators that are trained again and measured."""
     from syno.results.metric import METRICS
-    from syno.stages import select as stage
+    from syno.stages.select import select as selected
 
     experiment = experiment_of(config)
-    for one in stage.select(experiment, output):
+    for one in selected(experiment, output):
         scores = [f", {name} {metric.text(one.metrics[name])}" for name, metric in METRICS.items() if name in one.metrics]
         reward = "published" if one.reward is None else f"reward {one.reward:.4f}"
         typer.echo(f"{one.name} ({one.key}): {reward}{''.join(scores)} in the search")
@@ -79,9 +79,9 @@ def select(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=RESULTS)
 def top(
     given: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
-    count: Annotated[int, typer.Option("-n", "--number", min=1, help="How many operators.")] = 5,
+    count: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of operators.")] = 5,
 ) -> None:
-    """Print the best operators of a study, finished or not: score, cost and latency as far as they are known."""
+    """Print the best operators of an experiment, finished or not: score, cost and latency as far as known."""
     from syno.stages.top import top as best
 
     typer.echo(best(given, count), nl=False)

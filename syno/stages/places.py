@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from syno.config import Experiment
+if TYPE_CHECKING:
+    from syno.config import Experiment
 
 DATA, FROZEN, SELECTED, REPORT = "data.json", "trials.parquet", "selected.json", "report.html"
+ARTIFACT, PUBLISHED = "artifact.json", "measurements.json"  # of an import of published data
 WORKER = "search/worker{number}.json"
 TRAINING = "train/{key}/seed{seed}.json"
 TUNING = "tune/{key}/{compiler}-{device}.json"
 TABLE, FIGURE = "tables/{name}.{ending}", "figures/{name}.{ending}"
 OPERATORS = "operators"  # the folder of the operator store
+FORMATS = ("svg", "png", "pdf")  # of figures
 TABLES = ("scores", "latency")  # names of the tables of an experiment's own trainings and measurements
+IMPORTED_TABLES = ("measurements", "losses")  # of an import
+HEADLINES = "headlines"  # the table of headline numbers
 SCORES = TABLE.format(name="scores", ending="parquet")
 
 

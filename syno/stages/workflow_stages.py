@@ -12,23 +12,16 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.registry import imported
-from syno.config import Experiment
-from syno.config.experiment import Part
-from syno.stages.artifact import LOSSES, MEASUREMENTS
-from syno.stages.artifact import RECORD as ARTIFACT
-from syno.stages.data import files_to_convert
-from syno.stages.figures import FORMATS
-from syno.stages.figures import names as figure_names
-from syno.stages.measurements import NAME as MEASURED
-from syno.stages.paper_figures import HEADLINES
-from syno.stages.places import DATA, FIGURE, FROZEN, REPORT, SELECTED, TABLE, TABLES, TRAINING, TUNING, WORKER, in_a_name
-from syno.train.settings import ORIGINAL
+from syno.stages import places
+
+if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
+    from syno.config import Experiment
+    from syno.config.experiment import Part
 
 Wildcards: TypeAlias = Mapping[str, str]
-IMPORTED = (MEASURED, LOSSES)  # names of the tables of an import
 A_DAY = 24 * 60  # minutes
 
 
@@ -99,6 +92,8 @@ def keys(experiment: Experiment, selected: Sequence[str] | None = None) -> list[
 
     Without `selected`, as before the selection, there are as many as may be selected, as `selected1`, `selected2` and so on.
     """
+    from syno.train.settings import ORIGINAL
+
     found = [f"selected{number}" for number in range(1, experiment.select.count + 1)] if selected is None else selected
     return [ORIGINAL, *experiment.baselines, *found]
 
@@ -124,6 +119,8 @@ _IF_NOT_PUBLISHED = _one_if(lambda experiment: experiment.artifact is None)
 
 
 def _conversions(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+    from syno.stages.data import files_to_convert
+
     return [{"images": str(file.parent), "split": file.stem} for file in files_to_convert(experiment)]
 
 
@@ -138,22 +135,24 @@ def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcard
 
 def _measurements(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     return [
-        {"key": key, "compiler": compiler, "device": in_a_name(device)}
+        {"key": key, "compiler": compiler, "device": places.in_a_name(device)}
         for compiler, device in (experiment.tune.pairs if experiment.workload is not None else ())
         for key in measured(experiment, networks)
     ]
 
 
 def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
-    return [{"name": name} for name in figure_names(experiment)]
+    from syno.stages.figures import names
+
+    return [{"name": name} for name in names(experiment)]
 
 
 def _tables(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...]:
-    return tuple(TABLE.format(name=name, ending=ending) for name in names)
+    return tuple(places.TABLE.format(name=name, ending=ending) for name in names)
 
 
 def _pictures(formats: Iterable[str]) -> tuple[str, ...]:
-    return tuple(FIGURE.format(name="{name}", ending=ending) for ending in formats)
+    return tuple(places.FIGURE.format(name="{name}", ending=ending) for ending in formats)
 
 
 # ---- the list ----------------------------------------------------------------------------------------------------------
@@ -164,41 +163,41 @@ _LIST = (
         "convert", ("convert",), _conversions, files=("{images}/{split}.beton",), is_shared=True,
         memory_mib=4000, minutes=A_DAY),
     WorkflowStage(
-        "data", ("data",), _IF_NETWORK, files=(DATA,), after=("convert",), settings="data", is_timed=True,
-        readers={DATA: "syno.stages.data:DataRecord.read"}, memory_mib=4000, minutes=120),
+        "data", ("data",), _IF_NETWORK, files=(places.DATA,), after=("convert",), settings="data", is_timed=True,
+        readers={places.DATA: "syno.stages.data:DataRecord.read"}, memory_mib=4000, minutes=120),
     WorkflowStage(
-        "artifact", (), _IF_PUBLISHED,
-        files=(ARTIFACT, *_tables(IMPORTED)), also=(MEASUREMENTS, *_tables(IMPORTED, "csv")),
-        readers={
-            ARTIFACT: "syno.stages.artifact:ImportRecord.read", MEASUREMENTS: "syno.results.measurement:Measurements.read"}),
+        "artifact", (), _IF_PUBLISHED, files=(places.ARTIFACT, *_tables(places.IMPORTED_TABLES)),
+        also=(places.PUBLISHED, *_tables(places.IMPORTED_TABLES, "csv")),
+        readers={places.ARTIFACT: "syno.stages.artifact:ImportRecord.read",
+                 places.PUBLISHED: "syno.results.measurement:Measurements.read"}),
     WorkflowStage(
-        "headlines", (), _IF_PUBLISHED, files=_tables((HEADLINES,)), also=_tables((HEADLINES,), "csv"),
+        "headlines", (), _IF_PUBLISHED, files=_tables((places.HEADLINES,)), also=_tables((places.HEADLINES,), "csv"),
         after=("artifact",)),
     WorkflowStage(
-        "worker", ("search", "worker"), _workers, files=(WORKER,), after=("data",), settings="search", is_timed=True,
-        readers={WORKER: "syno.stages.search:WorkerRecord.read"}, log="worker{number}", memory_mib=4000, minutes=A_DAY),
+        "worker", ("search", "worker"), _workers, files=(places.WORKER,), after=("data",), settings="search", is_timed=True,
+        readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, log="worker{number}", memory_mib=4000, minutes=A_DAY),
     WorkflowStage(
-        "freeze", ("freeze",), _IF_SEARCH, files=(FROZEN,), after=("worker",), is_timed=True,
-        readers={FROZEN: "syno.stages.study:read_trials_table"}),
+        "freeze", ("freeze",), _IF_SEARCH, files=(places.FROZEN,), after=("worker",), is_timed=True,
+        readers={places.FROZEN: "syno.stages.study:read_trials_table"}),
     WorkflowStage(
-        "select", ("select",), _IF_NOT_PUBLISHED, files=(SELECTED,), after=("freeze",), settings="select",
-        readers={SELECTED: "syno.stages.select:read_selected"}),  # `select: source` reads files of another experiment
+        "select", ("select",), _IF_NOT_PUBLISHED, files=(places.SELECTED,), after=("freeze",), settings="select",
+        readers={places.SELECTED: "syno.stages.select:read_selected"}),  # `select: source` reads files of another experiment
     WorkflowStage(
-        "train", ("train", "baseline"), _trainings, files=(TRAINING,), after=("data",), settings="train", is_timed=True,
-        is_per_network=True, readers={TRAINING: "syno.train.training_record:TrainingRecord.read"},
+        "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
+        is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
         log="train/{key}/seed{seed}", memory_mib=4000, minutes=A_DAY),
     WorkflowStage(
-        "tune", ("tune", "devices"), _measurements, files=(TUNING,), after=("data",), settings="tune", is_timed=True,
-        is_per_network=True, readers={TUNING: "syno.measure.tuning_record:TuningRecord.read"},
+        "tune", ("tune", "devices"), _measurements, files=(places.TUNING,), after=("data",), settings="tune", is_timed=True,
+        is_per_network=True, readers={places.TUNING: "syno.measure.tuning_record:TuningRecord.read"},
         log="tune/{key}/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
-        "tables", ("tables",), _IF_NETWORK, files=_tables(TABLES), also=_tables(TABLES, "csv"),
+        "tables", ("tables",), _IF_NETWORK, files=_tables(places.TABLES), also=_tables(places.TABLES, "csv"),
         after=("select", "train", "tune")),
     WorkflowStage(
-        "figure", ("figure",), _figures, files=_pictures(FORMATS[:1]), also=_pictures(FORMATS[1:]), is_page=True,
+        "figure", ("figure",), _figures, files=_pictures(places.FORMATS[:1]), also=_pictures(places.FORMATS[1:]), is_page=True,
         after=("artifact", "freeze", "tables"), log="figures/{name}"),
     WorkflowStage(
-        "report", ("report",), _ALWAYS, files=(REPORT,), is_page=True,
+        "report", ("report",), _ALWAYS, files=(places.REPORT,), is_page=True,
         after=("artifact", "headlines", "freeze", "select", "tables", "figure")),
 )
 # fmt: on
@@ -243,7 +242,7 @@ def reader_of(experiment: Experiment, file: Path) -> tuple[WorkflowStage, str] |
 
 def record_globs() -> list[str]:
     """Return glob patterns of all files that have a reader."""
-    return [_as_glob(pattern) for stage in STAGES.values() for pattern in stage.readers or ()]
+    return [_as_glob(pattern) for stage in _LIST for pattern in stage.readers or ()]
 
 
 def _as_glob(pattern: str) -> str:
