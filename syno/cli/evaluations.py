@@ -11,8 +11,7 @@ from syno.cli.app import NOT_THERE, STAGES, app
 from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, operator_of, sizes
 
 if TYPE_CHECKING:
-    from syno.measure.tuning import AnySubject
-    from syno.measure.tuning_record import TuningRecord
+    from syno.measure.tuning_record import AnySubject, TuningRecord
     from syno.train.training_record import TrainingRecord
 
 tune = typer.Typer(
