@@ -29,11 +29,8 @@ from syno.space.spec import OperatorSpec
 from syno.train.recipes import MILESTONES, RECIPES
 
 FORMAT = "https://json-schema.org/draft/2020-12/schema"
-OWN = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "pattern": ":"}},
-    "required": ["name"],
-}  # package.module:name
+OWN_NAME: dict[str, Any] = {"type": "string", "pattern": ":"}  # of the user's own policy or the like, as package.module:name
+OWN = {"type": "object", "properties": {"name": OWN_NAME}, "required": ["name"]}
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", NoneType: "null", Any: "value"}
 
 # ---- tables ------------------------------------------------------------------------------------------------------------
@@ -142,7 +139,7 @@ def _experiment() -> dict[str, Any]:
     properties["reward"] |= {"anyOf": [*(_named(name, REWARDS[name]) for name in REWARDS), OWN]}
     groups["StudySettings"]["properties"]["pruner"]["anyOf"][0] = {
         "type": "object",
-        "properties": {"name": {"anyOf": [{"enum": list(CLASSES)}, OWN["properties"]["name"]]}},
+        "properties": {"name": {"anyOf": [{"enum": list(CLASSES)}, OWN_NAME]}},
         "required": ["name"],
     }
     groups["TrainingSettings"]["properties"]["recipe"]["enum"] = list(RECIPES)
