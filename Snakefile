@@ -1,10 +1,10 @@
-# From synthesis to figures: `snakemake --cores 2` runs config/quickstart.yaml, `--configfile` other experiments; with the name of
-# one of several, only that. Every rule is one `syno` command, which does the same when it is run by hand.
+# From synthesis to figures: `snakemake --cores 2` runs config/quickstart.yaml, `--configfile FILE` other experiments, and with the
+# name of one of several experiments, only that one. Every rule runs one `syno` command, which does the same by hand.
 from snakemake.utils import min_version
 
 min_version("9.14")
 
-if not workflow.overwrite_configfiles:  # else the quickstart's settings would be mixed with those that were asked for
+if not workflow.overwrite_configfiles:  # else the quickstart's settings would be mixed with the given ones
 
     configfile: f"{workflow.basedir}/config/quickstart.yaml"
 

@@ -1,11 +1,11 @@
-"""The commands. Each reads its arguments, calls the library, and prints what that returns."""
+"""The commands. Each reads its arguments, calls the library, and prints the result."""
 
-from syno.cli import ablations, artifacts, conversion, devices, evaluations, operators, plans, studies
+from syno.cli import artifacts, devices, evaluations, operators, preparations, studies
 from syno.cli.app import app
 
-__all__ = ["ablations", "app", "artifacts", "conversion", "devices", "evaluations", "main", "operators", "plans", "studies"]
+__all__ = ["app", "artifacts", "devices", "evaluations", "main", "operators", "preparations", "studies"]
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command that the command line gives."""
     app()

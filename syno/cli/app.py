@@ -1,6 +1,6 @@
-"""The app: a group of commands whose errors are for people.
+"""The app: a group of commands that print errors of the input as one line.
 
-What is wrong with the input is one line on standard error and exit code 2; what was interrupted has exit code 130.
+An error of the input has exit code 2, an interruption exit code 130.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from typer.core import TyperGroup
 from syno.base.errors import SynoError, UserCodeError
 
 WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
-ORDER = (
-    *("plan", "convert", "data", "search", "worker", "freeze", "select", "train", "baseline", "tune", "devices"),
-    *("tables", "figure", "report", "top", "show", "get", "measurements", "artifact"),
-)
-STAGES, RESULTS, SPACES = "An experiment, stage by stage", "What was found", "Spaces of operators"  # of the help page
-HINT = "; the whole traceback: syno --debug COMMAND ..."  # of errors in the user's own code
+OTHERS = ("top", "show", "get", "measurements", "artifact")  # commands after those of the stages, in their order
+STAGES, RESULTS, SPACES = "An experiment, stage by stage", "Results", "Spaces of operators"  # parts of the help page
+HINT = "; the whole traceback: syno --debug COMMAND ..."  # for errors in the user's own code
 
 
 class Commands(TyperGroup):
-    """A group whose errors and warnings are for people."""
+    """A group of commands that prints errors and warnings as one line each."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The stages in their order, then the rest."""
-        return sorted(super().list_commands(ctx), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+        """Return the commands in the order of the stages, then the others."""
+        from syno.stages import workflow_stages
+
+        of_stages = [name for stage in workflow_stages.STAGES.values() for name in stage.commands]
+        order = ["plan", *of_stages, *OTHERS]
+        return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; input that is wrong becomes one line."""
+        """Run a command. An error of the input is printed as one line."""
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {message}", err=True)
             try:
@@ -43,7 +44,7 @@ class Commands(TyperGroup):
                 raise typer.Exit(WRONG) from None
 
 
-HELP = """Synthesize layer operators for neural networks, train and tune them, and take them home.
+HELP = """Synthesize layer operators for neural networks, train and measure them, and export them.
 
 `snakemake --cores 2` runs all stages of an experiment; each is also a command here."""
 SHORT = {"help_option_names": ["-h", "--help"]}
@@ -56,10 +57,10 @@ app = typer.Typer(
 def _common(
     debug: Annotated[bool, typer.Option("--debug", envvar="SYNO_DEBUG", help="Show where an error was raised.")] = False,
 ) -> None:
-    """What all commands share."""
+    """Read the options of all commands."""
 
 
 def stopped(what: str) -> typer.Exit:
-    """To be raised where work was interrupted that goes on when it is asked for again."""
+    """Return the exit to raise after an interruption of work that the same command continues."""
     typer.echo(f"stopped: {what}; the same command goes on", err=True)
     return typer.Exit(INTERRUPTED)

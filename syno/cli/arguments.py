@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and what they mean."""
+"""Arguments of several commands, and functions that read them."""
 
 from __future__ import annotations
 
@@ -15,44 +15,36 @@ if TYPE_CHECKING:
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.space.spec import OperatorSpec
 
-Config = Annotated[
-    str,
-    typer.Argument(
-        metavar="CONFIG",
-        help="An experiment (YAML), such as config/quickstart.yaml; FILE:NAME for one of several in a file.",
-    ),
-]
+CONFIG_HELP = "File of an experiment (YAML), such as config/quickstart.yaml; FILE:NAME for one of several."
+Config = Annotated[str, typer.Argument(metavar="CONFIG", help=CONFIG_HELP)]
 SPEC_HELP = "A preset's name (resnet18, gpt2 ...), a spec file or an experiment (YAML; FILE:NAME for one of several)."
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help=SPEC_HELP)]
-Operator = Annotated[
-    str,
-    typer.Argument(
-        metavar="OP",
-        help="A text file, a known operator's name, a published operator's folder, or the name or id of one that was found.",
-    ),
-]
-Seed = Annotated[int, typer.Option(help="Of the random walks.")]
-Depth = Annotated[int | None, typer.Option(min=1, help="Instead of the spec's: the most primitives.")]
+OPERATOR_HELP = "A text file, the name of a known operator, the folder of a published one, or the name or id of a found one."
+Operator = Annotated[str, typer.Argument(metavar="OP", help=OPERATOR_HELP)]
+Seed = Annotated[int, typer.Option(help="Seed of the random walks.")]
+Depth = Annotated[int | None, typer.Option(min=1, help="Most primitives, instead of the spec's depth.")]
 Output = Annotated[Path | None, typer.Option(help="Folder of the results.")]
 OutputFile = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE", help="Instead of the file in the experiment's folder of results.")
+    Path | None, typer.Option("--output", metavar="FILE", help="File to write, instead of one in the folder of results.")
 ]
-Rename = Annotated[list[str] | None, typer.Option(metavar="OLD=NEW", help="Variables of the operator to those of the spec.")]
+Rename = Annotated[
+    list[str] | None, typer.Option(metavar="OLD=NEW", help="Rename variables of the operator, to match the spec.")
+]
 
-# Options of networks for pictures, and of language models, with their defaults.
+# Options of networks for pictures and of language models, with their defaults.
 OF_PICTURES: dict[str, Any] = {"classes": 1000, "image": "3x224x224", "channels_last": False}
 OF_TEXT: dict[str, Any] = {"vocabulary": 50257, "length": 2048}
 
 
 def experiment_of(config: str) -> Experiment:
-    """The experiment in a file, or one of several there."""
+    """Return the experiment of a file, or one of several there."""
     from syno.config import load_experiment
 
     return load_experiment(config)
 
 
 def spec_of(given: str, depth: int | None = None) -> OperatorSpec:
-    """The spec that was named, with another depth if one is given."""
+    """Return a spec by what a user gives, with another depth if one is given."""
     from syno.config import find_space
 
     found = find_space(given)
@@ -60,7 +52,7 @@ def spec_of(given: str, depth: int | None = None) -> OperatorSpec:
 
 
 def operator_of(given: str, rename: list[str] | None = None) -> PGraph:
-    """The operator that was named, with variables renamed."""
+    """Return an operator by what a user gives, with variables renamed."""
     from syno.ir.rewriting import with_variables
     from syno.stages.store import find_stored
 
@@ -68,7 +60,7 @@ def operator_of(given: str, rename: list[str] | None = None) -> PGraph:
 
 
 def pairs(given: list[str] | None, option: str) -> dict[str, str]:
-    """`A=1 B=2` or `A=1,B=2` as a mapping."""
+    """Return `A=1 B=2` or `A=1,B=2` as a mapping. Raises BadParameter for other text."""
     found = [part.partition("=") for text in given or () for part in text.split(",")]
     for name, equals, value in found:
         if not (name and equals and value):
@@ -77,10 +69,10 @@ def pairs(given: list[str] | None, option: str) -> dict[str, str]:
 
 
 def sizes(given: list[str] | None) -> dict[str, int]:
-    """What `--set` gave."""
+    """Return the sizes that `--set` gives, by name."""
     found = pairs(given, "--set")
     for name, value in found.items():
-        if not value.isdecimal() or len(value) > 10:  # ten digits can be too many, too: that is found with the others
+        if not value.isdecimal() or len(value) > 10:  # the largest sizes are checked with others, later
             raise typer.BadParameter(
                 f'{name} is "{value[:20]}"; a size is a positive whole number, up to 2147483647', param_hint="--set"
             )
@@ -88,7 +80,7 @@ def sizes(given: list[str] | None) -> dict[str, int]:
 
 
 def image_shape(given: str) -> tuple[int, int, int]:
-    """`3x224x224` as channels, height and width."""
+    """Return channels, height and width of `3x224x224`."""
     parts = given.split("x")
     if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
         raise typer.BadParameter(f'"{given}" is no CxHxW, such as 3x224x224', param_hint="--image")
@@ -97,9 +89,9 @@ def image_shape(given: str) -> tuple[int, int, int]:
 
 
 def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
-    """The network that options name, for pictures or for text; what is None was not given.
+    """Return the network of the options of `syno tune network`; None stands for options that were not given.
 
-    A model of the user's own takes text if there is a length.
+    A model of the user's own takes text if a length is given. Raises BadParameter for options of the other kind of network.
     """
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.model.backbones import SEQUENCE_BACKBONES
@@ -120,5 +112,5 @@ def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
 
 
 def command_line() -> str:
-    """What was typed, as it is written beside what it measured."""
+    """Return the command line, which is written beside results."""
     return shlex.join(["syno", *sys.argv[1:]])

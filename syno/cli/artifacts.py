@@ -1,4 +1,4 @@
-"""Commands on the data that the paper's authors published, and on measurements in general."""
+"""Commands on the data that the paper's authors published, and on tables of measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from syno.artifact.imported import ImportRecord
 
 artifact = typer.Typer(
-    help="The data that the paper's authors published, as measurements and operators, and the paper's figures of it.",
+    help="Import the data that the paper's authors published, and draw the paper's figures from it.",
     no_args_is_help=True,
 )
 app.add_typer(artifact, name="artifact", rich_help_panel=RESULTS)
@@ -26,7 +26,7 @@ Output = Annotated[Path, typer.Option("--output", metavar="FOLDER", help="Folder
 
 @artifact.command("import")
 def import_(given: Artifact, output: Output = FOLDER) -> None:
-    """Read what the authors measured into our records, and their operators into an operator store."""
+    """Import the authors' measurements and operators into a folder of results."""
     from syno.stages.artifact import import_artifact
 
     _tell(import_artifact(given, output), output)
@@ -34,11 +34,11 @@ def import_(given: Artifact, output: Output = FOLDER) -> None:
 
 @artifact.command()
 def figures(
-    given: Annotated[Path, typer.Argument(metavar="DIR", help="As for import; or a folder that it has written.")],
-    output: Annotated[Path | None, typer.Option("--output", metavar="FOLDER", help=f"Of the results: {FOLDER}.")] = None,
-    only: Annotated[list[str] | None, typer.Option(metavar="FIGURE", help="Such as figure-5; all if not given.")] = None,
+    given: Annotated[Path, typer.Argument(metavar="DIR", help="As for import, or a folder that an import has written.")],
+    output: Annotated[Path | None, typer.Option("--output", metavar="FOLDER", help=f"By default {FOLDER}.")] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="FIGURE", help="One figure, such as figure-5.")] = None,
 ) -> None:
-    """Import it, draw the paper's figures, and print the headline numbers beside those of the paper."""
+    """Import the data, draw the paper's figures, and print the headline numbers beside those of the paper."""
     from syno.artifact.imported import RECORD
     from syno.stages.artifact import import_artifact
     from syno.stages.figures import draw_paper
@@ -61,7 +61,7 @@ def figures(
 
 @artifact.command()
 def headlines(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="That an import has written.")] = FOLDER,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that an import has written.")] = FOLDER,
 ) -> None:
     """Print the headline numbers beside those of the paper, and write them as a table."""
     from syno.base.text_tables import markdown
@@ -76,9 +76,9 @@ def headlines(
 
 @artifact.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="That an import has written.")] = FOLDER,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that an import has written.")] = FOLDER,
 ) -> None:
-    """Write a page of it that opens without a server: the figures, what deviates from the paper, the operators."""
+    """Write the report of an import: figures, deviations from the paper, operators. It opens without a server."""
     from syno.stages.report import write_page
 
     typer.echo(f"{write_page(folder)}")
@@ -86,7 +86,7 @@ def report(
 
 @app.command(rich_help_panel=RESULTS)
 def measurements(config: Config) -> None:
-    """Collect all measurements of an experiment, of whatever kind, into one tidy table."""
+    """Collect all measurements of an experiment in one tidy table."""
     from syno.results.table import FOLDER, MEASUREMENTS
     from syno.stages.tables import collect
 

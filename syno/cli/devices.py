@@ -1,4 +1,4 @@
-"""Commands for devices that TVM's RPC reaches."""
+"""Commands for remote devices, which TVM's RPC reaches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app.add_typer(devices, name="devices", rich_help_panel=STAGES)
 
 @devices.command()
 def check(config: Config) -> None:
-    """Say which remote devices of an experiment answer; exit code 1 if one does not."""
+    """Print which remote devices of an experiment answer. Exit code 1 if one does not."""
     from syno.base.text_tables import markdown
     from syno.measure.tvm.tracker import status_of
 
@@ -35,14 +35,9 @@ def check(config: Config) -> None:
 
 @devices.command()
 def serve(
-    keys: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY", help="Of servers on this machine; given twice, it has two."),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="This machine's address in a network that you trust: there is no password.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65435, help="Of the tracker; if it is taken, the next that is free.")] = 9190,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="A server here for each key; twice for two.")] = None,
+    host: Annotated[str, typer.Option(help="Address in a network that you trust: there is no password.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65435, help="Port of the tracker, or the next free one.")] = 9190,
 ) -> None:
     """Run a tracker, and servers of this machine, until Ctrl-C."""
     from syno.measure.tvm.tracker import local_devices

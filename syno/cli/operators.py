@@ -1,21 +1,41 @@
-"""Commands on spaces and single operators."""
+"""Commands on spaces, the paper's ablations, and single operators."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syno.cli.app import NOT_THERE, RESULTS, SPACES, app, stopped
-from syno.cli.arguments import SPEC_HELP, Depth, Operator, Output, Rename, Seed, Spec, operator_of, sizes, spec_of
+from syno.cli.arguments import (
+    SPEC_HELP,
+    Depth,
+    Operator,
+    Output,
+    Rename,
+    Seed,
+    Spec,
+    command_line,
+    operator_of,
+    sizes,
+    spec_of,
+)
 
-WIDTH = 120  # characters in a line, where there is no terminal
+if TYPE_CHECKING:
+    from syno.report.ablations.ablation import Ablation
+    from syno.space.spec import OperatorSpec
+
+ablate = typer.Typer(help="Run the paper's two ablations: tables and pictures.", no_args_is_help=True)
+app.add_typer(ablate, name="ablate", rich_help_panel=SPACES)
+
+WIDTH = 120  # characters in a line, without a terminal
 
 
 @app.command(rich_help_panel=SPACES)
-def rules(markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown page.")] = False) -> None:
+def rules(markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False) -> None:
     """Print the canonicalization rules."""
     from syno.report.operators.explanation import rules_text
     from syno.space.rules.listing import rules_table
@@ -25,22 +45,22 @@ def rules(markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdo
 
 @app.command(rich_help_panel=SPACES)
 def spec(given: Spec) -> None:
-    """Print a spec as YAML, to begin a spec file with; or check one, or see the space of an experiment."""
+    """Print a spec as YAML: of a preset, a spec file (which is checked), or an experiment."""
     typer.echo(spec_of(given).dump(), nl=False)
 
 
 @app.command(rich_help_panel=SPACES)
 def sample(
     given: Spec,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, help="Operators the folder is to hold.")] = 100,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="Operators in the folder at the end.")] = 100,
     seed: Seed = 0,
     output: Output = None,
     depth: Depth = None,
-    without_distance: Annotated[bool, typer.Option("--without-distance", help="Walk blindly, for comparison.")] = False,
-    by: Annotated[str, typer.Option(metavar="kind|all", help="Draw a step's kind first, or one of all steps.")] = "kind",
-    seconds: Annotated[float | None, typer.Option(help="Stop after so many.")] = None,
+    without_distance: Annotated[bool, typer.Option("--without-distance", help="Walk without the shape distance.")] = False,
+    by: Annotated[str, typer.Option(metavar="kind|all", help="Draw the kind first, or one of all steps.")] = "kind",
+    seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
 ) -> None:
-    """Draw operators at random into a folder: a text file each, and operators.csv. It goes on where it was stopped."""
+    """Draw random operators into a folder: a text file for each, and operators.csv. Continues where it was stopped."""
     from syno.base.progress import display
     from syno.report.ablations.sampling import draw_into
     from syno.report.operators.folder import TABLE, OperatorFolder
@@ -58,16 +78,54 @@ def sample(
     typer.echo(f"{len(folder)} operators in {folder.path}, listed in {TABLE}{reason}")
 
 
+@ablate.command("canonical")
+def canonical(
+    given: Spec,
+    depth: Depth = None,
+    samples: Annotated[int, typer.Option(min=1, help="Random graphs of each size.")] = 1000,
+    complete: Annotated[int, typer.Option(min=0, help="Enumerate all complete operators of up to so many primitives.")] = 3,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """Measure the share of random graphs that are canonical, by size."""
+    from syno.report.ablations.ablation import canonical as measure
+
+    _run(measure, spec_of(given, depth), output, samples=samples, complete=complete, seed=seed)
+
+
+@ablate.command("distance")
+def distance(
+    given: Spec,
+    depth: Depth = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Most walks with and without the distance.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Most CPU-seconds with and without the distance.")] = 30,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """Count the operators that random walks find with the shape distance and without."""
+    from syno.report.ablations.ablation import distance as measure
+
+    _run(measure, spec_of(given, depth), output, trials=trials, seconds=seconds, seed=seed)
+
+
+def _run(measure: Callable[..., Ablation], spec: OperatorSpec, output: Path | None, **settings: float | None) -> None:
+    from syno.base.progress import display
+
+    folder = output or Path("results/ablation") / spec.name
+    done = measure(spec, folder, command=command_line(), display=display(), **settings)
+    typer.echo(f"{done.text}\nin {folder}: {', '.join(file.name for file in done.files)}")
+
+
 @app.command(rich_help_panel=RESULTS)
 def show(
     given: Operator,
-    values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, for the cost.")] = None,
-    spec: Annotated[str | None, typer.Option(metavar="SPEC", help=f"For the cost in all its layers. {SPEC_HELP}")] = None,
+    values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, to count the cost.")] = None,
+    spec: Annotated[str | None, typer.Option(metavar="SPEC", help=f"Layers to count the cost of. {SPEC_HELP}")] = None,
     rename: Rename = None,
-    drawing: Annotated[Path | None, typer.Option(metavar="FILE.svg|.dot", help="Draw it into this file.")] = None,
-    te: Annotated[bool, typer.Option("--te", help="Instead of all else, Python code of TVM tensor expressions.")] = False,
+    drawing: Annotated[Path | None, typer.Option(metavar="FILE.svg|.dot", help="File of a drawing.")] = None,
+    te: Annotated[bool, typer.Option("--te", help="Print only Python code of TVM tensor expressions.")] = False,
 ) -> None:
-    """Print an operator: text, index expressions, loops; FLOPs, parameters and weights where sizes are given."""
+    """Print an operator: text, index expressions, loops; with sizes also FLOPs, parameters and weights."""
     from syno.lower.tvm import to_te_source
     from syno.report.operators.card import card, write_drawing
 
@@ -77,7 +135,7 @@ def show(
         text = to_te_source(operator, given_sizes or (layers.valuations if layers else None))
     else:
         text = card(operator, given_sizes, layers)
-    if drawing:  # before anything is printed: its file may be refused
+    if drawing:  # before anything is printed, since the file may be refused
         write_drawing(operator, drawing)
     typer.echo(text, nl=False)
 
@@ -89,7 +147,7 @@ def explain(
     rename: Rename = None,
     depth: Depth = None,
 ) -> None:
-    """Print the steps to an operator: distances, groups, the rules passed. Exit code 1 and the reason if none lead there."""
+    """Print the steps to an operator with distances and rules. Exit code 1 and the reason if the space does not have it."""
     from syno.base.errors import UnreachableError
     from syno.report.operators.explanation import explain as explained
     from syno.space.space import Space
@@ -105,17 +163,15 @@ def explain(
 @app.command(rich_help_panel=RESULTS)
 def get(
     given: Operator,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="By default one in this folder, named after it.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="By default NAME.py or the like, here.")] = None,
     to: Annotated[str, typer.Option(metavar="module|export|onnx|tvm|te", help="The format.")] = "module",
-    values: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes that it is for, or is to be fast for.")
-    ] = None,
+    values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, for the result.")] = None,
     rename: Rename = None,
 ) -> None:
-    """Take an operator home: a PyTorch module that needs nothing of Syno, or another format, compared with its meaning before.
+    """Write an operator as a PyTorch module that does not need Syno, or in another format. The result is checked first.
 
-    The source of a module, and of TVM tensor expressions (te), holds for all sizes. A program of torch.export, an ONNX file and
-    a TVM library are for the sizes of --set, and have new weights.
+    The source of a module, and of TVM tensor expressions (te), is valid for all sizes. A program of torch.export, an ONNX file
+    and a TVM library are for the sizes of --set, and have new weights.
     """
     from syno.report.take_home import FORMATS, check_own
 

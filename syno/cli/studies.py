@@ -1,4 +1,4 @@
-"""Commands on a search and its study."""
+"""Commands on a search, its study, and the selection from it."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from syno.cli.arguments import Config, OutputFile, experiment_of
 @app.command(rich_help_panel=STAGES)
 def search(
     config: Config,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes on this machine, instead of the config's.")] = None,
-    best: Annotated[int, typer.Option(min=0, help="How many of the best operators to print.")] = 5,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes on this machine; by default the config's.")] = None,
+    best: Annotated[int, typer.Option(min=0, help="Number of best operators to print.")] = 5,
 ) -> None:
-    """Search a space, and freeze what was found. It goes on where it was stopped."""
+    """Search a space, and write the trials as a table. Continues where it was stopped."""
     from syno.base.progress import display
     from syno.base.text_tables import markdown
     from syno.report.results import outcomes, search_rows
-    from syno.stages import freeze
+    from syno.stages.places import FROZEN
     from syno.stages.search import search as searched
+    from syno.stages.study import freeze as frozen
 
     experiment = experiment_of(config)
     try:
         searched(experiment, workers or experiment.study.workers, display())
     except KeyboardInterrupt:
         raise stopped(f"trials so far are in {experiment.storage}") from None
-    trials = freeze.freeze(experiment)
+    trials = frozen(experiment)
     rows = search_rows(trials, experiment.name, best)
     typer.echo(markdown(rows) if rows else "No trial has a reward; the column message of the table says why.\n")
-    typer.echo(f"{outcomes(trials)} in {experiment.folder / freeze.TABLE}")
+    typer.echo(f"{outcomes(trials)} in {experiment.folder / FROZEN}")
 
 
 @app.command(rich_help_panel=STAGES)
 def worker(
-    config: Config, number: Annotated[int, typer.Option(min=1, help="Of this worker.")] = 1, output: OutputFile = None
+    config: Config, number: Annotated[int, typer.Option(min=1, help="Number of this worker.")] = 1, output: OutputFile = None
 ) -> None:
-    """Be one of the workers that share a study, until it has its trials; then write a record of that."""
+    """Work on a study that several workers share, until it has all its trials, and write a record."""
     from syno.base.progress import display
     from syno.stages.search import work
 
@@ -54,21 +55,22 @@ def worker(
 def freeze(config: Config, output: OutputFile = None) -> None:
     """Write the trials of a study as a table, and its operators to the operator store."""
     from syno.report.results import outcomes
-    from syno.stages import freeze as stage
+    from syno.stages.places import FROZEN
+    from syno.stages.study import freeze as frozen
 
     experiment = experiment_of(config)
-    trials = stage.freeze(experiment, output)
-    typer.echo(f"{outcomes(trials)} in {output or experiment.folder / stage.TABLE}")
+    trials = frozen(experiment, output)
+    typer.echo(f"{outcomes(trials)} in {output or experiment.folder / FROZEN}")
 
 
 @app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
-    """Choose the operators that are trained again and tuned."""
+    """Select the operators that are trained again and measured."""
     from syno.results.metric import METRICS
-    from syno.stages import select as stage
+    from syno.stages.select import select as selected
 
     experiment = experiment_of(config)
-    for one in stage.select(experiment, output):
+    for one in selected(experiment, output):
         scores = [f", {name} {metric.text(one.metrics[name])}" for name, metric in METRICS.items() if name in one.metrics]
         reward = "published" if one.reward is None else f"reward {one.reward:.4f}"
         typer.echo(f"{one.name} ({one.key}): {reward}{''.join(scores)} in the search")
@@ -77,9 +79,9 @@ def select(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=RESULTS)
 def top(
     given: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
-    count: Annotated[int, typer.Option("-n", "--number", min=1, help="How many operators.")] = 5,
+    count: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of operators.")] = 5,
 ) -> None:
-    """Print the best operators of a study, finished or not: score, cost and latency as far as they are known."""
+    """Print the best operators of an experiment, finished or not: score, cost and latency as far as known."""
     from syno.stages.top import top as best
 
     typer.echo(best(given, count), nl=False)

@@ -1,7 +1,7 @@
-"""An experiment: everything that its stages depend on, as a YAML file says it; the one place of defaults.
+"""An experiment: all settings of its stages, with their defaults, as a YAML file gives them.
 
-Unknown keys are errors. Paths are relative to the folder where the command runs. Reading one loads neither torch nor optuna:
-what follows from the network is worked out when it is asked for.
+Unknown keys are errors. Paths are relative to the folder where the command runs. Reading an experiment loads neither torch nor
+optuna: what follows from the network is computed on first use.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pydantic import ValidationError, field_validator, model_validator
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
-from syno.config.original import OperatorChoice, Original, RelativeBudget
-from syno.config.section import Section
+from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.search.policies import POLICIES, PolicySettings
@@ -32,29 +31,40 @@ if TYPE_CHECKING:
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
-Stage = Literal["data", "search", "select", "train", "tune"]
-OF_PUBLISHED = ("name", "artifact", "output")  # what an experiment of published data may have
+Part = Literal["data", "search", "select", "train", "tune"]  # of the settings
+OF_PUBLISHED = ("name", "artifact", "output")  # the options of an experiment of published data
 NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact")
 
 
 class Experiment(Section):
-    """A search and what is done with its operators. `Experiment.load` reads it from a YAML file."""
+    """A search for operators and what is done with them. `Experiment.load` reads it from a YAML file."""
 
-    name: str  # of the study, and of the folder of results
-    spec: str | Settings = {}  # a preset, a spec file, or options; with `preset`: those that differ from it
-    workload: WorkloadSettings | None = None  # a network and a data set; the spec is then of its layers
-    artifact: Path | None = None  # alone: what the paper's authors published, to take operators from and to draw its figures
-    relative_budget: RelativeBudget | None = None  # needs a workload
-    evaluate: str = ""  # `cost` (counts only), `training` (of the workload), or your own as `package.module:function`
-    original: Original | None = None  # what the model costs as it is, for rewards that compare with it
-    reward: Settings = {"name": "savings"}  # its name and settings
-    policy: Settings = {"name": "mcts"}  # its name and settings
+    name: str
+    """name of the study and of the folder of results"""
+    spec: str | Settings = {}
+    """a preset, a spec file, or options; with `preset`, options that differ from it"""
+    workload: WorkloadSettings | None = None
+    """a network and a data set; the spec is then that of the network's layers"""
+    artifact: Path | None = None
+    """the data that the paper's authors published, to take operators from and to draw its figures; without any other option"""
+    relative_budget: RelativeBudget | None = None
+    """bounds of the cost as fractions of the original network's; needs a workload"""
+    evaluate: str = ""
+    """`cost` (counts FLOPs and parameters), `training` (of the workload), or your own as `package.module:function`"""
+    original: Original | None = None
+    """cost of the original model, for rewards that compare with it"""
+    reward: Settings = {"name": "savings"}
+    """name and settings of the reward"""
+    policy: Settings = {"name": "mcts"}
+    """name and settings of the policy"""
     study: StudySettings = StudySettings()
-    warm_start: tuple[OperatorChoice, ...] = ()  # operators to begin with, in this order
+    warm_start: tuple[OperatorChoice, ...] = ()
+    """operators that the first trials evaluate, in this order"""
     select: SelectSettings = SelectSettings()
     train: TrainSettings = TrainSettings()
     tune: TuneSettings = TuneSettings()
-    output: Path | None = None  # folder of the results; results/NAME if not given
+    output: Path | None = None
+    """folder of the results; by default results/NAME"""
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -64,7 +74,7 @@ class Experiment(Section):
 
     @classmethod
     def load(cls, file: Path) -> Self:
-        """Read a YAML file. SpecError says what is wrong with it and what is allowed."""
+        """Read a YAML file. Raises SpecError, which says what is wrong and what is allowed."""
         return cls(**{"name": file.stem, **read_mapping(file, "an experiment", cls)})
 
     @field_validator("name")
@@ -128,7 +138,7 @@ class Experiment(Section):
             )
 
     def _check_published(self) -> None:
-        """Nothing is searched or trained where others did."""
+        """Raise SpecError if an experiment of published data has options of a search or a training."""
         fields = type(self).model_fields
         given = [name for name in fields if name not in OF_PUBLISHED and getattr(self, name) != fields[name].default]
         if given:
@@ -137,21 +147,21 @@ class Experiment(Section):
                 f"in the same file, which takes the operators: select: {{source: {self.name}}}"
             )
 
-    # ---- what follows from it -------------------------------------------------------------------------------------
+    # ---- properties -----------------------------------------------------------------------------------------------
 
     @property
     def folder(self) -> Path:
-        """Where results go."""
+        """The folder of the results."""
         return self.output or RESULTS / self.name
 
     @property
     def searches(self) -> bool:
-        """Whether it has a study; others take the operators that another experiment selected, or that were published."""
+        """Whether there is a search. Without one, the operators come from another experiment, or were published."""
         return self.select.source is None and self.artifact is None
 
     @property
     def storage(self) -> str:
-        """Where trials are kept. SpecError if there are none: operators come from another experiment."""
+        """The storage of the trials, as a URL. Raises SpecError if the experiment has no search."""
         if self.artifact is not None:
             raise SpecError(f'experiment "{self.name}" is of published data (artifact), so it has no search and no trials')
         if not self.searches:
@@ -165,19 +175,19 @@ class Experiment(Section):
 
     @property
     def evaluation(self) -> str:
-        """How operators are evaluated."""
+        """The name of the evaluation of operators."""
         return self.evaluate or ("cost" if self.workload is None else "training")
 
     @property
     def baselines(self) -> dict[str, OperatorChoice]:
-        """The known operators to train, too, by name."""
+        """The known operators that are trained, too, by name."""
         return {Path(choice.operator).stem: choice for choice in self.train.baselines}
 
-    def stage(self, name: Stage) -> str:
-        """The settings that a stage depends on, as one text: while that is the same, its files are good."""
+    def part(self, name: Part) -> str:
+        """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""
         whole = self.model_dump(mode="json")
         of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
-        parts: dict[Stage, dict[str, Any]] = {
+        parts: dict[Part, dict[str, Any]] = {
             "data": {"workload": whole["workload"]},
             "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},
             "select": whole["select"],
@@ -191,7 +201,7 @@ class Experiment(Section):
 
     @property
     def policy_settings(self) -> PolicySettings:
-        """The constants of the policy. SpecError for unknown names and settings."""
+        """The settings of the policy. Raises SpecError for unknown names and settings."""
         rest = dict(self.policy)
         kind = POLICIES.find(str(rest.pop("name", "mcts"))).Settings
         try:
@@ -200,7 +210,7 @@ class Experiment(Section):
             raise SpecError(f"policy: {explained(error, kind)}") from None
 
     def make_reward(self) -> Reward:
-        """The reward. SpecError for unknown names and settings."""
+        """Return the reward. Raises SpecError for unknown names and settings."""
         try:
             return from_settings(self.reward)
         except ValidationError as error:
@@ -208,7 +218,7 @@ class Experiment(Section):
 
     @cached_property
     def network(self) -> Workload:
-        """The network on its data, made once. SpecError if the experiment has none."""
+        """The network on its data, built once. Raises SpecError if the experiment has none."""
         if self.workload is None:
             raise SpecError(
                 f'experiment "{self.name}" has no workload: give the network and the data set, as in '
@@ -220,7 +230,7 @@ class Experiment(Section):
 
     @cached_property
     def operator_spec(self) -> OperatorSpec:
-        """The spec of the operators that are looked for. SpecError if it means nothing."""
+        """The spec of the operators to find. Raises SpecError if it is invalid."""
         if self.workload is None:
             return make_spec(self.spec)
         assert not isinstance(self.spec, str)  # checked above

@@ -1,6 +1,6 @@
-"""The options of specs, searches, rewards and policies as Markdown tables, read off their models.
+"""What may be in a file with experiments: options as Markdown tables, and a JSON schema for editors.
 
-What an option means is what its model's source says: the comment beside the field, or the entry under `Attributes:`.
+Both are read off the models of the settings. The meaning of an option is the text below its field.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -17,38 +16,54 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from syno.base.files import LONGEST_NAME, PATTERN
 from syno.base.text_tables import markdown
 from syno.base.validation import submodel
+from syno.config.experiment import Experiment
+from syno.config.files import ExperimentGroup
+from syno.search.evaluation import PRUNERS
+from syno.search.policies import POLICIES
+from syno.search.reward import REWARDS
+from syno.space.presets import PRESETS
+from syno.space.spec import OperatorSpec
+from syno.train.recipes import MILESTONES, RECIPES
 
+FORMAT = "https://json-schema.org/draft/2020-12/schema"
+OWN_NAME: dict[str, Any] = {"type": "string", "pattern": ":"}  # of the user's own policy or the like, as package.module:name
+OWN = {"type": "object", "properties": {"name": OWN_NAME}, "required": ["name"]}
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", NoneType: "null", Any: "value"}
 
-
-def options_table(model: type[BaseModel], *, leave_out: tuple[str, ...] = ()) -> str:
-    """A row for each option: its name (`group: option`), what it may be, its default, its meaning."""
-    return markdown(list(_rows(model, "", leave_out)), left=4)
+# ---- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(model: type[BaseModel], prefix: str, leave_out: tuple[str, ...]) -> Iterator[dict[str, object]]:
-    explained = meanings(model)
+def options_table(model: type[BaseModel]) -> str:
+    """Return a Markdown table with a row for each option: name (`group: option`), type and bounds, default, meaning."""
+    return markdown(list(_rows(model, "")), left=4)
+
+
+def meaning(field: FieldInfo) -> str:
+    """Return what an option means, on one line; empty if nothing says so."""
+    return " ".join((field.description or "").split())
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[dict[str, object]]:
     for name, field in model.model_fields.items():
-        if name in leave_out:
-            continue
-        inner = submodel(field.annotation)
-        if inner is not None and isinstance(field.default, inner):
-            purpose = " ".join((inspect.getdoc(inner) or "").split())
+        group = submodel(field.annotation)
+        if group is not None and isinstance(field.default, group):
+            purpose = " ".join((inspect.getdoc(group) or "").split())
             yield {"option": f"`{prefix}{name}`", "is": "group", "default": "", "meaning": purpose}
-            yield from _rows(inner, f"{prefix}{name}: ", ())
+            yield from _rows(group, f"{prefix}{name}: ")
             continue
         yield {
             "option": f"`{prefix}{name}`",
             "is": " ".join([_kind(field.annotation), *_bounds(field)]),
             "default": "required" if field.is_required() else f"`{_yaml(field.default)}`",
-            "meaning": (explained.get(name) or field.description or "").replace("|", "\\|"),
+            "meaning": meaning(field).replace("|", "\\|"),
         }
 
 
 def _kind(annotation: Any) -> str:
-    """A type in words."""
+    """Return a type in words."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if annotation in PLAIN:
         return PLAIN[annotation]
@@ -72,28 +87,83 @@ def _bounds(field: FieldInfo) -> list[str]:
 
 
 def _yaml(default: Any) -> str:
-    """A default as a spec file has it."""
+    """Return a default as a YAML file has it."""
     if isinstance(default, float):
         return f"{default:g}" if math.isfinite(default) else f".{default:g}"
-    if isinstance(default, Path):
-        default = str(default)
-    return json.dumps(default)
+    return json.dumps(str(default) if isinstance(default, Path) else default)
 
 
-def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """What the comments and docstrings of a model and its bases say about its fields."""
-    found: dict[str, str] = {}
-    for part in reversed([base for base in model.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
-        found |= _listed(inspect.getdoc(part) or "")
-        found |= dict(re.findall(r"^    (\w+): [^#\n]*#(?! noqa| type) *(.+)$", inspect.getsource(part), re.MULTILINE))
-    return found
+# ---- the schema --------------------------------------------------------------------------------------------------------
 
 
-def _listed(docstring: str) -> dict[str, str]:
-    """The entries under `Attributes:`; one may be of several names."""
-    _, _, entries = docstring.partition("Attributes:\n")
-    found = {}
-    for names, text in re.findall(r"^    (\w[\w, ]*): ((?:.|\n        )*)", entries, re.MULTILINE):
-        for name in names.split(","):
-            found[name.strip()] = " ".join(text.split())
-    return found
+def schema_text() -> str:
+    """Return the schema as the file `config/schema.json` has it."""
+    return json.dumps(file_schema(), indent=1) + "\n"
+
+
+def file_schema() -> dict[str, Any]:
+    """Return the JSON schema of a file: of one experiment, or of several if it has the key `experiments`."""
+    one, several = _experiment(), _schema(ExperimentGroup)
+    options = {"$ref": "#/$defs/Experiment"}
+    several["properties"]["common"] |= options
+    names = {"pattern": f"^{PATTERN}$", "maxLength": LONGEST_NAME}
+    several["properties"]["experiments"] |= {"additionalProperties": options, "propertyNames": names}
+    return {
+        "$schema": FORMAT,
+        "$defs": {**one.pop("$defs"), "Experiment": one, "Several": several},
+        "if": {"required": ["experiments"]},
+        "then": {"$ref": "#/$defs/Several"},
+        "else": options,
+    }
+
+
+def _experiment() -> dict[str, Any]:
+    """Return the schema of one experiment. The file's name may stand for `name`, so that is not required."""
+    schema = _schema(Experiment)
+    schema["required"] = [name for name in schema.get("required", []) if name != "name"]
+    properties, groups = schema["properties"], schema["$defs"]
+    spec = _schema(OperatorSpec)
+    groups |= spec.pop("$defs", {})
+    # Files write some options of a spec as text, so that their types are left open.
+    options = {
+        name: {key: rule[key] for key in ("description", "title") if key in rule}
+        for name, rule in spec["properties"].items()
+        if name != "layers"
+    }
+    options |= {"preset": {"type": "string", "enum": list(PRESETS)}, "layers": {}}
+    properties["spec"] = {
+        "description": properties["spec"].get("description", ""),
+        "anyOf": [{"type": "string"}, {"type": "object", "properties": options, "additionalProperties": False}],
+    }
+    properties["policy"] |= {"anyOf": [*(_named(name, POLICIES[name].Settings) for name in POLICIES), OWN]}
+    properties["reward"] |= {"anyOf": [*(_named(name, REWARDS[name]) for name in REWARDS), OWN]}
+    groups["StudySettings"]["properties"]["pruner"]["anyOf"][0] = {
+        "type": "object",
+        "properties": {"name": {"anyOf": [{"enum": list(PRUNERS)}, OWN_NAME]}},
+        "required": ["name"],
+    }
+    groups["TrainingSettings"]["properties"]["recipe"]["enum"] = list(RECIPES)
+    workload = groups["WorkloadSettings"]["properties"]
+    workload["milestones"] = {
+        "description": workload["milestones"].pop("description", ""),
+        "anyOf": [{"type": "string", "enum": list(MILESTONES)}, workload["milestones"]],
+    }
+    groups["OperatorChoice"] = {"anyOf": [{"type": "string"}, groups["OperatorChoice"]]}
+    return schema
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a model, with the meaning of each option on one line."""
+    schema = model.model_json_schema()
+    for part in (schema, *schema.get("$defs", {}).values()):
+        for rule in part.get("properties", {}).values():
+            if "description" in rule:
+                rule["description"] = " ".join(rule["description"].split())
+    return schema
+
+
+def _named(name: str, model: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the schema of the settings of a policy or reward, which is chosen by its name."""
+    properties = _schema(model).get("properties", {})
+    properties = {"name": {"const": name}, **{key: rule for key, rule in properties.items() if key != "name"}}
+    return {"type": "object", "properties": properties, "additionalProperties": False}

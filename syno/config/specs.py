@@ -1,4 +1,4 @@
-"""The spec of a search: a preset, a file, or options that differ from one."""
+"""The spec of a search: a preset, a file, or options that differ from a preset."""
 
 from __future__ import annotations
 
@@ -13,31 +13,38 @@ from syno.space.presets import PRESETS, paper
 from syno.space.spec import OperatorSpec
 
 
-def find_spec(given: str) -> OperatorSpec:
-    """The spec that a preset's name or the path of a YAML file means. SpecError if it is neither, or wrong."""
+def find_spec(given: str, kind: str = "spec file") -> OperatorSpec:
+    """Return the spec of a preset or of a YAML file.
+
+    Args:
+        given: the preset's name, or the file's path.
+        kind: what the file may be, for the message.
+
+    Raises SpecError if it is neither, or the file holds no valid spec.
+    """
     if given in PRESETS:
         return paper(given)
     file = Path(given)
     if not is_file(file):
         raise SpecError(
-            f'"{shortened(given)}" is neither a spec file nor a preset; presets are: {", ".join(PRESETS)}.'
+            f'"{shortened(given)}" is neither a {kind} nor a preset; presets are: {", ".join(PRESETS)}.'
             f"{suggestion(given, PRESETS)}"
         )
     return OperatorSpec.load(file)
 
 
 def make_spec(given: str | Mapping[str, Any]) -> OperatorSpec:
-    """The spec that a name, a file, or a mapping of options means; of `preset` and those that differ, or of all of them."""
+    """Return the spec of a preset, a file or a mapping of options; with `preset`, the mapping holds what differs from it."""
     if isinstance(given, str):
         return find_spec(given)
     if "preset" not in given:
         return OperatorSpec(**given)
     changes = {key: value for key, value in given.items() if key != "preset"}
-    return OperatorSpec(**_merged(find_spec(str(given["preset"])).model_dump(), changes))
+    return OperatorSpec(**merged(find_spec(str(given["preset"])).model_dump(), changes))
 
 
 def check_names(options: Mapping[str, Any]) -> None:
-    """SpecError if a name in `options` is no option of a spec, or follows from the network."""
+    """Raise SpecError if `options` has a name that is no option of a spec, or that follows from the network."""
     allowed = [name for name in OperatorSpec.model_fields if name != "layers"]
     for name in options:
         if name not in allowed:
@@ -47,10 +54,7 @@ def check_names(options: Mapping[str, Any]) -> None:
             )
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`; groups of options are merged, everything else is replaced."""
-    merged = dict(base)
-    for key, value in changes.items():
-        inner = merged.get(key)
-        merged[key] = {**inner, **value} if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
-    return merged
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `changes`: mappings in both are merged at every level, everything else is replaced."""
+    groups = [key for key in changes if isinstance(base.get(key), Mapping) and isinstance(changes[key], Mapping)]
+    return {**base, **changes, **{key: merged(base[key], changes[key]) for key in groups}}

@@ -1,4 +1,4 @@
-"""The settings of an experiment's stages, one group for each."""
+"""The settings of the stages of an experiment, one group for each."""
 
 from __future__ import annotations
 
@@ -9,38 +9,51 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from syno.base.errors import SpecError, SynoError
-from syno.config.original import OperatorChoice
-from syno.config.section import Section
+from syno.config.groups import OperatorChoice, Section
 from syno.measure.compilers import compiler_named, name_in_files, reaches, unreached
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.settings import DeviceSettings, TvmSettings, check_name, find_device
 from syno.train.settings import TrainingSettings
 
-Seed = Annotated[int, Field(ge=0)]  # it is in the name of a file
+Seed = Annotated[int, Field(ge=0)]  # not negative, since names of files contain it
 
 
 class StudySettings(Section):
-    """Where trials are kept, how many there are, and who evaluates them."""
+    """The study: where its trials are stored, how many there are, and who evaluates them."""
 
-    storage: str | None = None  # a database URL or journal file; null: trials.db in the folder of results; journal: trials.log
+    storage: str | None = None
+    """database URL or journal file; null: `trials.db` in the folder of results; `journal`: `trials.log` there"""
     seed: int = 0
-    n_trials: Annotated[int, Field(ge=0)] = 100  # of the study, all workers and earlier runs together
-    workers: Annotated[int, Field(ge=1)] = 1  # jobs of the workflow that share the study; with one, runs are reproducible
-    pruner: Mapping[str, Any] | None = None  # an Optuna pruner's name and settings, as in {name: median, n_warmup_steps: 1}
-    most_attempts: Annotated[int, Field(ge=1)] = 3  # after so many workers died over an operator, it counts as failed
-    heartbeat_seconds: Annotated[float, Field(gt=0)] = 60  # how often a worker says that it is alive
-    grace_seconds: Annotated[float, Field(gt=0)] = 180  # of silence, after which another worker takes its trial
+    """seed of the random numbers of the policy"""
+    n_trials: Annotated[int, Field(ge=0)] = 100
+    """number of trials of the study, by all workers and all runs together"""
+    workers: Annotated[int, Field(ge=1)] = 1
+    """jobs of the workflow that share the study; with one worker, runs are reproducible"""
+    pruner: Mapping[str, Any] | None = None
+    """name and settings of an Optuna pruner, as in {name: median, n_warmup_steps: 1}"""
+    most_attempts: Annotated[int, Field(ge=1)] = 3
+    """number of workers that may die while they evaluate an operator, before its trial counts as failed"""
+    heartbeat_seconds: Annotated[float, Field(gt=0)] = 60
+    """seconds between two signs of life of a worker"""
+    grace_seconds: Annotated[float, Field(gt=0)] = 180
+    """seconds without a sign of life after which another worker takes over a trial"""
 
 
 class SelectSettings(Section):
-    """Which operators are trained again and tuned."""
+    """The selection of the operators that are trained again and measured."""
 
-    by: Literal["pareto", "reward"] = "pareto"  # the front of accuracy or loss against FLOPs, then by reward; or reward alone
-    count: Annotated[int, Field(ge=1)] = 3  # at most so many
-    least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0  # in the search, of any that is selected
-    most_loss: Annotated[float, Field(gt=0)] | None = None  # the same, of networks for text: nats per token
-    source: Path | None = None  # no search: operators of another experiment, by its name in this file or its folder of results
-    within: Annotated[float, Field(ge=0)] | None = None  # of a source: how much worse than the original they may be there
+    by: Literal["pareto", "reward"] = "pareto"
+    """pareto: first the operators on the front of accuracy or loss against FLOPs, by reward; reward: by reward alone"""
+    count: Annotated[int, Field(ge=1)] = 3
+    """most operators that are selected"""
+    least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """least accuracy in the search"""
+    most_loss: Annotated[float, Field(gt=0)] | None = None
+    """largest loss in the search, in nats per token, for networks for text"""
+    source: Path | None = None
+    """instead of a search: another experiment whose operators are taken, by its name in this file or its folder of results"""
+    within: Annotated[float, Field(ge=0)] | None = None
+    """with a source: how much worse than the original network's an operator's score may be there"""
 
     @model_validator(mode="after")
     def _within_a_source(self) -> Self:
@@ -50,15 +63,14 @@ class SelectSettings(Section):
 
 
 class TrainSettings(Section):
-    """How the selected operators are trained again, beside the original and the baselines."""
+    """The training of the selected operators, the original network and the baselines."""
 
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (
-        1,
-        2,
-        3,
-    )  # not the search's, by which operators were chosen
-    baselines: tuple[OperatorChoice, ...] = ()  # known operators that are trained, too
-    training: TrainingSettings | None = None  # instead of the workload's
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (1, 2, 3)
+    """one training for each of these seeds; they differ from the search's, since its scores decided the selection"""
+    baselines: tuple[OperatorChoice, ...] = ()
+    """known operators that are trained, too"""
+    training: TrainingSettings | None = None
+    """settings of training instead of the workload's"""
 
     @field_validator("seeds")
     @classmethod
@@ -69,16 +81,22 @@ class TrainSettings(Section):
 
 
 class TuneSettings(Section):
-    """How the network's latency is measured: with which compilers, on which devices."""
+    """The measurement of the network's latency: compilers, devices, limits."""
 
-    compilers: tuple[str, ...] = ("eager", "inductor")  # of: eager, inductor, inductor-max-autotune, inductor-int8, tvm; or []
-    devices: tuple[str, ...] = ("cpu",)  # cpu, cuda, or one of several GPUs such as cuda:1; or names of remote devices
-    remote_devices: Mapping[str, DeviceSettings] = {}  # by name, the devices that TVM's RPC reaches
-    baselines: bool = True  # whether the baselines are measured, too
+    compilers: tuple[str, ...] = ("eager", "inductor")
+    """compilers: eager, inductor, inductor-max-autotune, inductor-int8, tvm; [] measures nothing"""
+    devices: tuple[str, ...] = ("cpu",)
+    """devices: cpu, cuda, one of several GPUs such as cuda:1, or names of remote devices"""
+    remote_devices: Mapping[str, DeviceSettings] = {}
+    """devices that TVM's RPC reaches, by name"""
+    baselines: bool = True
+    """whether the baselines are measured, too"""
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
-    time_limit_seconds: Annotated[float, Field(gt=0)] = 600  # for compiling, tuning and measuring one network
-    memory_limit_mib: Annotated[float, Field(gt=0)] | None = None  # of the process that does it
+    time_limit_seconds: Annotated[float, Field(gt=0)] = 600
+    """limit of time for compiling, tuning and measuring one network"""
+    memory_limit_mib: Annotated[float, Field(gt=0)] | None = None
+    """limit of memory of the process that compiles and measures"""
 
     @field_validator("compilers")
     @classmethod
@@ -126,9 +144,9 @@ class TuneSettings(Section):
         return self
 
     def device(self, name: str, compiler: str) -> DeviceSettings | None:
-        """The remote device to measure on, or None for one of this machine.
+        """Return the remote device of this name, or None for a device of this machine.
 
-        Raises SpecError if there is none of that name, or what the compiler makes cannot be measured there.
+        Raises SpecError if there is no such device, or the compiler does not reach it.
         """
         found = find_device(name, self.remote_devices)
         if not reaches(compiler, found):
@@ -140,7 +158,7 @@ class TuneSettings(Section):
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """What is measured: each compiler on each device that it reaches."""
+        """The pairs (compiler, device) that are measured: each compiler on each device that it reaches."""
         return tuple(
             (compiler, name)
             for name in self.devices
@@ -149,6 +167,6 @@ class TuneSettings(Section):
         )
 
     def made_for(self, name: str) -> dict[str, Any]:
-        """What results on a device depend on; where it is and how patiently it is asked may change. Empty for this machine."""
+        """Return the settings of a remote device that results depend on, but its address. Empty for this machine."""
         found = find_device(name, self.remote_devices)
         return {} if found is None else found.model_dump(mode="json", include={"kind", "target"})

@@ -1,8 +1,8 @@
-"""The data: made or found, and looked at, so that what is wrong with it or with the network shows before a search begins."""
+"""The first stage: it loads or generates the data and checks it with the network, so that errors show before a search."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,29 +12,32 @@ from pydantic import AwareDatetime, model_validator
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.config import Experiment
 from syno.data.settings import ImagenetSettings
+from syno.stages.places import DATA
 
-FILE, IMAGENET = "data.json", "imagenet"
+IMAGENET = "imagenet"
+MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
+UNLIMITED = 1e6  # a budget above this share of the original is no bound
 
 
 class DataRecord(Record):
-    """A data set of pictures or of text, and the network on it.
+    """The record of a data set of pictures or of text, and of the network on it.
 
     Attributes:
-        data: the data set's name.
-        hash: of its pictures and labels, or tokens.
-        classes: how many there are; of a text, how many different tokens.
-        train_images, test_images: how many pictures there are, or sequences of tokens.
-        image_shape: [channels, height, width] of a picture as the network gets it; None for a text.
+        data: name of the data set.
+        hash: hash of the pictures and labels, or of the tokens.
+        classes: number of classes; for text, number of different tokens.
+        train_images, test_images: number of pictures or sequences of tokens.
+        image_shape: [channels, height, width] of a picture as the network gets it; None for text.
         length: tokens of a sequence; None for pictures.
-        model: the backbone.
+        model: name of the backbone.
         layers: names of the layers that operators replace.
         layers_that_stay: the other layers of that kind, each with the reason why it isn't replaced.
-        layers_with_bias: those to replace whose bias is dropped: operators have none.
+        layers_with_bias: replaced layers whose bias is dropped, since operators have none.
         flops: multiply-adds of the network, for one picture or sequence.
-        parameters: of the network.
-        rest_flops, rest_parameters: the same outside of the layers to replace: a network with an operator has more than that.
-            None in records of earlier versions.
-        versions, date: where and when.
+        parameters: parameters of the network.
+        rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier
+            versions.
+        versions, date: versions of the software, and the time.
     """
 
     kind_of_record = "data record"
@@ -66,7 +69,7 @@ class DataRecord(Record):
 
 
 def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
-    """The files that the pictures are read from, where they are ImageNet's for FFCV, which `syno convert imagenet` makes."""
+    """Return the files that `syno convert imagenet` writes and the data set reads; none for other data sets and readers."""
     workload = experiment.workload
     if workload is None or workload.data != IMAGENET:
         return ()
@@ -75,19 +78,19 @@ def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
 
 
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
-    """Make or load the data, check what every later stage rests on, and write a record of the data and the network.
+    """Load or generate the data, check it with the network, and write a record of both.
 
-    Checked are the layers to replace, the budget and the space, as a search checks them, and one step of training on the device
-    of the workload. If one of these fails, no record is written.
+    Checks the layers to replace, the budget and the space as a search does, and runs one step of training on the device of the
+    workload. If a check fails, no record is written.
 
     Raises:
-        SpecError: there is no workload, no layer to replace, no operator within the budget or no such device, or the network is
-            not for such data.
+        SpecError: there is no workload, no layer to replace, no operator within the budget or no such device, or the network
+            does not take such data.
         UnknownNameError: there is no such network or data set.
-        DataError: the data is missing or damaged, or not what a training takes.
-        ShapeError: the network's output is not one for the data, or the batch is larger than the data set.
+        DataError: the data is missing or damaged, or cannot be trained on.
+        ShapeError: the network's output does not fit the data, or the batch is larger than the data set.
         TrainingError: the device's memory does not suffice.
-        UserCodeError: a function of the user's own failed.
+        UserCodeError: the user's own code failed.
     """
     record = look(experiment)
     if experiment.searches:
@@ -98,12 +101,12 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     from syno.train.first_step import try_step
 
     try_step(experiment.network)
-    record.write(output or experiment.folder / FILE)
+    record.write(output or experiment.folder / DATA)
     return record
 
 
 def look(experiment: Experiment) -> DataRecord:
-    """Make or load the data, find the layers to replace and count costs. Nothing is trained or written; raises as `prepare`."""
+    """Return the record without training or writing anything. Raises the errors of `prepare`."""
     from syno.data import TokenSet
     from syno.model.extraction import replaceable, sorted_out
 
@@ -132,3 +135,65 @@ def look(experiment: Experiment) -> DataRecord:
         versions=versions(["torch", "numpy"]),
         date=datetime.now(UTC),
     )
+
+
+# ---- as text -----------------------------------------------------------------------------------------------------------
+
+
+def data_text(experiment: Experiment, record: DataRecord) -> str:
+    """Return what `syno data` prints: the data, the network, and which shares of its cost operators can reach."""
+    return "".join(f"{line}\n" for line in _lines(experiment, record))
+
+
+def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
+    counts = f"{record.data}: {record.train_images} + {record.test_images}"
+    if record.image_shape is None:
+        samples = f"sequences of {record.length} tokens, {record.classes} different ones"
+    else:
+        samples = f"pictures of {' x '.join(map(str, record.image_shape))}, {record.classes} classes"
+    yield (
+        f"{counts} {samples}; "
+        f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
+    )
+    yield f"layers to replace: {_names(record.layers)}"
+    if record.layers_that_stay:
+        reasons = _by_reason(record.layers_that_stay).items()
+        yield f"not replaced: {'; '.join(f'{_names(names)} ({reason})' for reason, names in reasons)}"
+    if record.layers_with_bias:
+        yield f"the bias of these layers is dropped, since operators have none: {_names(record.layers_with_bias)}"
+    assert record.rest_flops is not None and record.rest_parameters is not None  # only old records have none
+    flops, parameters = record.rest_flops / record.flops, record.rest_parameters / record.parameters
+    yield (
+        f"reachable: more than {flops:.1%} of the FLOPs ({record.rest_flops:,.0f}) and {parameters:.1%} of the parameters "
+        f"({record.rest_parameters:,}), which the rest of the network has; the original is 100%"
+    )
+    if experiment.searches:
+        yield f"budget of the search: {_budget(experiment)}"
+    yield f"one step of training and one of testing work on {experiment.network.settings.training.device}"
+
+
+def _budget(experiment: Experiment) -> str:
+    budget, original = experiment.operator_spec.budget, experiment.network.original
+    return ", ".join(
+        (
+            _bounds("FLOPs", budget.least_flops, budget.most_flops, budget.rest_flops, original.flops),
+            _bounds("parameters", budget.least_parameters, budget.most_parameters, budget.rest_parameters, original.parameters),
+        )
+    )
+
+
+def _bounds(what: str, least: float, most: float, rest: float, original: float) -> str:
+    """Return the range of shares of the original's cost that a search accepts, in words."""
+    low = f"at least {least / original:.1%}" if least > rest else f"more than {rest / original:.1%}"
+    high = "" if most / original > UNLIMITED else f" and at most {most / original:.1%}"
+    return f"{low}{high} of the {what}"
+
+
+def _by_reason(layers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the layers for each reason."""
+    return {reason: tuple(name for name, why in layers.items() if why == reason) for reason in dict.fromkeys(layers.values())}
+
+
+def _names(layers: tuple[str, ...]) -> str:
+    more = len(layers) - MOST_NAMES
+    return ", ".join(layers) if more <= 0 else f"{', '.join(layers[:MOST_NAMES])} and {more} more"

@@ -1,4 +1,4 @@
-"""The settings that the results in a folder are of: kept beside them, and compared with those that are given."""
+"""The settings of the results in a folder: kept beside them, and compared with those of an experiment that continues."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from typing import Any
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.config.kept import FILE, HEAD, in_place
+from syno.config.files import HEAD, KEPT, in_place
+from syno.space.space import Space
+from syno.stages.places import FROZEN, SELECTED
+from syno.stages.study import open_study
 
-MAY_CHANGE = ("n_trials", "pruner", "heartbeat_seconds", "grace_seconds")  # of a study, while it goes on
+MAY_CHANGE = ("n_trials", "pruner", "heartbeat_seconds", "grace_seconds")  # settings of a study that may change later
 
 
 def keep_config(experiment: Experiment) -> Path:
-    """Write the experiment, defaults and all, beside its results, unless it is there already; returns the file.
+    """Write the experiment with all defaults beside its results; returns the file.
 
-    Raises SpecError, and leaves the file as it is, if the results there are of another experiment, or the study there has
-    trials of other settings.
+    Raises SpecError, and does not change the file, if the results are of another experiment, or the study has trials of other
+    settings.
     """
     check_goes_on(experiment)
     return write_kept(experiment)
 
 
 def write_kept(experiment: Experiment) -> Path:
-    """Write the experiment beside its results, whatever they are of; returns the file."""
+    """Write the experiment beside its results without a check; returns the file."""
     import yaml
 
-    file = experiment.folder / FILE
+    file = experiment.folder / KEPT
     text = f"{HEAD}{yaml.safe_dump(experiment.model_dump(mode='json'), sort_keys=False)}"
     if not file.is_file() or file.read_bytes() != text.encode():
         write_whole(file, text)
@@ -38,22 +41,22 @@ def write_kept(experiment: Experiment) -> Path:
 def read_kept(folder: Path) -> Experiment | None:
     """Return the experiment that is kept beside results; None if there is none, or the file is damaged."""
     try:
-        return in_place(Experiment.load(folder / FILE), folder)
+        return in_place(Experiment.load(folder / KEPT), folder)
     except SynoError:
         return None
 
 
 def check_goes_on(experiment: Experiment) -> None:
-    """Raise SpecError if this experiment cannot go on with what is in its folder of results; the message says what differs."""
+    """Raise SpecError, which says what differs, if the experiment cannot continue with the results in its folder."""
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
         if folder.is_dir() and experiment.searches and _has_trials(experiment):
-            _open_study(experiment)  # it has its settings, too
+            open_study(experiment, Space(experiment.operator_spec))  # raises if the study has other settings
         return
     if kept.name != experiment.name:
-        if any((folder / part).exists() for part in ("trials.parquet", "selected.json", "train")):
+        if any((folder / part).exists() for part in (FROZEN, SELECTED, "train")):
             raise SpecError(
-                f'{folder} holds results of the experiment "{kept.name}", as {folder / FILE} says; give "{experiment.name}" '
+                f'{folder} holds results of the experiment "{kept.name}", as {folder / KEPT} says; give "{experiment.name}" '
                 "another folder (output: FOLDER, or leave output out)"
             )
         return
@@ -62,45 +65,45 @@ def check_goes_on(experiment: Experiment) -> None:
     found = differences_of_searches(kept, experiment)
     if found and _has_trials(experiment):
         raise SpecError(
-            f"{folder} holds trials of other settings, as {folder / FILE} says: {'; '.join(found)}. Take these settings back "
+            f"{folder} holds trials of other settings, as {folder / KEPT} says: {'; '.join(found)}. Take these settings back "
             "to go on with that study, or give the experiment another name to begin a new one"
         )
 
 
 def check_shown(experiment: Experiment) -> None:
-    """Raise SpecError if the results that are there are of other settings than the experiment's; the message says which."""
+    """Raise SpecError, which says what differs, if existing results are of other settings than the experiment's."""
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
         return
     found = _differences(_told(kept), _told(experiment))
     if kept.searches and experiment.searches:
-        found = list(dict.fromkeys([*differences_of_searches(kept, experiment), *found]))  # both have the workload
+        found = list(dict.fromkeys([*differences_of_searches(kept, experiment), *found]))  # both name the workload
     if found:
         raise SpecError(
-            f"the results in {folder} are of other settings, as {folder / FILE} says: {'; '.join(found)}. Give {folder} in "
+            f"the results in {folder} are of other settings, as {folder / KEPT} says: {'; '.join(found)}. Give {folder} in "
             "place of the config to see them, or give another name to begin an experiment of these settings"
         )
 
 
 def differences_of_searches(kept: Experiment, given: Experiment) -> list[str]:
-    """Return where settings differ on which all trials of a study depend, in words; empty if the study can go on."""
+    """Return the differences between settings that trials depend on, in words; empty if the study can continue."""
     if _of_the_search(kept) == _of_the_search(given):
         return []
-    try:  # texts differ; what they mean may be the same
+    try:  # the texts differ, but their meaning may be the same
         return _differences({**_of_the_search(kept), **_meant(kept)}, {**_of_the_search(given), **_meant(given)})
-    except SynoError:  # such as data that is not on this machine
+    except SynoError:  # for example, the data is not on this machine
         return _differences(_of_the_search(kept), _of_the_search(given))
 
 
 def _of_the_search(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings on which all trials of a study depend, as they were written."""
-    whole: dict[str, Any] = json.loads(experiment.stage("search"))
+    """Return the settings that all trials of a study depend on, as written."""
+    whole: dict[str, Any] = json.loads(experiment.part("search"))
     study = {name: value for name, value in whole["study"].items() if name not in MAY_CHANGE}
     return {**whole, "study": study}
 
 
 def _meant(experiment: Experiment) -> dict[str, Any]:
-    """Return what those of them mean that can be written in several ways."""
+    """Return the meaning of those settings that can be written in several ways."""
     return {
         "spec": experiment.operator_spec.model_dump(mode="json"),
         "relative_budget": None,  # it is in the spec
@@ -111,7 +114,7 @@ def _meant(experiment: Experiment) -> dict[str, Any]:
 
 
 def _told(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings that tables, figures and the page tell of, beside those of the search."""
+    """Return the settings that tables, figures and the page state, apart from those of the search."""
     whole = experiment.model_dump(mode="json")
     if experiment.workload is None:
         return {}
@@ -120,10 +123,10 @@ def _told(experiment: Experiment) -> dict[str, Any]:
 
 
 def _differences(kept: dict[str, Any], given: dict[str, Any]) -> list[str]:
-    """Return where settings differ, in words; empty if they are the same."""
+    """Return the differences between settings, in words."""
     if kept == given:
         return []
-    from syno.search.settings import named_differences  # with it comes optuna
+    from syno.search.settings import named_differences  # imports optuna
 
     return named_differences(kept, given)
 
@@ -134,14 +137,6 @@ def _has_trials(experiment: Experiment) -> bool:
 
     try:
         trials = read_trials(experiment.storage, experiment.name)
-    except SpecError:  # there is no study, or who opens it says what is wrong with it
+    except SpecError:  # there is no study, or `open_study` says what is wrong
         return False
     return any(trial.state.name in ("COMPLETE", "PRUNED") for trial in trials)
-
-
-def _open_study(experiment: Experiment) -> None:
-    """Raise SpecError if the study has other settings."""
-    from syno.space.space import Space
-    from syno.stages.search import open_study
-
-    open_study(experiment, Space(experiment.operator_spec))

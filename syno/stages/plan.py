@@ -1,6 +1,6 @@
-"""What experiments will take, before anything has run: jobs, GPU hours, files and storage of each stage.
+"""The plan of experiments before anything has run: jobs, GPU hours, files and storage of each stage.
 
-Jobs and files are counted by what the workflow counts by. Hours and storage rest on assumptions, all of which can be changed.
+Jobs and files are those of the workflow's stages. Hours and storage follow from assumptions, all of which can be changed.
 """
 
 from __future__ import annotations
@@ -15,45 +15,59 @@ from pydantic import BaseModel, ConfigDict, Field
 from syno.config import Experiment
 from syno.measure.compilers import COMPILERS, compiler_named
 from syno.measure.tvm.settings import is_here
-from syno.stages.jobs import jobs, keys, measured
+from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs, keys, measured
 from syno.train.settings import TrainingSettings
 
 Above = Annotated[float, Field(gt=0)]
-TRAINING_PICTURES: Mapping[str, int] = {"cifar100": 50_000, "imagenet": 1_281_167}  # others say so in their settings
+TRAINING_PICTURES: Mapping[str, int] = {
+    "cifar100": 50_000,
+    "imagenet": 1_281_167,
+}  # others have it in their settings
 HOUR, KIB, MIB = 3600, 2**10, 2**20
-PLACES = {"convert": 2, "artifact": 6, "headlines": 2, "tables": 6, "figure": 3}  # files that a job makes, where it is not one
-PROTOCOLLED = frozenset({"data", "worker", "freeze", "train", "tune"})  # whose jobs also leave times and memory in `benchmark/`
+RECORDS_BESIDE = {"convert": 1}  # files that a job writes and Snakemake does not know
 
 
 class Assumptions(BaseModel):
-    """What is assumed. The defaults are round figures for the paper's networks on an A100."""
+    """The assumptions of a plan. The defaults are round figures for the paper's networks on an A100."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    pictures_per_second: Above = 550  # that one GPU trains on, in float32 or TF32: 100 epochs of CIFAR-100 in 2.5 hours
-    mixed_precision: Above = 2.5  # how many times as fast a GPU trains in 16 bits
-    steps_per_second: Above = 10  # of training a language model on one GPU
-    search_share: Annotated[float, Field(gt=0, le=1)] = 0.25  # of a training that a trial gets, where bad ones are ended early
-    kernels: Above = 25  # of one network that TVM tunes
-    schedules_per_second: Above = 1  # that TVM builds and measures
-    compile_minutes: Above = 5  # for one measurement with another compiler
-    trial_kib: Above = 10  # in the study, the table of trials and the operator store
-    record_kib: Above = 8  # of a training, a measurement and other small files
-    page_kib: Above = 1000  # of a report, and of a figure in its three formats
-    schedule_kib: Above = 8  # in TVM's trials
-    built_mib: Above = 100  # of a network that TVM has built
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    pictures_per_second: Above = 550
+    """pictures per second in training on one GPU, in float32 or TF32: 100 epochs of CIFAR-100 in 2.5 hours"""
+    mixed_precision: Above = 2.5
+    """how many times as fast a GPU trains in 16 bits"""
+    steps_per_second: Above = 10
+    """steps per second in training a language model on one GPU"""
+    search_share: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """fraction of a training that a trial takes on average, if bad ones are stopped early"""
+    kernels: Above = 25
+    """kernels of one network that TVM tunes"""
+    schedules_per_second: Above = 1
+    """schedules per second that TVM builds and measures"""
+    compile_minutes: Above = 5
+    """minutes for one measurement with another compiler"""
+    trial_kib: Above = 10
+    """KiB of a trial: in the study, the table of trials and the operator store"""
+    record_kib: Above = 8
+    """KiB of the record of a training or measurement, and of other small files"""
+    page_kib: Above = 1000
+    """KiB of a report, and of a figure in its three formats"""
+    schedule_kib: Above = 8
+    """KiB of a schedule among TVM's trials"""
+    built_mib: Above = 100
+    """MiB of a network that TVM has built"""
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What a stage of an experiment takes.
+class StagePlan:
+    """The jobs, hours and files of one stage of an experiment.
 
     Attributes:
-        rule: of the workflow.
-        jobs: how many.
-        gpu_hours: of all jobs together; None if that cannot be told.
-        device_hours: the same, of measuring on processors and remote devices. Other work on processors is not counted.
-        files: that are there in the end.
-        bytes: of them.
+        rule: name of the stage.
+        jobs: number of jobs.
+        gpu_hours: hours of all jobs together; None if unknown.
+        device_hours: hours of measuring on processors and remote devices. Other work on processors is not counted.
+        files: number of files in the end.
+        bytes: size of these files.
     """
 
     rule: str
@@ -65,24 +79,24 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What an experiment takes: its stages in their order, and the hours of measuring on each device."""
+class WorkflowPlan:
+    """The plan of an experiment: its stages in their order, and the hours of measuring on each device."""
 
     experiment: Experiment
-    stages: tuple[Stage, ...]
+    stages: tuple[StagePlan, ...]
     tuning_hours: Mapping[str, float]
 
     def gpu_hours(self, rule: str) -> float | None:
-        """Of a stage: 0 if there is no such stage here."""
+        """Return the GPU hours of a stage; 0 if the experiment does not have it."""
         return next((stage.gpu_hours for stage in self.stages if stage.rule == rule), 0.0)
 
 
-def plans(experiments: Iterable[Experiment], assumed: Assumptions | None = None) -> list[Plan]:
-    """What experiments of one workflow take, each, if it selects as many operators as it may.
+def plans(experiments: Iterable[Experiment], assumed: Assumptions | None = None) -> list[WorkflowPlan]:
+    """Return the plans of the experiments of one workflow, if each selects as many operators as it may.
 
-    What several need, such as ImageNet in a form that is read fast, is counted with the first of them.
+    Files that several experiments need, such as ImageNet in a fast format, are counted with the first of them.
     """
-    made, found = set[Path](), list[Plan]()
+    made, found = set[Path](), list[WorkflowPlan]()
     for experiment in experiments:
         new = {rule: [file for file in files if file not in made] for rule, files in jobs(experiment).items()}
         found.append(_plan(experiment, {rule: files for rule, files in new.items() if files}, assumed or Assumptions()))
@@ -90,12 +104,12 @@ def plans(experiments: Iterable[Experiment], assumed: Assumptions | None = None)
     return found
 
 
-def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Plan:
-    """What an experiment takes by itself."""
+def plan(experiment: Experiment, assumed: Assumptions | None = None) -> WorkflowPlan:
+    """Return the plan of one experiment."""
     return plans([experiment], assumed)[0]
 
 
-def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assumptions) -> Plan:
+def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
     tuning = _tuning_hours(experiment, assumed)
     on_gpus = sum(hours for device, hours in tuning.items() if is_here(device) and device != "cpu")
     hours: dict[str, float | None] = {"tune": on_gpus}
@@ -104,29 +118,29 @@ def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assu
     if "train" in found:
         hours["train"] = _hours(_training(experiment), experiment, assumed, len(found["train"]))
     stages = [
-        Stage(
+        StagePlan(
             rule,
             len(files),
             hours.get(rule, 0.0),
             sum(tuning.values()) - on_gpus if rule == "tune" else 0.0,
-            _files(rule, files, experiment),
-            _bytes(rule, files, experiment, assumed),
+            _files(STAGES[rule], files, experiment),
+            _bytes(STAGES[rule], files, experiment, assumed),
         )
         for rule, files in found.items()
     ]
-    return Plan(experiment, tuple(stages), tuning)
+    return WorkflowPlan(experiment, tuple(stages), tuning)
 
 
 # ---- hours -------------------------------------------------------------------------------------------------------------
 
 
 def training_hours(settings: TrainingSettings, pictures: int | None, assumed: Assumptions) -> float | None:
-    """Of one whole training on a GPU; 0 on a processor; None if nothing says how long it is.
+    """Return the hours of one whole training on a GPU; 0 on a processor; None if unknown.
 
     Args:
-        settings: how it is trained.
-        pictures: how many it trains on in an epoch; None for texts, and if that is not known.
-        assumed: the speed.
+        settings: settings of the training.
+        pictures: pictures in an epoch; None for text, and if unknown.
+        assumed: assumptions on the speed.
     """
     if not settings.device.startswith("cuda"):
         return 0.0
@@ -146,7 +160,7 @@ def _training(experiment: Experiment) -> TrainingSettings:
 
 
 def _hours(settings: TrainingSettings, experiment: Experiment, assumed: Assumptions, count: float) -> float | None:
-    """Of so many trainings."""
+    """Return the hours of `count` trainings."""
     workload = experiment.workload
     assert workload is not None
     pictures = TRAINING_PICTURES.get(workload.data, workload.data_settings.get("train"))
@@ -163,7 +177,7 @@ def _search_hours(experiment: Experiment, assumed: Assumptions) -> float | None:
 
 
 def _tuning_hours(experiment: Experiment, assumed: Assumptions) -> dict[str, float]:
-    """Of all measurements, by device."""
+    """Return the hours of all measurements, by device."""
     settings, found = experiment.tune, dict[str, float]()
     if experiment.workload is None:
         return {}
@@ -178,23 +192,24 @@ def _tuning_hours(experiment: Experiment, assumed: Assumptions) -> dict[str, flo
 # ---- files -------------------------------------------------------------------------------------------------------------
 
 
-def _files(rule: str, made: list[Path], experiment: Experiment) -> int:
-    """That jobs leave: what they make, logs, and for some their times."""
-    operators = experiment.study.n_trials if rule == "freeze" else 0
-    return len(made) * (PLACES.get(rule, 1) + 1 + (rule in PROTOCOLLED)) + operators + _built(rule, made)
+def _files(stage: WorkflowStage, made: list[Path], experiment: Experiment) -> int:
+    """Return the number of files that jobs leave: results, logs, and times where they are recorded."""
+    of_job = len(stage.files) + len(stage.also) + RECORDS_BESIDE.get(stage.name, 0) + 1 + stage.is_timed
+    operators = experiment.study.n_trials if stage.name == "freeze" else 0
+    return len(made) * of_job + operators + _built(stage, made)
 
 
-def _built(rule: str, made: Iterable[Path]) -> int:
+def _built(stage: WorkflowStage, made: Iterable[Path]) -> int:
     """Return the number of networks that compilers build that tune."""
     tuning = tuple(f"{name}-" for name in COMPILERS if compiler_named(name).tunes)
-    return sum(file.name.startswith(tuning) for file in made) if rule == "tune" else 0
+    return sum(file.name.startswith(tuning) for file in made) if stage.name == "tune" else 0
 
 
-def _bytes(rule: str, made: list[Path], experiment: Experiment, assumed: Assumptions) -> float:
-    if rule == "convert":  # a data set, which is no result
+def _bytes(stage: WorkflowStage, made: list[Path], experiment: Experiment, assumed: Assumptions) -> float:
+    if stage.is_shared:  # a data set, which is no result
         return 0.0
-    found = len(made) * (assumed.page_kib if rule in ("figure", "report") else assumed.record_kib) * KIB
-    if rule == "freeze":
+    found = len(made) * (assumed.page_kib if stage.is_page else assumed.record_kib) * KIB
+    if stage.name == "freeze":
         found += experiment.study.n_trials * assumed.trial_kib * KIB
     schedules = assumed.kernels * experiment.tune.tvm.trials_per_task * assumed.schedule_kib * KIB
-    return found + _built(rule, made) * (assumed.built_mib * MIB + schedules)
+    return found + _built(stage, made) * (assumed.built_mib * MIB + schedules)

@@ -1,4 +1,4 @@
-"""A plan as tables: by stage, by experiment, and beside what the paper says that it took."""
+"""A plan as Markdown tables: by stage, by experiment, and beside the hours that the paper gives."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from pathlib import Path
 
 from syno.base.text_tables import Row, markdown
 from syno.config import Experiment
-from syno.config.options import meanings
-from syno.stages.jobs import RULES
-from syno.stages.plan import MIB, Assumptions, Plan
+from syno.stages.plan import MIB, Assumptions, WorkflowPlan
+from syno.stages.workflow_stages import STAGES
 
-# GPU hours, as the paper gives them: search and re-evaluation of a model, tuning for a device.
+# GPU hours in the paper: search and training again for a model, tuning for a device.
 PAPER: Mapping[str, float] = {"search": 300, "training": 900, "tuning": 700}
 
 
-def plan_text(plans: Sequence[Plan], assumed: Assumptions) -> str:
-    """All tables, in Markdown."""
+def plan_text(plans: Sequence[WorkflowPlan], assumed: Assumptions) -> str:
+    """Return all tables in Markdown."""
     parts = [
         markdown(stage_rows(plans)),
         markdown(experiment_rows(plans)),
@@ -26,11 +25,11 @@ def plan_text(plans: Sequence[Plan], assumed: Assumptions) -> str:
     return "\n".join(parts)
 
 
-def stage_rows(plans: Iterable[Plan]) -> list[Row]:
-    """A row for each stage of all experiments together, and one for all of it."""
+def stage_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
+    """Return a row for each stage of all experiments together, and one for their sum."""
     stages = [stage for one in plans for stage in one.stages]
     rows: list[Row] = []
-    for name in [*sorted({stage.rule for stage in stages}, key=RULES.index), "all"]:
+    for name in [*sorted({stage.rule for stage in stages}, key=list(STAGES).index), "all"]:
         found = [stage for stage in stages if name in (stage.rule, "all")]
         row = {
             "stage": name,
@@ -44,8 +43,8 @@ def stage_rows(plans: Iterable[Plan]) -> list[Row]:
     return rows
 
 
-def experiment_rows(plans: Iterable[Plan]) -> list[Row]:
-    """A row for each experiment."""
+def experiment_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
+    """Return a row for each experiment."""
     return [
         {
             "experiment": one.experiment.name,
@@ -61,8 +60,8 @@ def experiment_rows(plans: Iterable[Plan]) -> list[Row]:
     ]
 
 
-def paper_rows(plans: Sequence[Plan]) -> list[Row]:
-    """Each search with all trainings that its operators come to, and each device, beside the paper's hours."""
+def paper_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
+    """Return rows for each search, the trainings of its operators, and each device, beside the paper's hours."""
     roots = _roots([one.experiment for one in plans])
     rows: list[Row] = []
     for one in plans:
@@ -81,9 +80,9 @@ def paper_rows(plans: Sequence[Plan]) -> list[Row]:
 
 
 def assumption_rows(assumed: Assumptions) -> list[Row]:
-    """What was assumed."""
-    explained = meanings(Assumptions)
-    return [{"name": name, "what": explained[name], "value": value} for name, value in assumed.model_dump().items()]
+    """Return a row for each assumption."""
+    fields = Assumptions.model_fields
+    return [{"name": name, "what": fields[name].description, "value": value} for name, value in assumed.model_dump().items()]
 
 
 def _beside(what: str, of: str, hours: float | None) -> Row:
@@ -91,7 +90,7 @@ def _beside(what: str, of: str, hours: float | None) -> Row:
 
 
 def _roots(experiments: Iterable[Experiment]) -> dict[Path, Path]:
-    """Of the folder of each experiment, that of the search from which its operators come."""
+    """Return the folder of the search that the operators come from, for the folder of each experiment."""
     sources = {experiment.folder: experiment.select.source for experiment in experiments}
 
     def root(folder: Path) -> Path:
@@ -102,14 +101,14 @@ def _roots(experiments: Iterable[Experiment]) -> dict[Path, Path]:
 
 
 def _sum(hours: Iterable[float | None]) -> float | None:
-    """None if one is not known."""
+    """Return the sum; None if one of the hours is unknown."""
     found = list(hours)
     known = [one for one in found if one is not None]
     return _rounded(sum(known)) if len(known) == len(found) else None
 
 
 def _rounded(value: float | None) -> float | int | None:
-    """To whole numbers from ten on, to one digit below."""
+    """Round to whole numbers from ten on, to one digit below."""
     if value is None:
         return None
     return round(value) if value >= 10 else round(value, 1)

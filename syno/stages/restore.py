@@ -1,6 +1,6 @@
-"""Results are looked over before the workflow goes on: what is damaged is made again where that takes seconds.
+"""The check of results before the workflow continues: damaged files are made again if that takes seconds.
 
-Records of what may have taken hours are never replaced: a message names the file and says what to do.
+Records that may have taken hours are never replaced: an error names the file and says what to do.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from pathlib import Path
 
 from syno.base.errors import SpecError, SynoError
 from syno.config import Experiment
-from syno.config.kept import FILE as KEPT
-from syno.stages import jobs
-from syno.stages.freeze import TABLE, read_frozen
+from syno.config.files import KEPT
 from syno.stages.kept import check_goes_on, write_kept
-from syno.stages.manifest import Entry, checksum, expected, present, read_manifest, restore_times, settings_id
-from syno.stages.places import worker_file
-from syno.stages.select import FILE as SELECTED
+from syno.stages.manifest import ManifestEntry, checksum, expected, present, read_manifest, restore_times, settings_id
+from syno.stages.operators import repair_store
+from syno.stages.places import FROZEN, OPERATORS, SELECTED, worker_file
 from syno.stages.select import read_selected
-from syno.stages.store import FOLDER as OPERATORS
-from syno.stages.store_repair import repair_store
+from syno.stages.workflow_stages import STAGES, derived_files, reader_of
 
 MOST_NAMED = 3  # damaged files in one message
 
@@ -27,16 +24,15 @@ MOST_NAMED = 3  # damaged files in one message
 def look_over(experiment: Experiment, change: bool) -> list[Path]:
     """Compare the results of an experiment with their manifest; returns the files that are to be made again.
 
-    These are tables, figures, the page and the frozen table where they are damaged, and files of other settings. Files that are
-    as they were get the times back that they had. Operators that are missing or damaged, and the settings beside the results,
-    are written at once.
+    These are damaged tables, figures, pages and frozen tables, and files of other settings. Unchanged files get the times in
+    the manifest. Missing or damaged operators, and the settings beside the results, are written at once.
 
     Args:
-        experiment: whose results they are; there may be none yet.
-        change: whether anything but times may be written, which a dry run doesn't.
+        experiment: the experiment; there may be no results yet.
+        change: whether to write anything but times; a dry run does not.
 
-    Raises SpecError if the experiment cannot go on with these results, or for damage that is not made good in seconds; the
-    message names the files and says what to do.
+    Raises SpecError, which names the files and says what to do, if the experiment cannot continue with these results, or for
+    damage that cannot be repaired in seconds.
     """
     manifest = read_manifest(experiment.folder)
     known = None if manifest is None else manifest.files
@@ -60,16 +56,16 @@ def look_over(experiment: Experiment, change: bool) -> list[Path]:
     return [*again, *_of_other_settings(experiment, found, known or {}), *_lost_search(experiment)]
 
 
-def _is_changed(file: Path, sha256: str, experiment: Experiment, known: Mapping[str, Entry] | None) -> bool:
-    """Return whether a file is not as it was, as may be all without a manifest. One that isn't listed is newer, and good."""
+def _is_changed(file: Path, sha256: str, experiment: Experiment, known: Mapping[str, ManifestEntry] | None) -> bool:
+    """Return whether a file may have changed: all may without a manifest. A file that isn't listed is new, and good."""
     if known is None:
         return True
     entry = known.get(file.relative_to(experiment.folder).as_posix())
     return entry is not None and entry.sha256 != sha256
 
 
-def _lost_its_settings(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, Entry]) -> bool:
-    """Return whether the settings beside results are gone or damaged, and were those of the experiment."""
+def _lost_its_settings(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> bool:
+    """Return whether the settings beside the results are missing or damaged, and were those of the experiment."""
     entry = known.get(KEPT)
     if entry is None or found.get(experiment.folder / KEPT) == entry.sha256:
         return False
@@ -78,10 +74,10 @@ def _lost_its_settings(experiment: Experiment, found: Mapping[Path, str], known:
 
 
 def _made_again(experiment: Experiment, changed: Collection[Path], is_known: bool) -> list[Path]:
-    """Return those of the changed files that jobs of seconds make."""
-    derived = set(jobs.derived_files(experiment))
+    """Return those of the changed files that jobs make in seconds."""
+    derived = set(derived_files(experiment))
     again = [file for file in changed if file in derived]
-    table = experiment.folder / TABLE
+    table = experiment.folder / FROZEN
     if table in changed and is_known:
         if (study := _study_file(experiment)) is not None and not study.is_file():
             raise SpecError(
@@ -93,11 +89,13 @@ def _made_again(experiment: Experiment, changed: Collection[Path], is_known: boo
 
 
 def _check_records(files: Collection[Path], experiment: Experiment) -> None:
-    """Raise SpecError that names the files that cannot be read. What can be read was written since the manifest was."""
+    """Raise SpecError, which names files that cannot be read. Files that can be read are newer than the manifest."""
     problems = []
     for file in files:
+        found = reader_of(experiment, file)
         try:
-            _read(file, experiment)
+            if found is not None:
+                found[0].check(file, found[1])
         except SynoError as error:
             problems.append(str(error))
     if problems:
@@ -105,58 +103,25 @@ def _check_records(files: Collection[Path], experiment: Experiment) -> None:
         raise SpecError(f"{'; '.join(problems[:MOST_NAMED])}{more}; `snakemake` makes deleted files again")
 
 
-def _read(file: Path, experiment: Experiment) -> None:
-    """Read a file of results. Raises a SynoError if that is not possible."""
-    match file.relative_to(experiment.folder).parts[0]:
-        case "data.json":
-            from syno.stages.data import DataRecord
-
-            DataRecord.read(file)
-        case "search":
-            from syno.stages.search import WorkerRecord
-
-            WorkerRecord.read(file)
-        case "train":
-            from syno.train.training_record import TrainingRecord  # with it comes torch
-
-            TrainingRecord.read(file)
-        case "tune":
-            from syno.measure.tuning_record import TuningRecord
-
-            TuningRecord.read(file)
-        case "artifact.json":
-            from syno.artifact.imported import ImportRecord
-
-            ImportRecord.read(file)
-        case "measurements.json":
-            from syno.results.measurement import Measurements
-
-            Measurements.read(file)
-        case "selected.json":
-            read_selected(file)
-        case "trials.parquet":
-            read_frozen(experiment)
-
-
-def _lost_operators(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, Entry]) -> set[str]:
+def _lost_operators(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> set[str]:
     """Return the keys of the operators whose files are missing or damaged."""
     files = {experiment.folder / name: entry for name, entry in known.items() if name.startswith(f"{OPERATORS}/")}
     return {file.stem for file, entry in files.items() if found.get(file) != entry.sha256}
 
 
 def _check_selection(experiment: Experiment) -> None:
-    """Raise SpecError if an operator was selected that the store does not have."""
+    """Raise SpecError if the store does not have a selected operator."""
     file = experiment.folder / SELECTED
     for one in read_selected(file) if file.is_file() else ():
-        if not (experiment.folder / OPERATORS / f"{one.key}.txt").is_file() and (experiment.folder / TABLE).exists():
+        if not (experiment.folder / OPERATORS / f"{one.key}.txt").is_file() and (experiment.folder / FROZEN).exists():
             raise SpecError(
                 f"{file} has the operator {one.key}, which is not in {experiment.folder / OPERATORS}; delete the file, and "
                 "`syno select` or `snakemake` makes it again"
             )
 
 
-def _of_other_settings(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, Entry]) -> Iterator[Path]:
-    """Yield the records that jobs made of other settings than the experiment has now, in whatever folder that was."""
+def _of_other_settings(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> Iterator[Path]:
+    """Yield records of other settings than the experiment has now."""
     for file in expected(experiment):
         if file in found:
             entry = known.get(file.relative_to(experiment.folder).as_posix())
@@ -165,16 +130,16 @@ def _of_other_settings(experiment: Experiment, found: Mapping[Path, str], known:
 
 
 def _lost_search(experiment: Experiment) -> list[Path]:
-    """Return the records of workers whose search is lost: neither the study nor the frozen table is there."""
-    if not experiment.searches or (experiment.folder / TABLE).exists():
+    """Return the records of workers if neither the study nor the frozen table exists."""
+    if not experiment.searches or (experiment.folder / FROZEN).exists():
         return []
     study = _study_file(experiment)
-    files = [file for file in jobs.worker_files(experiment) if file.is_file()]
+    files = [file for file in STAGES["worker"].paths(experiment) if file.is_file()]
     return files if study is not None and not study.exists() else []
 
 
 def _study_file(experiment: Experiment) -> Path | None:
-    """Return the file that the study of an experiment is in; None if it is in a server, or there is none."""
+    """Return the file of an experiment's study; None if a server has it, or there is no study."""
     if not experiment.searches:
         return None
     for scheme in ("sqlite:///", "journal:"):

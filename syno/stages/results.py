@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
-from syno.stages import freeze, tables
+from syno.stages import study as freeze
+from syno.stages import tables
 from syno.stages.kept import check_shown
-from syno.stages.places import operator_of, worker_file
+from syno.stages.operators import operator_of
+from syno.stages.places import worker_file
 from syno.stages.search import WorkerRecord
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The search: workers on one study."""
+"""The search: workers that evaluate operators for one study."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pydantic import AwareDatetime
 from syno.base.errors import SpecError
 from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
+from syno.measure.machine import device_name
 from syno.report.ablations.progress import rejections
 from syno.search.evaluation import find_evaluation
 from syno.search.workers import Interruption, Stoppable, StoppingDisplay, Worker, worker_processes
@@ -21,6 +22,7 @@ from syno.space.space import Space
 from syno.space.state_graph import check_not_empty
 from syno.stages.kept import keep_config
 from syno.stages.places import worker_file
+from syno.stages.study import open_study
 
 if TYPE_CHECKING:
     from syno.base.progress import Display
@@ -29,12 +31,15 @@ if TYPE_CHECKING:
 
 
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:
-    """Search until the study has its trials, with so many processes on this machine; returns the study.
+    """Search until the study has all its trials; returns the study. Other machines may work on the same study.
 
-    Other machines may do the same at the same time.
+    Args:
+        experiment: the experiment.
+        workers: number of processes on this machine.
+        display: where progress is shown.
 
     Raises:
-        SpecError: the space is empty, or operators come from another experiment; and as `open_study`.
+        SpecError: the space is empty, operators come from another experiment, or the study has other settings.
         MissingDeviceError: this machine does not have the device that the workload trains on.
         SearchStoppedError: evaluations fail for a reason that is not the operators'.
     """
@@ -43,10 +48,10 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     _check_device(experiment)
     space, evaluate = Space(experiment.operator_spec), make_evaluation(experiment)
     check_not_empty(space)
-    from syno.search.storage.errors import database_errors  # with it comes optuna
+    from syno.search.storage.errors import database_errors  # imports optuna
 
     study = open_study(experiment, space)
-    keep_config(experiment)  # not those of a study with other settings
+    keep_config(experiment)  # after `open_study`, which refuses other settings
     with (
         database_errors(experiment.storage),
         worker_processes(_work, (experiment.model_dump(),), workers - 1),
@@ -58,17 +63,17 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
 
 
 class WorkerRecord(Record):
-    """What one worker did.
+    """The record of one worker.
 
     Attributes:
-        study: the study's name.
-        worker: its number.
-        process: its host and process.
-        machine: its processor, and the logical cores.
-        trials: of the study that it evaluated.
-        finished: how many of the study's trials have ended, whoever evaluated them.
-        seconds: from its start to its end.
-        versions, date: with what, and when it ended.
+        study: name of the study.
+        worker: number of the worker.
+        process: host and process id.
+        machine: processor and number of logical cores.
+        trials: number of trials that the worker evaluated.
+        finished: number of trials of the study that have ended, by any worker.
+        seconds: time from the start of the worker to its end.
+        versions, date: versions of the software, and the time at the end.
     """
 
     kind_of_record = "worker record"
@@ -86,9 +91,7 @@ class WorkerRecord(Record):
 
 
 def work(experiment: Experiment, number: int, output: Path | None = None, display: Display | None = None) -> WorkerRecord:
-    """Be a worker of the study until it has its trials, and write a record of that. Raises as `search`."""
-    from syno.measure.machine import device_name  # with it comes torch
-
+    """Work on the study until it has all its trials, and write a record. Raises the errors of `search`."""
     began = time.monotonic()
     trials = search(experiment, 1, display).trials
     ended = trials["outcome"].isin(["complete", "pruned", "failed"]) if len(trials) else trials.index == 0
@@ -109,59 +112,25 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
 
 
 def _check_device(experiment: Experiment) -> None:
-    """Before the data is loaded, which may take long. MissingDeviceError if operators cannot be trained on this machine."""
+    """Raise MissingDeviceError if this machine cannot train operators, before the data is loaded, which may take long."""
     if experiment.evaluation == "training" and experiment.workload is not None:
-        from syno.base.devices import require_device  # with it comes torch
+        from syno.base.devices import require_device  # imports torch
 
-        require_device(experiment.workload.training.device, "training.device")
+        require_device(experiment.workload.training.device)
 
 
 def make_evaluation(experiment: Experiment) -> Evaluate:
-    """What evaluates operators. SpecError if there is no such thing."""
+    """Return the function that evaluates operators. Raises SpecError if there is none of the experiment's name."""
     if experiment.evaluation == "training":
-        from syno.train.workload import ProxyTraining  # with it comes torch
+        from syno.train.workload import ProxyTraining  # imports torch
 
         return ProxyTraining(experiment.network, experiment.operator_spec, experiment.folder / "checkpoints")
     spec, original = experiment.operator_spec, experiment.original
     return find_evaluation(experiment.evaluation, spec, None if original is None else original.cost(spec))
 
 
-def open_study(experiment: Experiment, space: Space) -> Study:
-    """The study, made if it is not there. SpecError if it is there with other settings."""
-    from optuna import logging  # with it comes half a second
-
-    from syno.search.evaluation import make_pruner
-    from syno.search.study import Study
-
-    logging.set_verbosity(logging.WARNING)
-    settings = experiment.study
-    return Study(
-        space,
-        space_id=experiment.operator_spec.id,
-        more_settings=_more_settings(experiment),
-        name=experiment.name,
-        storage=experiment.storage,
-        policy=str(experiment.policy.get("name", "mcts")),
-        policy_settings=experiment.policy_settings,
-        seed=settings.seed,
-        reward=experiment.make_reward(),
-        warm_start=[choice.find() for choice in experiment.warm_start],
-        pruner=None if settings.pruner is None else make_pruner(settings.pruner),
-        most_attempts=settings.most_attempts,
-        heartbeat_seconds=settings.heartbeat_seconds,
-        grace_seconds=settings.grace_seconds,
-    )
-
-
-def _more_settings(experiment: Experiment) -> dict[str, Any]:
-    """The options of the spec, and how operators are trained."""
-    spec, workload = experiment.operator_spec, experiment.workload
-    found = {"spec": spec.model_dump(mode="json", exclude={"name"})}
-    return found if workload is None else {**found, "workload": workload.model_dump(mode="json")}
-
-
 def _work(fields: Mapping[str, Any]) -> None:
-    """Be one more worker."""
+    """Work on the study in a further process, whose experiment has these fields."""
     experiment = Experiment(**fields)
     study, evaluate = open_study(experiment, Space(experiment.operator_spec)), make_evaluation(experiment)
     with Interruption() as stop:

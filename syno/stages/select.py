@@ -1,4 +1,4 @@
-"""Selection: which of the operators that a search evaluated are trained again and tuned."""
+"""The selection of the operators that are trained again and measured: from a search, or from another experiment."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from syno.artifact.imported import is_published
 from syno.base.errors import SpecError
-from syno.base.files import json_with_checksum, read_json, write_whole
+from syno.base.files import ORIGINAL, json_with_checksum, read_json, write_whole
 from syno.config import Experiment
 from syno.ir.text import parse_stored
-from syno.results.metric import ACCURACY, LOSS, METRICS, metric_of_trials
+from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, metric_of_trials
 from syno.results.pareto import front
+from syno.results.parquet import read_parquet
 from syno.stages.artifact import best_published
-from syno.stages.freeze import read_frozen
-from syno.stages.source import taken
+from syno.stages.places import SCORES, SELECTED
 from syno.stages.store import ID_DIGITS, OperatorStore
+from syno.stages.study import read_frozen
 from syno.train.settings import check_score
 
 if TYPE_CHECKING:
     import pandas
 
-FILE, FLOPS = "selected.json", "metric_flops"
+FLOPS = "metric_flops"
 KEY = rf"^[0-9a-f]{{{ID_DIGITS}}}$"
 
 
 class Selected(BaseModel):
-    """An operator that was selected.
+    """A selected operator.
 
     Attributes:
-        key: by which the operator store has it.
-        name: for people.
-        trial: of the study; None for one that was published.
-        reward: in the search; None for one that was published.
-        metrics: measured in the search.
+        key: key in the operator store.
+        name: name of the operator.
+        trial: number of the trial; None for a published operator.
+        reward: reward in the search; None for a published operator.
+        metrics: measurements in the search, by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,27 +55,35 @@ class Selected(BaseModel):
 
 
 class Selection(BaseModel):
-    """The file `selected.json`: what was selected, the best first."""
+    """The content of the file `selected.json`: the selected operators, the best first."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     selected: tuple[Selected, ...]
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
-    """Choose operators as `select` in the config says, and write a list of them.
+    """Choose operators as `select` in the config says, and write and return a list of them.
 
-    They are of the frozen table, the best reward first; or of what another experiment selected or imported, the best score
-    first.
+    They come from the frozen table, sorted by reward, or from another experiment's selection or import, sorted by score.
 
-    Raises SpecError if there is no frozen table (or the other experiment is not so far), or nothing there can be selected.
+    Raises SpecError if there is no frozen table (or no selection of the other experiment), or no operator can be selected.
     """
-    if (source := experiment.select.source) is not None:
-        if is_published(source):
-            chosen = [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]
-            return write_selected(chosen, output or experiment.folder / FILE)
-        selected = read_selected(source / FILE)
+    source = experiment.select.source
+    if source is None:
+        chosen = _of_search(experiment)
+    elif is_published(source):
+        chosen = [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]
+    else:
+        selected = read_selected(source / SELECTED)
         check_in_store(selected, source)
-        return write_selected(taken(experiment, selected), output or experiment.folder / FILE)
+        chosen = _of_source(experiment, source, selected)
+    return write_selected(chosen, output or experiment.folder / SELECTED)
+
+
+# ---- from a search -----------------------------------------------------------------------------------------------------
+
+
+def _of_search(experiment: Experiment) -> list[Selected]:
     settings, table = experiment.select, read_frozen(experiment)
     table = table[table["outcome"] == "complete"]
     if table.empty:
@@ -86,12 +95,11 @@ def select(experiment: Experiment, output: Path | None = None) -> list[Selected]
     if settings.by == "pareto":
         ranked = _front_first(ranked, experiment)
     ranked = ranked.head(settings.count).sort_values(["reward", "number"], ascending=[False, True], kind="stable")
-    chosen = [_selected(experiment, row) for _, row in ranked.iterrows()]
-    return write_selected(chosen, output or experiment.folder / FILE)
+    return [_selected(experiment, row) for _, row in ranked.iterrows()]
 
 
 def _good_enough(table: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
-    """The trials within the limits. SpecError if there is none, or the trials lack what is limited."""
+    """Return the trials within the limits. Raises SpecError if there is none, or trials have no such metric."""
     settings = experiment.select
     limits = (("least_accuracy", ACCURACY, settings.least_accuracy or None), ("most_loss", LOSS, settings.most_loss))
     for option, metric, limit in limits:
@@ -111,7 +119,7 @@ def _good_enough(table: pandas.DataFrame, experiment: Experiment) -> pandas.Data
 
 
 def _front_first(ranked: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
-    """Those first that no other trial beats in both score and FLOPs; in each part the order stays."""
+    """Return the trials with those on the Pareto front of score and FLOPs first; otherwise the order stays."""
     metric = metric_of_trials(ranked.columns)
     if metric is None or FLOPS not in ranked:
         raise SpecError(
@@ -135,16 +143,66 @@ def _selected(experiment: Experiment, row: pandas.Series) -> Selected:
     return Selected(key=key, name=operator.name, trial=int(row["number"]), reward=float(row["reward"]), metrics=metrics)
 
 
+# ---- from another experiment -------------------------------------------------------------------------------------------
+
+
+def _of_source(experiment: Experiment, source: Path, selected: Sequence[Selected]) -> list[Selected]:
+    """Return the best of another experiment's selected operators, by mean score over seeds; adds them to this store.
+
+    Raises SpecError if that experiment has no table of scores, or no operator in it is good enough.
+    """
+    within = experiment.select.within
+    scores, metric = _scores(source)
+    found = {one.key: metric.quality(scores[one.key]) for one in selected if one.key in scores}
+    if not found:
+        raise SpecError(
+            f"no operator of {source} can be taken: none of those that were selected there is in {source / SCORES}; train "
+            "them, then run `syno tables` again"
+        )
+    good = [one for one in selected if one.key in found]
+    if within is not None:
+        if ORIGINAL not in scores:
+            raise SpecError(
+                f"select: within compares with the original network, which {source / SCORES} does not have; train it there "
+                "(`syno baseline`), then run `syno tables`"
+            )
+        least = metric.quality(scores[ORIGINAL]) - within
+        good = [one for one in good if found[one.key] >= least]
+    if not good:
+        shown = ", ".join(f"{one.name} {metric.text(scores[one.key])}" for one in selected if one.key in scores)
+        raise SpecError(
+            f"no operator of {source} can be taken: the original's {metric.name} there is {metric.text(scores[ORIGINAL])}, the "
+            f"operators' are {shown}, and select: within is {within:g}; raise it, or search longer"
+        )
+    best = sorted(good, key=lambda one: -found[one.key])[: experiment.select.count]
+    theirs, ours = OperatorStore(source), OperatorStore(experiment.folder)
+    for one in best:
+        ours.add(theirs.get(one.key))
+    return best
+
+
+def _scores(source: Path) -> tuple[dict[str, float], ScoreMetric]:
+    """Return the mean score of each key, and the metric."""
+    table = read_parquet(source / SCORES, "syno tables", ("key", "metric", "score"))
+    if table.empty:
+        raise SpecError(f"{source / SCORES} has no row; train there first, then run `syno tables` again")
+    known = table[table["score"].notna()]
+    return dict(zip(known["key"], known["score"], strict=True)), METRICS[table["metric"].iloc[0]]
+
+
+# ---- the file ----------------------------------------------------------------------------------------------------------
+
+
 def write_selected(chosen: list[Selected], file: Path) -> list[Selected]:
-    """Write what was chosen; returns it."""
+    """Write a selection; returns it."""
     write_whole(file, json_with_checksum(Selection(selected=tuple(chosen)).model_dump(mode="json")))
     return chosen
 
 
 def read_selected(file: Path) -> list[Selected]:
-    """Return what `select` wrote. A list without a checksum, as earlier versions wrote it, is read, too.
+    """Return the selection in a file. Lists without a checksum, as earlier versions wrote them, are read, too.
 
-    Raises SpecError if it is not there, holds something else, or does not agree with its checksum.
+    Raises SpecError if the file does not exist, holds something else, or does not agree with its checksum.
     """
     try:
         content = read_json(file)
@@ -169,8 +227,8 @@ def check_in_store(selected: Sequence[Selected], folder: Path) -> None:
     for one in selected:
         if not (store.path / f"{one.key}.txt").is_file():
             raise SpecError(
-                f"{store.path} has no operator {one.key}, which {folder / FILE} has as {one.name}; run `syno freeze` if the "
-                "operator's file was lost, or `syno select` again if the key was changed"
+                f"{store.path} has no operator {one.key}, which {folder / SELECTED} has as {one.name}; run `syno freeze` if "
+                "the operator's file was lost, or `syno select` again if the key was changed"
             )
 
 

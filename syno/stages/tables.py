@@ -21,8 +21,8 @@ from syno.results.table import (
     write_table,
 )
 from syno.stages.kept import keep_config
-from syno.stages.places import Entry, check_belongs, entries, training_file, tuning_file
-from syno.stages.select import FILE as SELECTED
+from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
+from syno.stages.places import SELECTED, training_file, tuning_file
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def make_tables(experiment: Experiment) -> Tables:
 
     Raises SpecError if nothing was trained yet, or a record is damaged or of other settings (the message says which).
     """
-    table = measurement_table(_collected(experiment, entries(experiment)))
+    table = measurement_table(_collected(experiment, compared_networks(experiment)))
     tables = _views(table, experiment)
     keep_config(experiment)  # all records are of these settings
     for name, written in ((MEASUREMENTS, table), (SCORES, tables.scores), (LATENCY, tables.latency)):
@@ -69,7 +69,7 @@ def collect(experiment: Experiment) -> pandas.DataFrame:
     Raises SpecError if there is no record, or one is damaged or of other settings (the message says which).
     """
     is_selected = (experiment.folder / SELECTED).is_file()
-    table = measurement_table(_collected(experiment, entries(experiment) if is_selected else [], others=True))
+    table = measurement_table(_collected(experiment, compared_networks(experiment) if is_selected else [], others=True))
     if table.empty:
         raise SpecError(
             f"{experiment.folder} has no record of a training or a measurement yet; `syno train` and `syno tune` write them"
@@ -93,7 +93,7 @@ def read_tables(experiment: Experiment) -> Tables:
         return _views(table, experiment)
     if not (folder_of(experiment) / f"{SCORES}.parquet").is_file():
         raise SpecError(f"{file} is not there; `{MADE_BY}` makes it")
-    return _views(measurement_table(_collected(experiment, entries(experiment))), experiment)
+    return _views(measurement_table(_collected(experiment, compared_networks(experiment))), experiment)
 
 
 def _views(table: pandas.DataFrame, experiment: Experiment) -> Tables:
@@ -106,7 +106,7 @@ def _views(table: pandas.DataFrame, experiment: Experiment) -> Tables:
 # ---- records --------------------------------------------------------------------------------------------------------
 
 
-def _collected(experiment: Experiment, rows: Sequence[Entry], *, others: bool = False) -> Iterator[Measurement]:
+def _collected(experiment: Experiment, rows: Sequence[ComparedNetwork], *, others: bool = False) -> Iterator[Measurement]:
     """Yield the measurements in the records of these, and with `others` in all other records of the experiment, too.
 
     Raises SpecError if a record is damaged, or one of these is of something else or of other settings.
@@ -119,7 +119,7 @@ def _collected(experiment: Experiment, rows: Sequence[Entry], *, others: bool = 
     for file, place in _present(trained, folder / "train" if others else None):
         record = TrainingRecord.read(file)
         if file in trained:
-            check_belongs(record, Entry(place["key"], place["role"]), file)
+            check_belongs(record, ComparedNetwork(place["key"], place["role"]), file)
             check_training(file, record.workload, experiment)
             _check_same(record, first or record, experiment)
             first = first or record
@@ -127,19 +127,19 @@ def _collected(experiment: Experiment, rows: Sequence[Entry], *, others: bool = 
     for file, place in _present(tuned, folder / "tune" if others else None):
         measured = TuningRecord.read(file)
         if file in tuned:
-            check_belongs(measured, Entry(place["key"], place["role"]), file)
+            check_belongs(measured, ComparedNetwork(place["key"], place["role"]), file)
             check_measurement(file, measured, experiment)
             yield from rows_of_tuning(measured, file.relative_to(folder).as_posix(), **place)
         elif measured.status == "ok":
             yield from rows_of_tuning(measured, file.relative_to(folder).as_posix(), **place)
 
 
-def _training_files(experiment: Experiment, rows: Sequence[Entry]) -> dict[Path, dict[str, Any]]:
+def _training_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> dict[Path, dict[str, Any]]:
     """Return the files of all trainings of these, with the fields that their measurements get."""
     return {training_file(experiment, entry.key, seed): entry._asdict() for entry in rows for seed in experiment.train.seeds}
 
 
-def _tuning_files(experiment: Experiment, rows: Sequence[Entry]) -> dict[Path, dict[str, Any]]:
+def _tuning_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> dict[Path, dict[str, Any]]:
     """Return the files of all tunings of these, with the fields that their measurements get."""
     return {
         tuning_file(experiment, entry.key, compiler, device): {**entry._asdict(), "device_setting": device}

@@ -1,4 +1,4 @@
-"""The best operators of an experiment, as far as it has come."""
+"""The best operators of an experiment, finished or not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from syno.base.errors import SpecError
 from syno.base.text_tables import Row, markdown
 from syno.config import Experiment, load_experiment
 from syno.config.experiment import RESULTS
-from syno.config.kept import FILE
-from syno.config.several import parted
+from syno.config.files import KEPT, parted
 from syno.report.results import outcomes, search_rows
 from syno.results.metric import ScoreMetric
-from syno.stages import freeze
+from syno.stages import study
 from syno.stages.kept import check_shown
+from syno.stages.places import FROZEN
 from syno.stages.store import all_results
 from syno.stages.tables import SCORES, Tables, folder_of, read_tables
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def top(given: str, count: int) -> str:
-    """A page on the best operators: of the tables if there are any, else of the trials.
+    """Return a table of the best operators in Markdown, from the tables if they exist, else from the trials.
 
     Args:
         given: an experiment's config, its folder of results, or its name in `results/`.
-        count: how many operators.
+        count: number of operators.
 
     Raises SpecError if there is no such experiment, it has no trial yet, or its results are of other settings.
     """
@@ -35,30 +35,30 @@ def top(given: str, count: int) -> str:
     check_shown(experiment)
     if (folder_of(experiment) / f"{SCORES}.parquet").is_file():
         return markdown(summary(read_tables(experiment), count))
-    frozen = (experiment.folder / freeze.TABLE).is_file()
-    trials = freeze.read_frozen(experiment) if frozen else freeze.study_table(experiment)
+    frozen = (experiment.folder / FROZEN).is_file()
+    trials = study.read_frozen(experiment) if frozen else study.study_table(experiment)
     rows = search_rows(trials, experiment.name, count)
     return (markdown(rows) if rows else "No trial has a reward yet.\n") + f"\n{outcomes(trials)}\n"
 
 
 def find_experiment(given: str) -> Experiment:
-    """The experiment of a config file, of a folder of results, or of a name in `results/`. SpecError if there is none.
+    """Return the experiment of a config file, of a folder of results, or of a name in `results/`.
 
-    Of one among several in a file, they are FILE:NAME, its folder, or GROUP/NAME.
+    For one of several in a file, that is FILE:NAME, its folder, or GROUP/NAME. Raises SpecError if there is no experiment.
     """
-    if parted(given)[0].is_file() or (Path(given) / FILE).is_file():
+    if parted(given)[0].is_file() or (Path(given) / KEPT).is_file():
         return load_experiment(given)
-    if (RESULTS / given / FILE).is_file():
+    if (RESULTS / given / KEPT).is_file():
         return load_experiment(RESULTS / given)
-    known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(FILE)) or "none yet"
+    known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(KEPT)) or "none yet"
     raise SpecError(
-        f'"{given}" is neither a config nor a folder of results with {FILE}; experiments in {RESULTS}/ are: {known}'
+        f'"{given}" is neither a config nor a folder of results with {KEPT}; experiments in {RESULTS}/ are: {known}'
     )
 
 
 def summary(tables: Tables, count: int | None = None) -> list[Row]:
-    """A row for the original, each baseline and each of `count` operators: score, cost, and latency by compiler."""
-    from syno.report.results import metric_of  # with it comes pandas
+    """Return a row for the original, each baseline and each of `count` operators: score, cost, latency by compiler."""
+    from syno.report.results import metric_of  # imports pandas
 
     scores, latency = tables
     metric = metric_of(scores)

@@ -1,12 +1,16 @@
-"""Training again: one operator, one seed, one record."""
+"""Trainings of selected operators and baselines: a record for each network and seed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syno.base.errors import UnknownNameError, suggestion
+from syno.base.files import ORIGINAL
 from syno.config import Experiment
-from syno.stages.places import key_of, operator_of, training_file
+from syno.stages.operators import key_of, operator_of
+from syno.stages.places import training_file
 
 if TYPE_CHECKING:
     from syno.train.settings import WorkloadSettings
@@ -14,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def train(experiment: Experiment, given: str, seed: int, output: Path | None = None) -> TrainingRecord:
-    """Train the network with an operator, or as it is, and write a record. An interrupted training goes on where it was.
+    """Train the original network, or the network with an operator, and write a record. Resumes an interrupted training.
 
     Args:
-        experiment: says how; `train: training` goes before the workload's.
+        experiment: the experiment; its `train: training` overrides the workload's.
         given: "original", a baseline, or an operator's id, name or file.
-        seed: of weights and of the order of pictures.
-        output: the file; by default among the experiment's results.
+        seed: seed of the weights and of the order of samples.
+        output: file of the record; by default in the folder of results.
 
     Raises SpecError if the operator does not fit the network, UnknownNameError if there is no such operator.
     """
@@ -35,12 +39,37 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     return record
 
 
-def settings_of_training(experiment: Experiment) -> WorkloadSettings:
-    """Return what is trained again, and how: the workload with the training of `train`, and to its end.
+def train_baselines(
+    experiment: Experiment, names: Sequence[str] = (), seeds: Sequence[int] | None = None
+) -> Iterator[tuple[TrainingRecord, bool]]:
+    """Train the original network and baselines; yields each record and whether it is new. Existing records are kept.
 
-    The experiment has a workload.
+    Args:
+        experiment: the experiment.
+        names: "original" and names of baselines; by default all of them.
+        seeds: seeds; by default those of `train: seeds`.
+
+    Raises UnknownNameError for an unknown name, before anything is trained.
     """
+    from syno.train.training_record import TrainingRecord
+
+    known = (ORIGINAL, *experiment.baselines)
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(
+                f'experiment "{experiment.name}" has no baseline "{name}"; there are: {", ".join(known)}.'
+                f"{suggestion(name, known)} Others are added under train: baselines"
+            )
+    for name in names or known:
+        for seed in experiment.train.seeds if seeds is None else seeds:
+            file = training_file(experiment, name, seed)
+            is_new = not file.exists()
+            yield train(experiment, name, seed) if is_new else TrainingRecord.read(file), is_new
+
+
+def settings_of_training(experiment: Experiment) -> WorkloadSettings:
+    """Return the workload with the settings of `train: training`, without milestones. The experiment has a workload."""
     workload, training = experiment.workload, experiment.train.training
     assert workload is not None
     changes = {} if training is None else {"training": training}
-    return workload.model_copy(update={**changes, "milestones": {}})  # which are for the search
+    return workload.model_copy(update={**changes, "milestones": {}})  # milestones stop trials of a search

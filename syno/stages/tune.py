@@ -1,35 +1,43 @@
-"""Tuning: one network, one compiler, one device, one record."""
+"""Measurements of latency: a record for each network, compiler and device."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SpecError
+from syno.base.progress import Display, Progress, display
 from syno.config import Experiment
-from syno.stages.data import FILE, DataRecord, look
-from syno.stages.places import key_of, operator_of, trials_folder, tuning_file
-from syno.stages.tuning_progress import shown
+from syno.stages.data import DataRecord, look
+from syno.stages.operators import key_of, operator_of
+from syno.stages.places import DATA, trials_folder, tuning_file
 
 if TYPE_CHECKING:
     from syno.ir.graph import PGraph
+    from syno.measure.measuring import Findings
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.measure.tuning_record import TuningRecord
     from syno.train.settings import WorkloadSettings
 
 
 def tune(experiment: Experiment, given: str, compiler: str, device: str, output: Path | None = None) -> TuningRecord:
-    """Compile and measure the network with an operator, or as it is, and write a record; one that failed says why.
+    """Compile and measure the original network, or the network with an operator, and write a record.
+
+    A failure to compile or measure is a record, too, with the reason.
 
     Args:
-        experiment: says how, in its group `tune`.
+        experiment: the experiment; its group `tune` has the settings.
         given: "original", a baseline, or an operator's id, name or file.
-        compiler, device: as in that group.
-        output: the file; by default among the experiment's results.
+        compiler, device: names, as in `tune: compilers` and `tune: devices`.
+        output: file of the record; by default in the folder of results.
 
     Raises:
         UnknownNameError: there is no such operator, compiler or network.
-        SpecError: there is no such device, or what the compiler makes does not run there.
+        SpecError: there is no such device, or the compiler does not reach it.
         DeviceError: a remote device does not answer.
     """
     from syno.base.devices import require_device
@@ -46,7 +54,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         from syno.measure.tvm.tracker import reach
 
         reach(device, remote.address, remote.key or device)
-    made = experiment.folder / FILE
+    made = experiment.folder / DATA
     data = DataRecord.read(made) if made.exists() else look(experiment)
     with shown(f"{given}, {compiler} on {device}") as progress:
         record = tuned(
@@ -56,10 +64,10 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
             settings.latency,
             time_limit_s=settings.time_limit_seconds,
             memory_limit_mib=settings.memory_limit_mib,
+            **own_settings(settings),
             folder=trials_folder(experiment, device),
             remote=remote,
             progress=progress,
-            **own_settings(settings),
         )
     record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
     return record
@@ -68,7 +76,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
 def _subject(
     workload: WorkloadSettings, data: DataRecord, operator: PGraph | None, compiler: str
 ) -> NetworkSubject | LanguageModelSubject:
-    """The network of the workload, for data of that shape."""
+    """Return the network of the workload, with an operator, for data of the record's shape."""
     from syno.measure.compilers import compiler_named
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 
@@ -82,3 +90,40 @@ def _subject(
     channels_last = workload.training.channels_last and compiler_named(compiler).channels_last
     given |= {"classes": data.classes, "image_shape": data.image_shape}
     return NetworkSubject(**given, memory_format="channels_last" if channels_last else "contiguous")
+
+
+@dataclass(frozen=True)
+class TuningProgress(Progress):
+    """The progress of a measurement: `finished` of `total` trials while TVM tunes, without counts in other phases.
+
+    Attributes:
+        phase: name of the current phase.
+    """
+
+    phase: str = ""
+
+    @classmethod
+    def of(cls, title: str, findings: Findings, seconds: float) -> TuningProgress:
+        """Return the progress after so many seconds."""
+        count = findings.count
+        if findings.phase != "tuning" or count is None:
+            return cls(title, 0, 1, 0, seconds=seconds, phase=findings.phase)
+        place = f"tuning, task {max(count.task, 1)} of {count.tasks}, {count.trials} of {count.trials_wanted} trials"
+        return cls(title, count.trials, max(count.trials_wanted, 1), 0, seconds=seconds, phase=place)
+
+    def __str__(self) -> str:
+        minutes = self.seconds / 60
+        return f"{self.title}: {self.phase}, {f'{self.seconds:.0f} s' if minutes < 2 else f'{minutes:.0f} min'} elapsed"
+
+
+@contextmanager
+def shown(title: str, on: Display | None = None) -> Iterator[Callable[[Findings], None]]:
+    """Yield a function that shows progress: on a terminal as a bar, in a log as a line from time to time.
+
+    Args:
+        title: what is compiled, and for which device.
+        on: where progress is shown; by default on standard error.
+    """
+    began = time.monotonic()
+    with on or display() as there:
+        yield lambda findings: there.show(TuningProgress.of(title, findings, time.monotonic() - began))

@@ -1,25 +1,39 @@
-"""What the Snakemake workflow does beside starting commands."""
+"""Functions that the Snakefile calls beside the commands of its rules.
+
+Snakemake's plugin for Slurm (2.5 to 2.8, at least) misreads three answers of Slurm, so that a run never ends;
+`understand_slurm` mends this. A cancelled job is "CANCELLED by 0" to `sacct`, which the plugin takes for a job that still runs.
+After several failed queries in a row, the plugin forgets its jobs. A job that lost its node is NODE_FAIL also while it waits
+for another node: the plugin asks for its node, gets "None assigned", and excludes that from later submissions, which fail.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from syno.artifact.imported import is_published
 from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.stages.select import FILE as SELECTED
+from syno.stages.places import SELECTED
+
+PLUGIN = "snakemake_executor_plugin_slurm"
+QUERY = "query_job_status"
+LOST = "NODE_FAIL"
+
+# From a command of Slurm and a logger to the state of each job by its id, and the seconds taken; (None, None) if it failed.
+Query: TypeAlias = Callable[[str, Any], Awaitable[tuple[dict[str, str] | None, float | None]]]
 
 
 def use_this_environment() -> None:
-    """Let the commands of rules be those beside the Python that runs now, whatever the PATH says.
+    """Let rules run the commands beside the current Python, whatever the PATH says.
 
-    Environments that rules name are activated later, and go before. Threads of a process that wait do not take cores from
-    others (OMP_WAIT_POLICY).
+    Environments that rules name are activated later and have priority. OMP_WAIT_POLICY keeps waiting threads from using cores.
     """
     here = str(Path(sys.executable).parent)
     places = os.environ.get("PATH", "").split(os.pathsep)
@@ -29,7 +43,7 @@ def use_this_environment() -> None:
 
 
 def check_place(folder: Path) -> None:
-    """SpecError if there cannot be such a folder, as a file is in its place or above it."""
+    """Raise SpecError if the folder cannot be created, since a file is in its place or above it."""
     for place in (folder, *folder.parents):
         if place.exists() and not place.is_dir():
             raise SpecError(
@@ -38,14 +52,14 @@ def check_place(folder: Path) -> None:
 
 
 def before_planning(workflow: Any, action: Callable[[], None]) -> None:
-    """Let Snakemake call `action` when it has read its command line, before it plans the jobs of a run or of a dry run.
+    """Let Snakemake call `action` after it has read its command line, before it plans the jobs of a run or dry run.
 
-    It has no such hook: `onstart` comes when jobs are planned, and the Snakefile is read before targets are known. A warning
-    says so if this version of Snakemake plans in another way; then nothing is called.
+    Snakemake has no such hook: `onstart` runs after planning, and the Snakefile is read before targets are known. If this
+    version of Snakemake plans in another way, a warning says so, and nothing is called.
 
     Args:
-        workflow: Snakemake's.
-        action: what it raises ends the run.
+        workflow: Snakemake's workflow.
+        action: the function; its errors end the run.
     """
     plan = getattr(workflow, "_prepare_dag", None)
     if plan is None:
@@ -53,7 +67,7 @@ def before_planning(workflow: Any, action: Callable[[], None]) -> None:
         return
 
     def planned(*given: Any, **named: Any) -> Any:
-        if workflow.executor_plugin is not None:  # else the plan is only shown
+        if workflow.executor_plugin is not None:  # else the plan is only printed
             action()
         return plan(*given, **named)
 
@@ -61,11 +75,11 @@ def before_planning(workflow: Any, action: Callable[[], None]) -> None:
 
 
 def asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -> list[Experiment]:
-    """Return the experiments whose results are asked for, and those whose operators they take.
+    """Return the experiments whose results are requested, and those whose operators they take.
 
     Args:
-        experiments: all of a workflow, by folder.
-        targets: what Snakemake was asked for. If that is anything but names of experiments, it may be of all of them.
+        experiments: all experiments of the workflow, by folder.
+        targets: targets of Snakemake. If one is not the name of an experiment, all experiments are returned.
     """
     names = {experiment.name: folder for folder, experiment in experiments.items()}
     if not targets or not set(targets) <= set(names):
@@ -81,11 +95,11 @@ def asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -
 
 
 def check_source(experiment: Experiment, experiments: Collection[str]) -> None:
-    """Raise SpecError if an experiment takes its operators from a folder that is not there.
+    """Raise SpecError if an experiment takes its operators from a folder that does not exist.
 
     Args:
-        experiment: which may have a source.
-        experiments: the folders of all experiments of the workflow, which makes what is missing there.
+        experiment: the experiment, which may have a source.
+        experiments: folders of all experiments of the workflow; what is missing there, the workflow makes.
     """
     source = experiment.select.source
     if source is None or str(source) in experiments or is_published(source) or (source / SELECTED).is_file():
@@ -94,3 +108,44 @@ def check_source(experiment: Experiment, experiments: Collection[str]) -> None:
         f'experiment "{experiment.name}": select: source: {source} is neither an experiment in the same file nor a folder of '
         f"results: {source / SELECTED} is not there; give the folder of an experiment that has selected operators"
     )
+
+
+# ---- Slurm -------------------------------------------------------------------------------------------------------------
+
+
+def understand_slurm() -> None:
+    """Replace the query of Snakemake's plugin for Slurm. Does nothing if there is no plugin, or it has another query.
+
+    Call it in the Snakefile: Snakemake has imported its plugins by then.
+    """
+    plugin = sys.modules.get(PLUGIN)
+    if hasattr(plugin, QUERY):
+        setattr(plugin, QUERY, understood(getattr(plugin, QUERY)))
+
+
+def understood(query: Query) -> Query:
+    """Return a query whose states are one word, and that of the queue for a job that waits there again.
+
+    Jobs of unknown state are left out, and asked for again later; if the query fails, these are all jobs.
+    """
+
+    async def states(command: str, logger: Any) -> tuple[dict[str, str], float]:
+        answer, seconds = await query(command, logger)
+        if answer is None:
+            logger.warning("Slurm does not say what has become of the jobs; it is asked again.")
+        found = {job: state.partition(" ")[0] for job, state in (answer or {}).items()}
+        if LOST in found.values():
+            queue = await _queue()
+            now = {job: queue.get(job, LOST) for job, state in found.items() if state == LOST} if queue is not None else {}
+            found = {job: state for job, state in found.items() if state != LOST} | now
+        return found, seconds or 0.0
+
+    return states
+
+
+async def _queue() -> dict[str, str] | None:
+    """Return the states of this user's jobs that wait or run, by id; None if Slurm does not answer."""
+    command = ("squeue", "--me", "--noheader", "--format=%i %T")
+    process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
+    printed, _ = await process.communicate()
+    return None if process.returncode else dict(line.split(" ", 1) for line in printed.decode().splitlines())

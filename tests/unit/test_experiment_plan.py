@@ -16,9 +16,9 @@ from syno.base.text_tables import Row
 from syno.cli import app
 from syno.config import Experiment, load_experiments
 from syno.report.paper.catalogue import PAPER_FIGURES
-from syno.stages.jobs import RULES, jobs
-from syno.stages.plan import Assumptions, Plan, plan, plans, training_hours
+from syno.stages.plan import Assumptions, WorkflowPlan, plan, plans, training_hours
 from syno.stages.plan_text import paper_rows, plan_text, stage_rows
+from syno.stages.workflow_stages import STAGES, jobs
 from syno.train.settings import TrainingSettings
 
 ROOT = Path(__file__).parents[2]
@@ -28,11 +28,11 @@ PAGE = ROOT / "docs" / "plan.md"
 SPEED = Assumptions(pictures_per_second=1000, mixed_precision=2, steps_per_second=5)
 
 
-def of_the_paper(**assumed: float) -> list[Plan]:
+def of_the_paper(**assumed: float) -> list[WorkflowPlan]:
     return plans(load_experiments(PAPER).values(), Assumptions(**assumed))
 
 
-def stage(found: Plan, rule: str) -> Any:
+def stage(found: WorkflowPlan, rule: str) -> Any:
     (one,) = [one for one in found.stages if one.rule == rule]
     return one
 
@@ -134,7 +134,7 @@ class TestPublished:
 def test_jobs_are_of_known_rules_in_their_order(config: Path) -> None:
     for experiment in load_experiments(config).values():
         found = jobs(experiment)
-        assert list(found) == [rule for rule in RULES if rule in found] and all(found.values())
+        assert list(found) == [rule for rule in STAGES if rule in found] and all(found.values())
 
 
 class TestPaper:

@@ -18,11 +18,11 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.results.parquet import write_parquet
 from syno.stages import figures, results
-from syno.stages.freeze import TABLE
 from syno.stages.kept import keep_config
-from syno.stages.places import operator_of, training_file
+from syno.stages.operators import operator_of
+from syno.stages.places import FROZEN, SELECTED, training_file
 from syno.stages.report import write_report
-from syno.stages.select import FILE, read_selected, select
+from syno.stages.select import read_selected, select
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.top import top
 from syno.train.settings import WorkloadSettings
@@ -61,7 +61,7 @@ def experiment(tmp_path: Path) -> Experiment:
         for number, (name, (loss, flops)) in enumerate(zip(NAMES, TRIALS, strict=True))
     ]  # fmt: skip
     rows.append({**rows[0], "number": len(rows), "outcome": "failed", "reward": None, "metric_loss": np.inf})
-    write_parquet(pandas.DataFrame(rows), made.folder / TABLE)
+    write_parquet(pandas.DataFrame(rows), made.folder / FROZEN)
     return made
 
 
@@ -94,7 +94,7 @@ class TestSelect:
     def chosen(self, experiment: Experiment, **options: Any) -> set[int]:
         """The trials that are selected."""
         select(of(experiment.folder, **options))
-        return {one.trial for one in read_selected(experiment.folder / FILE)}
+        return {one.trial for one in read_selected(experiment.folder / SELECTED)}
 
     def test_the_front_is_of_low_losses(self, experiment: Experiment) -> None:
         assert self.chosen(experiment, most_loss=3.0) == {0, 2}
@@ -115,14 +115,14 @@ class TestSelect:
 
     @pytest.mark.parametrize("column", ["metric_loss", "metric_flops"])
     def test_without_a_score_or_a_cost_there_is_no_front(self, experiment: Experiment, column: str) -> None:
-        write_parquet(pandas.read_parquet(experiment.folder / TABLE).drop(columns=column), experiment.folder / TABLE)
+        write_parquet(pandas.read_parquet(experiment.folder / FROZEN).drop(columns=column), experiment.folder / FROZEN)
         with pytest.raises(SpecError, match="have no accuracy or loss, or no flops; give select: {by: reward}"):
             select(of(experiment.folder))
         assert self.chosen(experiment, by="reward") == {0, 1}
 
     def test_where_no_trial_is_complete_it_says_so(self, experiment: Experiment) -> None:
-        table = pandas.read_parquet(experiment.folder / TABLE)
-        write_parquet(table.assign(outcome="failed"), experiment.folder / TABLE)
+        table = pandas.read_parquet(experiment.folder / FROZEN)
+        write_parquet(table.assign(outcome="failed"), experiment.folder / FROZEN)
         with pytest.raises(SpecError, match="none is complete"):
             select(experiment)
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from syno.base.text_tables import markdown
 from syno.config import Experiment
+from syno.config.files import ExperimentGroup
+from syno.config.groups import OperatorChoice, Original, RelativeBudget
 from syno.config.options import options_table
-from syno.config.original import OperatorChoice, Original, RelativeBudget
-from syno.config.several import Several
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
 from syno.measure.tvm.settings import DeviceSettings
 from syno.search.policies import POLICIES
@@ -24,6 +25,12 @@ from syno.train.recipes import MILESTONES, RECIPES
 from syno.train.settings import TrainingSettings, WorkloadSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
+NAMED = [*(POLICIES[name].Settings for name in POLICIES), *(REWARDS[name] for name in REWARDS)]
+MODELS = [
+    *(Experiment, ExperimentGroup, WorkloadSettings, TrainingSettings, GlyphSettings, *DATA_SETTINGS.values()),
+    *(AugmentationSettings, RelativeBudget, Original, OperatorChoice, DeviceSettings, OperatorSpec),
+    *dict.fromkeys(NAMED),
+]
 HEAD = """# Options
 
 Every option of an experiment and of a spec, as the code has it. A file names only what differs from the default.
@@ -75,7 +82,7 @@ def page() -> str:
         f"({', '.join(PRESETS)}), a spec file, or a mapping.\n\n" + options_table(Experiment),
         "## Several experiments\n\nA file with the key `experiments` has only these. `snakemake --configfile FILE` runs all of "
         "them, `snakemake NAME --configfile FILE` one and what it takes operators from; commands take `FILE:NAME`.\n\n"
-        + options_table(Several),
+        + options_table(ExperimentGroup),
         "## A workload\n\n`workload` of an experiment: the spec's layers, the budget's rest and the original's cost follow "
         "from it, and `evaluate` is `training`.\n\n" + options_table(WorkloadSettings),
         recipes(),
@@ -109,6 +116,13 @@ def test_the_page_is_up_to_date() -> None:
 @pytest.mark.parametrize("option", ["depth", "occurrences: tensors", "budget: most_flops", "rules_off"])
 def test_the_page_has_options_of_every_group(option: str) -> None:
     assert f"| `{option}`" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_option_has_a_meaning(model: type[BaseModel]) -> None:
+    if not model.model_config.get("use_attribute_docstrings"):
+        pytest.skip("its options have their meanings in comments")
+    assert [line for line in options_table(model).splitlines()[2:] if line.rstrip("| ").count("|") != 4] == []
 
 
 @pytest.mark.parametrize("name", PRESETS)

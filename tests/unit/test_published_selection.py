@@ -112,4 +112,4 @@ class TestConfig:
 
     def test_what_trials_depend_on_is_what_it_was(self) -> None:
         """Or studies that were made before there was this option would be searched again."""
-        assert "artifact" not in Experiment(name="a", workload={"model": "resnet8"}).stage("search")
+        assert "artifact" not in Experiment(name="a", workload={"model": "resnet8"}).part("search")

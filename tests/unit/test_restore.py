@@ -12,15 +12,15 @@ from syno.base.errors import SpecError, UnknownNameError
 from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.stages.figures import draw
-from syno.stages.freeze import freeze
-from syno.stages.jobs import derived_files
 from syno.stages.kept import keep_config
 from syno.stages.manifest import write_manifest
-from syno.stages.places import operator_of
+from syno.stages.operators import operator_of
 from syno.stages.report import write_report
 from syno.stages.restore import look_over
 from syno.stages.search import work
 from syno.stages.select import select
+from syno.stages.study import freeze
+from syno.stages.workflow_stages import derived_files
 
 COUNTED = {
     "name": "counted",

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from syno.config import Experiment
-from syno.stages.freeze import freeze
 from syno.stages.search import search
+from syno.stages.study import freeze
 
 COUNTED: dict[str, Any] = {
     "spec": {"preset": "resnet18", "depth": 4},

@@ -60,7 +60,7 @@ def test_wrong_arguments_end_before_anything_is_measured(tmp_path: Path) -> None
 def tune_network(given: str, file: Path, *arguments: str) -> Result:
     """ResNet-8 on small pictures, as it would be on another machine."""
     network = ("--model", "resnet8", "--classes", "5", "--width", "0.25", "--image", "3x16x16", "--compiler", "eager")
-    return CliRunner().invoke(app, ["tune", "inductor", given, *network, *arguments, "--output", str(file)])
+    return CliRunner().invoke(app, ["tune", "network", given, *network, *arguments, "--output", str(file)])
 
 
 def test_a_network_is_measured_without_its_experiment(tmp_path: Path) -> None:

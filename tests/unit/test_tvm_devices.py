@@ -83,7 +83,7 @@ def test_files_of_different_devices_have_different_names() -> None:
 def test_results_depend_on_what_a_device_is_and_not_on_where() -> None:
     def stage(**changes: Any) -> tuple[str, dict[str, Any]]:
         made = experiment(devices=["jetson"], remote_devices={"jetson": {**JETSON, **changes}})
-        return made.stage("tune"), made.tune.made_for("jetson")
+        return made.part("tune"), made.tune.made_for("jetson")
 
     assert stage() == stage(tracker="10.0.0.1:9190", key="other", wait_seconds=5)
     assert stage() != stage(target="a100")

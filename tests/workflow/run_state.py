@@ -13,9 +13,10 @@ from syno.search.storage.records import table
 from syno.search.storage.store import read_trials
 from syno.stages.data import DataRecord
 from syno.stages.figures import FORMATS, names
-from syno.stages.freeze import read_frozen
-from syno.stages.places import entries, training_file, tuning_file
+from syno.stages.operators import compared_networks
+from syno.stages.places import training_file, tuning_file
 from syno.stages.search import WorkerRecord, worker_file
+from syno.stages.study import read_frozen
 from syno.stages.tables import read_tables
 from syno.train.training_record import TrainingRecord
 
@@ -72,7 +73,7 @@ def _wrong_files(experiment: Experiment) -> Iterator[str]:
     """Files that are not there or cut off. Raises whatever reading one raises."""
     DataRecord.read(experiment.folder / "data.json")
     WorkerRecord.read(worker_file(experiment, 1))
-    keys = [entry.key for entry in entries(experiment)]
+    keys = [entry.key for entry in compared_networks(experiment)]
     for key in keys:
         for seed in experiment.train.seeds:
             TrainingRecord.read(training_file(experiment, key, seed))

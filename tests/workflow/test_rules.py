@@ -16,6 +16,7 @@ from syno.stages import figures
 from syno.stages.data import files_to_convert
 from syno.stages.plan import plans
 from syno.stages.plan_text import stage_rows
+from syno.stages.workflow_stages import STAGES
 
 RULES = {
     match[1]: match[0]
@@ -88,8 +89,7 @@ def test_the_snakefile_is_short() -> None:
 
 
 def test_the_rules_are_those_that_are_known() -> None:
-    of_data = {"artifact", "convert", "headlines", "data"}
-    assert set(RULES) == {*of_data, "figure", "freeze", "report", "select", "tables", "train", "tune", "worker"}
+    assert set(RULES) == set(STAGES)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

@@ -1,32 +1,28 @@
-# The experiments, and what several rules need of them. An experiment is known by its folder of results.
+# The experiments, and functions that take parts of rules from the list of stages (syno/stages/workflow_stages.py). An experiment
+# is known by its folder of results.
 import os
 import re
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 from snakemake.exceptions import WorkflowError
 
-from syno.config import load_experiments
-from syno.base.errors import SynoError
-from syno.measure.compilers import TVM
-from syno.measure.tvm.settings import is_here
-from syno.stages import figures as drawing
-from syno.stages import jobs as planning
-from syno.stages import select as selection
-from syno.stages.data import files_to_convert
-from syno.stages.kept import keep_config
-from syno.stages.places import device_named
 from syno.artifact.imported import is_published
-from syno.stages.slurm import understand_slurm
-from syno.stages.source import SCORES
-from syno.stages.workflow import check_place, use_this_environment
+from syno.base.errors import SynoError
+from syno.config import load_experiments
+from syno.measure.compilers import compiler_named
+from syno.measure.tvm.settings import is_here
+from syno.stages.kept import keep_config
+from syno.stages.places import SCORES, SELECTED, compiler_in_files, device_named
+from syno.stages.select import read_selected
+from syno.stages.workflow import check_place, understand_slurm, use_this_environment
+from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way, keys
 
 
 @contextmanager
 def in_words():
-    """What is wrong with the input ends the workflow with the message that a command would give."""
+    """Turn errors in the input into an error of the workflow, with the message that a command would print."""
     try:
         yield
     except SynoError as error:
@@ -34,7 +30,7 @@ def in_words():
 
 
 def the_experiments():
-    """All experiments of the config, by folder."""
+    """Return all experiments of the config, by folder."""
     name = os.path.splitext(os.path.basename(workflow.configfiles[0]))[0]
     with in_words():
         found = load_experiments(config, name, Path(workflow.configfiles[0])).values()
@@ -56,131 +52,94 @@ wildcard_constraints:
     folder="|".join(map(re.escape, EXPERIMENTS)),
     key=r"[\w.-]+",
     seed=r"\d+",
-    compiler=r"[a-z-]+",
+    compiler=r"[\w.-]+",
     device=r"[a-z0-9_.]+",
     split="train|val",
 
 
+# ---- parts of rules, from the list of stages -----------------------------------------------------------------------------------
+
+
+def written_by(stage):
+    """Return an output: the files that a job of a stage writes; those that other stages read come first."""
+    found = (*STAGES[stage].files, *STAGES[stage].also)
+    return list(found) if STAGES[stage].is_shared else [f"{{folder}}/{file}" for file in found]
+
+
+def read_by(stage):
+    """Return an input function: the files of other stages that a job of a stage reads."""
+    return lambda wildcards: files_of(wildcards.folder, STAGES[stage].after)
+
+
+def log_of(stage):
+    """Return the log of a job."""
+    return f"{{folder}}/log/{STAGES[stage].log or stage}.log"
+
+
+def times_of(stage):
+    """Return the file with time and memory of a job."""
+    return f"{{folder}}/benchmark/{STAGES[stage].log or stage}.tsv"
+
+
 def settings_of(stage):
-    """A parameter: what a stage depends on in its experiment."""
-    return lambda wildcards: settings_text(wildcards.folder, stage)
+    """Return a parameter: the settings that a stage depends on, as text."""
+    return lambda wildcards: settings_text(wildcards.folder, STAGES[stage].settings)
 
 
 @cache
-def settings_text(folder, stage):
-    """The same, for one folder."""
-    return EXPERIMENTS[folder].stage(stage)
+def settings_text(folder, part):
+    return EXPERIMENTS[folder].part(part)
 
 
-def converted(wildcards):
-    """The files that pictures are read from, where they have to be made first."""
+# ---- files of an experiment ----------------------------------------------------------------------------------------------------
+
+
+def files_of(folder, stages):
+    """Return the files that jobs of these stages write and others read."""
+    experiment, chosen = EXPERIMENTS[folder], [STAGES[name] for name in stages]
+    has_networks = any(stage.is_per_network and stage.paths(experiment, keys(experiment)) for stage in chosen)
+    networks = selected_keys(folder) if has_networks else []
     with in_words():
-        return [str(file) for file in files_to_convert(EXPERIMENTS[wildcards.folder])]
-
-
-def network_record(wildcards):
-    """The record of the data and the network; nothing where none is trained."""
-    return [] if EXPERIMENTS[wildcards.folder].workload is None else f"{wildcards.folder}/data.json"
-
-
-def worker_records(wildcards):
-    """Those of all workers of a study."""
-    return list(map(str, planning.worker_files(EXPERIMENTS[wildcards.folder])))
-
-
-def selectable(wildcards):
-    """What is selected from: the frozen trials, or what another experiment has come to, or what was imported."""
-    source = EXPERIMENTS[wildcards.folder].select.source
-    if source is None:
-        return f"{wildcards.folder}/trials.parquet"
-    if str(source) in PUBLISHED or (str(source) not in EXPERIMENTS and is_published(source)):
-        return imported(source)
-    return [f"{source / selection.FILE}", f"{source / SCORES}"]
-
-
-def imported(folder):
-    """What an import writes that others read."""
-    return [f"{folder}/artifact.json", f"{folder}/tables/measurements.parquet", f"{folder}/tables/losses.parquet"]
-
-
-def drawable(wildcards):
-    """The inputs of figures: an import; or the frozen trials if there was a search, the measurements if there were trainings."""
-    experiment = EXPERIMENTS[wildcards.folder]
-    if wildcards.folder in PUBLISHED:
-        return imported(wildcards.folder)
-    trials = [f"{wildcards.folder}/trials.parquet"] if experiment.searches else []
-    table = f"{wildcards.folder}/tables/measurements.parquet"
-    return trials if experiment.workload is None else [*trials, table]
-
-
-def reportable(wildcards):
-    """What a page is of, beside figures and what they are drawn of."""
-    folder = wildcards.folder
-    return f"{folder}/tables/headlines.parquet" if folder in PUBLISHED else f"{folder}/{selection.FILE}"
-
-
-def tuned_device(wildcards):
-    """The device that a name of a file means."""
-    return device_named(EXPERIMENTS[wildcards.folder], wildcards.device)
-
-
-def figures_of(folder):
-    """All figures of an experiment."""
-    return list(map(str, planning.figure_files(EXPERIMENTS[folder])))
-
-
-def made_on_the_way(folder):
-    """The files between the data and the figures, which would else not be missed when one of them was taken away."""
-    experiment = EXPERIMENTS[folder]
-    formats = [f"{folder}/figures/{name}.{ending}" for name in drawing.names(experiment) for ending in drawing.FORMATS]
-    if folder in PUBLISHED:
-        names = ("measurements", "losses", "headlines")
-        tables = [f"{folder}/tables/{name}.{ending}" for name in names for ending in ("parquet", "csv")]
-        return [*formats, *imported(folder), f"{folder}/measurements.json", *tables]
-    of_folder = SimpleNamespace(folder=folder)  # as wildcards have it
-    searched = [f"{folder}/trials.parquet", *worker_records(of_folder)] if experiment.searches else []
-    if experiment.workload is None:
-        return [*formats, *searched]
-    names = ("measurements", "scores", "latency")
-    tables = [f"{folder}/tables/{name}.{ending}" for name in names for ending in ("parquet", "csv")]
-    return [*formats, *searched, f"{folder}/data.json", *tables]
+        return [str(file) for stage in chosen for file in stage.paths(experiment, networks)]
 
 
 def selected_keys(folder):
-    """The original, the baselines, and the operators that were selected, once they are. A dry run before that makes names up."""
-    if workflow.dryrun and not Path(folder, selection.FILE).exists():
-        return planning.keys(EXPERIMENTS[folder])
+    """Return the keys of the networks to train, once operators are selected. A dry run before that makes names up."""
+    if workflow.dryrun and not Path(folder, SELECTED).exists():
+        return keys(EXPERIMENTS[folder])
     file = Path(checkpoints.select.get(folder=folder).output[0])
     with in_words():
-        return planning.keys(EXPERIMENTS[folder], [one.key for one in selection.read_selected(file)])
+        return keys(EXPERIMENTS[folder], [one.key for one in read_selected(file)])
 
 
-def trainings_of(folder, keys):
-    """The records of the trainings of these."""
-    return list(map(str, planning.training_files(EXPERIMENTS[folder], keys)))
+def selectable(wildcards):
+    """Return what operators are selected from: the frozen trials, another experiment's selection and scores, or an import."""
+    source = EXPERIMENTS[wildcards.folder].select.source
+    if source is None:
+        return files_of(wildcards.folder, STAGES["select"].after)
+    if str(source) in PUBLISHED or (str(source) not in EXPERIMENTS and is_published(source)):
+        return [f"{source / file}" for file in STAGES["artifact"].files]
+    return [f"{source / SELECTED}", f"{source / SCORES}"]
 
 
-def trainings(wildcards):
-    """The records of all trainings of an experiment."""
-    return trainings_of(wildcards.folder, selected_keys(wildcards.folder))
+def tuned_device(wildcards):
+    """Return the device of a measurement."""
+    return device_named(EXPERIMENTS[wildcards.folder], wildcards.device)
 
 
-def measurements(wildcards):
-    """The records of all measurements of an experiment."""
-    folder = wildcards.folder
-    return list(map(str, planning.tuning_files(EXPERIMENTS[folder], selected_keys(folder))))
+def tuned_compiler(wildcards):
+    """Return the compiler of a measurement."""
+    return compiler_in_files(EXPERIMENTS[wildcards.folder], wildcards.compiler)
 
 
 def results_of(folder):
-    """All that there is to be of an experiment, as the input of a rule without wildcards."""
+    """Return all results of an experiment, as the input of a rule without wildcards."""
     experiment = EXPERIMENTS[folder]
-    shown = [f"{folder}/report.html", *made_on_the_way(folder)]
-    if experiment.workload is None:
-        return shown
-    early = trainings_of(folder, planning.keys(experiment, []))  # they need not wait for the search
-    of_folder = SimpleNamespace(folder=folder)  # as wildcards have it
-    # Without these two, one that was taken away would not be missed.
-    return [*shown, *early, lambda wildcards: trainings(of_folder), lambda wildcards: measurements(of_folder)]
+    per_network = [name for name, stage in STAGES.items() if stage.is_per_network]
+    # Trainings of the original and the baselines need not wait for the search.
+    early = STAGES["train"].paths(experiment, keys(experiment, []))
+    # Snakemake would not miss an intermediate file that was deleted, unless it is asked for it.
+    return [*map(str, (*files_on_the_way(experiment), *early)), lambda wildcards: files_of(folder, per_network)]
 
 
 include: "resources.smk"

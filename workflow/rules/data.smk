@@ -1,15 +1,14 @@
-# ImageNet's pictures in the form that FFCV reads, made of a folder with a folder for each class.
+# Converts ImageNet, a folder with a folder for each class, to the files that FFCV reads.
 rule convert:
     output:
-        "{images}/{split}.beton",
+        written_by("convert"),
     log:
         "{images}/{split}.beton.log",
     conda:
         ENVIRONMENTS["train"]
     threads: CONVERTING_THREADS
     resources:
-        mem_mb=growing(4000),
-        runtime=A_DAY,
+        **needs_of("convert"),
     shell:
         "syno convert imagenet {wildcards.images:q}/{wildcards.split:q} --output {output:q} --workers {threads}"
         " 2>&1 | tee -i {log:q}"
@@ -17,65 +16,59 @@ rule convert:
 
 rule data:
     input:
-        converted,
+        read_by("data"),
     output:
-        "{folder}/data.json",
+        written_by("data"),
     params:
         config=CONFIG,
         settings=settings_of("data"),
     log:
-        "{folder}/log/data.log",
+        log_of("data"),
     benchmark:
-        "{folder}/benchmark/data.tsv"
+        times_of("data")
     conda:
         ENVIRONMENTS["train"]
     resources:
-        mem_mb=growing(4000),
-        runtime=growing(120),
-        gpu=training_gpus,  # one step of training is tried
+        **needs_of("data"),
+        gpu=training_gpus,  # it runs one step of training
     shell:
         "syno data {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
 
-# What others published is read; nothing is searched or trained. Its folder is no input: published data doesn't change, and
-# the results stay good where it is no longer at hand. For a checkout that has become whole, take artifact.json away.
+# Imports the published data. Its folder is no input: published data does not change, and results stay valid where the data is no
+# longer at hand. To import a checkout again, for example when it is complete, delete artifact.json.
 OF_PUBLISHED = "|".join(map(re.escape, PUBLISHED)) or "(?!)"  # no folder
 
 
 rule artifact:
     output:
-        "{folder}/artifact.json",
-        "{folder}/measurements.json",
-        multiext("{folder}/tables/measurements", ".parquet", ".csv"),
-        multiext("{folder}/tables/losses", ".parquet", ".csv"),
+        written_by("artifact"),
     wildcard_constraints:
         folder=OF_PUBLISHED,
     params:
         artifact=lambda wildcards: str(EXPERIMENTS[wildcards.folder].artifact),
     log:
-        "{folder}/log/artifact.log",
+        log_of("artifact"),
     conda:
         ENVIRONMENTS["plot"]
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **needs_of("artifact"),
     shell:
         "syno artifact import {params.artifact:q} --output {wildcards.folder:q} 2>&1 | tee -i {log:q}"
 
 
 rule headlines:
     input:
-        "{folder}/tables/measurements.parquet",
+        read_by("headlines"),
     output:
-        multiext("{folder}/tables/headlines", ".parquet", ".csv"),
+        written_by("headlines"),
     wildcard_constraints:
         folder=OF_PUBLISHED,
     log:
-        "{folder}/log/headlines.log",
+        log_of("headlines"),
     conda:
         ENVIRONMENTS["plot"]
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **needs_of("headlines"),
     shell:
         "syno artifact headlines {wildcards.folder:q} > {log:q} 2>&1"

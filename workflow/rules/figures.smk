@@ -4,41 +4,35 @@ ruleorder: artifact > tables
 
 rule tables:
     input:
-        rules.select.output,
-        trainings,
-        measurements,
+        read_by("tables"),
     output:
-        multiext("{folder}/tables/measurements", ".parquet", ".csv"),
-        multiext("{folder}/tables/scores", ".parquet", ".csv"),
-        multiext("{folder}/tables/latency", ".parquet", ".csv"),
+        written_by("tables"),
     params:
         config=CONFIG,
     log:
-        "{folder}/log/tables.log",
+        log_of("tables"),
     conda:
         ENVIRONMENTS["plot"]
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **needs_of("tables"),
     shell:
         "syno tables {params.config:q} 2>&1 | tee -i {log:q}"
 
 
 rule figure:
     input:
-        drawable,
+        read_by("figure"),
     output:
-        report("{folder}/figures/{name}.svg", caption="../report/figure.rst", category="Figures", subcategory="{folder}"),
-        multiext("{folder}/figures/{name}", ".png", ".pdf"),
+        report(written_by("figure")[0], caption="../report/figure.rst", category="Figures", subcategory="{folder}"),
+        written_by("figure")[1:],
     params:
         config=CONFIG,
     log:
-        "{folder}/log/figures/{name}.log",
+        log_of("figure"),
     conda:
         ENVIRONMENTS["plot"]
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **needs_of("figure"),
         drawing=1,
     shell:
         "syno figure {params.config:q} {wildcards.name:q} > {log:q} 2>&1"
@@ -46,4 +40,4 @@ rule figure:
 
 rule figures:
     input:
-        [figures_of(folder) for folder in EXPERIMENTS],
+        [files_of(folder, ["figure"]) for folder in EXPERIMENTS],

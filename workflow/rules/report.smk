@@ -1,18 +1,15 @@
 rule report:
     input:
-        reportable,
-        drawable,
-        lambda wildcards: figures_of(wildcards.folder),
+        read_by("report"),
     output:
-        report("{folder}/report.html", caption="../report/page.rst", category="Report", subcategory="{folder}"),
+        report(written_by("report")[0], caption="../report/page.rst", category="Report", subcategory="{folder}"),
     params:
         config=CONFIG,
     log:
-        "{folder}/log/report.log",
+        log_of("report"),
     conda:
         ENVIRONMENTS["plot"]
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **needs_of("report"),
     shell:
         "syno report {params.config:q} --output {output:q} > {log:q} 2>&1"

@@ -1,73 +1,78 @@
-# What jobs need: memory in MiB, runtime in minutes, cores, GPUs. Schedulers of clusters go by it; what differs from site to site
-# is in a profile. A job that failed is given more of what it may have lacked.
+# The resources of jobs: memory in MiB, runtime in minutes, cores, GPUs. Schedulers of clusters use them; settings of a site are in a
+# profile. Each new attempt of a failed job gets more memory and time.
 import math
 
 ELSEWHERE = workflow.resource_settings.cores is None  # on the nodes of a cluster, each of which has cores of its own
 ALL_CORES = workflow.resource_settings.cores or 1
-CONVERTING_THREADS = 16 if ELSEWHERE else min(ALL_CORES, 16)  # for ImageNet's pictures: hours on so many
-A_DAY = 24 * 60
-AROUND_TUNING = 30  # minutes: the network is loaded, and another one after a failure
-# How often what failed goes on. Within a job of a cluster not at all: who sent it starts it again, with more memory.
+CONVERTING_THREADS = 16 if ELSEWHERE else min(ALL_CORES, 16)  # ImageNet takes hours on 16
+AROUND_TUNING = 30  # minutes for loading the network, and another one after a failure
+# Attempts after a failure. None within a job of a cluster: the workflow that submitted the job starts it again, with more memory.
 RETRIES = int(workflow.is_main_process)
 
 
 def growing(first):
-    """A resource: so much in the first attempt, twice as much in each new one, eight times at most."""
+    """Return a resource: `first` in the first attempt, twice as much in each new one, at most eight times as much."""
     return lambda wildcards, attempt: first * 2 ** min(attempt - 1, 3)
 
 
+def needs_of(stage, **others):
+    """Return memory and runtime of a stage, and other resources."""
+    memory, minutes = STAGES[stage].memory_mib, STAGES[stage].minutes
+    return {"mem_mb": growing(memory), "runtime": minutes if minutes >= A_DAY else growing(minutes), **others}
+
+
 def training_threads(wildcards):
-    """Of a training."""
+    """Return the threads of a training."""
     workload = EXPERIMENTS[wildcards.folder].workload
     return 1 if workload is None else workload.training.threads
 
 
 def training_gpus(wildcards):
-    """Of a training: `--resources gpu=1` lets no two run at once that need one."""
+    """Return the GPUs of a training: with `--resources gpu=1`, only one that needs a GPU runs at a time."""
     workload = EXPERIMENTS[wildcards.folder].workload
     return int(workload is not None and workload.training.device.startswith("cuda"))
 
 
 def tuning_threads(wildcards):
-    """Of a measurement. Here it has the machine to itself; elsewhere, as many as it says it uses."""
+    """Return the threads of a measurement: all cores of this machine; elsewhere those that the settings name."""
     settings = EXPERIMENTS[wildcards.folder].tune
     return max(settings.latency.threads, settings.tvm.builders) if ELSEWHERE else ALL_CORES
 
 
 def tuning_gpus(wildcards):
-    """Of a measurement; one on a remote device needs none here."""
+    """Return the GPUs of a measurement. One on a remote device needs none here."""
     return int(is_here(tuned_device(wildcards)) and tuned_device(wildcards) != "cpu")
 
 
 def tuning_minutes(wildcards):
-    """Of a measurement: its limit of time, and what is around it."""
+    """Return the minutes of a measurement: its time limit, and some around it."""
     return math.ceil(EXPERIMENTS[wildcards.folder].tune.time_limit_seconds / 60) + AROUND_TUNING
 
 
 def key_at_tracker(experiment, device):
-    """The key by which a tracker knows a remote device; None for one of this machine."""
+    """Return the key of a remote device at its tracker; None for a device of this machine."""
     remote = None if is_here(device) else experiment.tune.remote_devices[device]
     return None if remote is None else remote.key or device
 
 
 def share_of_devices(key):
-    """A resource: how many of the devices with this key at a tracker a measurement takes."""
+    """Return a resource: how many devices with this key at a tracker a measurement takes."""
     return lambda wildcards: int(key_at_tracker(EXPERIMENTS[wildcards.folder], tuned_device(wildcards)) == key)
 
 
 def share_of_trials(folder, device):
-    """A resource: whether a measurement is one of those that share trials on a device, and so come one after another."""
+    """Return a resource: 1 for measurements that share trials of a tuner on a device, which run one after another."""
     return lambda wildcards: int(
         (wildcards.folder, tuned_device(wildcards)) == (folder, device) and compiler_named(tuned_compiler(wildcards)).tunes
     )
 
 
 def resource_name(*parts):
-    """What Snakemake takes for a name."""
+    """Return a name that Snakemake accepts for a resource."""
     return "_".join(re.sub(r"[^0-9A-Za-z]", "_", part) for part in parts)
 
 
-# What measurements share, one at a time. `--resources device_KEY=3` says that there are three remote devices of this key.
+# Resources that measurements share, one at a time. `--resources device_KEY=3` says that there are three remote devices of a key.
 MEASURED = [
     (folder, one, compiler, device)
     for folder, one in EXPERIMENTS.items()
@@ -88,7 +93,7 @@ SHARED = {
 for shared in SHARED:
     workflow.global_resources.setdefault(shared, 1)
 
-# Figures of an experiment are one job where a profile puts them into a group. Then they are drawn one after another.
+# Where a profile groups the figures of an experiment into one job, they are drawn one after another.
 if ELSEWHERE:
     workflow.global_resources.setdefault("drawing", 1)
 

@@ -1,29 +1,28 @@
-# The study itself (its storage) is no output: Snakemake would delete it when a worker fails. Workers share it; what they leave
-# are records, and the table that is frozen when all of them have ended. An experiment with a source has no study.
+# The storage of the study is no output: Snakemake would delete it when a worker fails. Workers share it; they write records, and
+# when all of them have ended, the trials are frozen as a table. An experiment with a source has no study.
 rule worker:
     input:
-        network_record,
+        read_by("worker"),
     output:
-        "{folder}/search/worker{number}.json",
+        written_by("worker"),
     params:
         config=CONFIG,
-        settings=settings_of("search"),
+        settings=settings_of("worker"),
     log:
-        "{folder}/log/worker{number}.log",
+        log_of("worker"),
     benchmark:
-        "{folder}/benchmark/worker{number}.tsv"
+        times_of("worker")
     conda:
         ENVIRONMENTS["search"]
     threads: training_threads
     priority: 10
     retries: RETRIES
     resources:
-        mem_mb=growing(4000),
-        runtime=A_DAY,
+        **needs_of("worker"),
         gpu=training_gpus,
     shell:
-        # SIGTERM comes to all processes of a job. Slurm kills what is left when the first of them has ended, so the shell and
-        # `tee` wait until the worker has given its trial back.
+        # SIGTERM goes to all processes of a job, and Slurm kills the others when the first of them has ended. Therefore the shell
+        # and `tee` wait until the worker has given its trial back.
         "trap : TERM; OMP_NUM_THREADS={threads}"
         " syno worker {params.config:q} --number {wildcards.number:q} --output {output:q} 2>&1"
         " | (trap '' TERM; exec tee -i {log:q})"
@@ -31,20 +30,19 @@ rule worker:
 
 rule freeze:
     input:
-        worker_records,
+        read_by("freeze"),
     output:
-        "{folder}/trials.parquet",
+        written_by("freeze"),
     params:
         config=CONFIG,
     log:
-        "{folder}/log/freeze.log",
+        log_of("freeze"),
     benchmark:
-        "{folder}/benchmark/freeze.tsv"
+        times_of("freeze")
     conda:
         ENVIRONMENTS["search"]
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **needs_of("freeze"),
     shell:
         "syno freeze {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
@@ -53,16 +51,15 @@ checkpoint select:
     input:
         selectable,
     output:
-        "{folder}/selected.json",
+        written_by("select"),
     params:
         config=CONFIG,
         settings=settings_of("select"),
     log:
-        "{folder}/log/select.log",
+        log_of("select"),
     conda:
         ENVIRONMENTS["search"]
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **needs_of("select"),
     shell:
         "syno select {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"

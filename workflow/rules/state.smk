@@ -1,5 +1,5 @@
-# What the last run left, looked over before jobs are planned, and noted down when they have ended. A job of a cluster, which is a
-# workflow of its own, leaves that to the workflow that sent it.
+# Results are checked before jobs are planned, and their manifest is written at the end. A job of a cluster, which is a workflow of
+# its own, leaves both to the workflow that submitted it.
 from syno.stages.manifest import write_manifest
 from syno.stages.restore import look_over
 from syno.stages.workflow import asked_for, before_planning, check_source
@@ -8,7 +8,7 @@ ASKED_FOR = list(EXPERIMENTS.values())
 
 
 def look_over_results():
-    """Find out which experiments are asked for, and which of their files are to be made again though they are there."""
+    """Find the experiments that are requested, and those of their files that must be made again."""
     ASKED_FOR[:] = asked_for(EXPERIMENTS, workflow.dag_settings.targets)
     if workflow.touch or not workflow.is_main_process:
         return

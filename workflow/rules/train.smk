@@ -1,23 +1,22 @@
-# An operator is named by its id, so a record stays good while the settings do, whatever is selected beside it.
+# Files are named by the operator's id, so a record stays valid when other operators are selected.
 rule train:
     input:
-        rules.data.output,
+        read_by("train"),
     output:
-        "{folder}/train/{key}/seed{seed}.json",
+        written_by("train"),
     params:
         config=CONFIG,
         settings=settings_of("train"),
     log:
-        "{folder}/log/train/{key}/seed{seed}.log",
+        log_of("train"),
     benchmark:
-        "{folder}/benchmark/train/{key}/seed{seed}.tsv"
+        times_of("train")
     conda:
         ENVIRONMENTS["train"]
     threads: training_threads
     retries: RETRIES
     resources:
-        mem_mb=growing(4000),
-        runtime=A_DAY,
+        **needs_of("train"),
         gpu=training_gpus,
     shell:
         "OMP_NUM_THREADS={threads} syno train {params.config:q} {wildcards.key:q} --seed {wildcards.seed:q} --output {output:q}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from syno.base.errors import SpecError
 from syno.cli import app
 from syno.space.rules import RULES
+from syno.stages.workflow_stages import STAGES
 
 
 def test_help_names_all_commands(run: Run) -> None:
@@ -38,6 +40,11 @@ def test_help_names_all_commands(run: Run) -> None:
     ):
         assert command in text
         assert "Usage" in run(command, "--help").stdout
+
+
+def test_help_has_the_order_of_the_stages(run: Run) -> None:
+    shown = re.findall(r"^│ (\w+) ", run("--help").stdout.partition("stage by stage")[2].partition("Results")[0], re.MULTILINE)
+    assert shown == ["plan", *(command for stage in STAGES.values() for command in stage.commands)]
 
 
 def test_runs_as_a_module_without_heavy_imports() -> None:

@@ -18,7 +18,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.data import DATASETS
 from syno.model.backbones import BACKBONES
-from syno.stages.freeze import study_table
+from syno.stages.study import study_table
 
 QUICK = {"n_trials": 3, "storage": "journal"}
 COUNTING = {"spec": "small.yaml", "policy": {"name": "random"}, "reward": {"name": "accuracy"}, "study": QUICK}

@@ -7,9 +7,9 @@ from small_experiment import FIELDS
 
 from syno.config import Experiment
 from syno.stages.data import prepare
-from syno.stages.freeze import freeze
 from syno.stages.search import work
 from syno.stages.select import select
+from syno.stages.study import freeze
 from syno.stages.tables import make_tables
 from syno.stages.train import train
 from syno.stages.tune import tune

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from syno.stages.slurm import PLUGIN, QUERY, understand_slurm, understood
+from syno.stages.workflow import PLUGIN, QUERY, understand_slurm, understood
 
 logger = logging.getLogger("slurm")
 

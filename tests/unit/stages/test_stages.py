@@ -15,11 +15,12 @@ from syno.ir.text import parse
 from syno.measure.tuning_record import TuningRecord
 from syno.results.table import SCORE_COLUMNS
 from syno.stages.data import DataRecord
-from syno.stages.freeze import freeze, read_frozen
-from syno.stages.places import entries, tuning_file
+from syno.stages.operators import compared_networks
+from syno.stages.places import tuning_file
 from syno.stages.search import WorkerRecord
 from syno.stages.select import read_selected
 from syno.stages.store import OperatorStore, find_stored
+from syno.stages.study import freeze, read_frozen
 from syno.stages.tables import read_tables
 from syno.stages.top import find_experiment, top
 from syno.stages.tune import tune
@@ -98,7 +99,7 @@ def test_networks_for_tvm_are_dense_and_share_their_trials(done: Experiment, mon
 
 
 def test_what_is_trained_has_an_entry(done: Experiment) -> None:
-    found = entries(done)
+    found = compared_networks(done)
     assert [entry.role for entry in found[:2]] == ["original", "baseline"]
     assert all(entry.role == "found" for entry in found[2:])
 

@@ -11,11 +11,12 @@ from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.report import page_tables
 from syno.stages import figures
-from syno.stages.freeze import freeze
-from syno.stages.places import entries, training_file, tuning_file
+from syno.stages.operators import compared_networks
+from syno.stages.places import training_file, tuning_file
 from syno.stages.report import write_report
 from syno.stages.search import work
 from syno.stages.select import select
+from syno.stages.study import freeze
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.top import summary, top
 from syno.train.training_record import TrainingRecord
@@ -37,7 +38,7 @@ def test_a_measurement_without_the_original_has_no_speedup(done: Experiment) -> 
 
 @pytest.mark.parametrize("partial", ["original", "selected"])
 def test_what_is_tuned_in_part_is_not_compared(done: Experiment, partial: str) -> None:
-    key = partial if partial == "original" else next(entry.key for entry in entries(done) if entry.role == "found")
+    key = partial if partial == "original" else next(entry.key for entry in compared_networks(done) if entry.role == "found")
     file = tuning_file(done, key, "eager", "cpu")
     kept = file.read_text(encoding="utf-8")
     TuningRecord.read(file).model_copy(update={"status": "partial", "reason": "a part is not tuned"}).write(file)

@@ -1,28 +1,38 @@
-"""Operators that a config names, and what the original model costs."""
+"""The base of all groups of settings, and the groups that name operators and costs of the original model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syno.artifact.lookup import find_operator
 from syno.base.errors import SpecError
-from syno.config.section import Section
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import with_variables
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 
-LARGEST_SHARE = 10  # of a relative budget; what is larger was meant in percent
+LARGEST_SHARE = 10  # a larger fraction in a relative budget was meant as a percentage
+
+
+class Section(BaseModel):
+    """A group of settings. Frozen; unknown names, infinite numbers and NaN are errors.
+
+    The text below a field says what the option means: `docs/options.md` and the schema for editors print it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class OperatorChoice(Section):
-    """An operator; a text alone stands for its name."""
+    """An operator. A text in place of the mapping is its name."""
 
-    operator: str  # a known operator, a text file, or a published operator's folder
-    rename: Mapping[str, str] = {}  # its variables to those of the spec, as in {k: k_1}
+    operator: str
+    """a known operator's name, a text file, or the folder of a published operator"""
+    rename: Mapping[str, str] = {}
+    """new names of its variables, which are those of the spec, as in {k: k_1}"""
 
     @model_validator(mode="before")
     @classmethod
@@ -30,16 +40,19 @@ class OperatorChoice(Section):
         return {"operator": given} if isinstance(given, str) else given
 
     def find(self) -> PGraph:
-        """The operator. Raises a SynoError if there is none."""
+        """Return the operator. Raises a SynoError if there is none."""
         return with_variables(find_operator(self.operator), self.rename)
 
 
 class Original(Section):
-    """What the model costs as it is, for one batch: given as numbers, or as the operator that is replaced everywhere."""
+    """The cost of the original model for one batch: two numbers, or the operator that the replaced layers are."""
 
-    flops: Annotated[float, Field(gt=0)] | None = None  # multiply-adds count as one
+    flops: Annotated[float, Field(gt=0)] | None = None
+    """FLOPs of the model; a multiply-add counts as one"""
     parameters: Annotated[float, Field(gt=0)] | None = None
-    operator: OperatorChoice | None = None  # what the replaced layers are, in place of the two numbers
+    """parameters of the model"""
+    operator: OperatorChoice | None = None
+    """in place of the two numbers: the operator that the replaced layers are; its cost in these layers is counted"""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -49,7 +62,7 @@ class Original(Section):
         return self
 
     def cost(self, spec: OperatorSpec) -> Cost:
-        """The numbers; of an operator, counted in the layers of the spec."""
+        """Return the cost. That of an operator is counted in the layers of the spec."""
         if self.operator is not None:
             return cost(self.operator.find(), spec)
         assert self.flops is not None and self.parameters is not None
@@ -57,12 +70,16 @@ class Original(Section):
 
 
 class RelativeBudget(Section):
-    """Bounds of the model with an operator, as shares of the original model's."""
+    """Bounds of the cost of the model with an operator, as fractions of the cost of the original model."""
 
     least_flops: Annotated[float, Field(ge=0)] = 0
+    """least fraction of the original model's FLOPs"""
     most_flops: Annotated[float, Field(gt=0)] | None = None
+    """largest fraction of the original model's FLOPs"""
     least_parameters: Annotated[float, Field(ge=0)] = 0
+    """least fraction of the original model's parameters"""
     most_parameters: Annotated[float, Field(gt=0)] | None = None
+    """largest fraction of the original model's parameters"""
 
     @model_validator(mode="after")
     def _are_shares(self) -> Self:
@@ -79,13 +96,13 @@ class RelativeBudget(Section):
         return self
 
     def of(self, original: Cost, rest: Cost) -> dict[str, float]:
-        """The options of a spec's budget that these are.
+        """Return the budget of a spec: absolute bounds in place of fractions.
 
         Args:
-            original: what the original model costs.
-            rest: what it has outside of the layers to replace.
+            original: the cost of the original model.
+            rest: the cost of its layers that are not replaced.
 
-        Raises SpecError if a model has more than the most without any operator.
+        Raises SpecError if these layers alone exceed a bound.
         """
         found: dict[str, float] = {}
         for name, share in self.model_dump().items():

@@ -1,12 +1,12 @@
-"""Several experiments in one file: what they have in common, and what each has of its own.
+"""Experiments in files: one in a file, several in a file, and the one that is kept beside its results.
+
+Several have settings in common, and each has some of its own:
 
     name: paper
     common: {workload: {data: cifar100}}
     experiments:
       resnet18: {workload: {model: resnet18}}
       resnet34: {workload: {model: resnet34}, select: {source: resnet18}}
-
-A file without `experiments` is one experiment, as it ever was.
 """
 
 from __future__ import annotations
@@ -21,17 +21,26 @@ from syno.base.errors import SpecError, suggestion
 from syno.base.files import check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.experiment import RESULTS, Experiment, Settings
-from syno.config.kept import FILE as KEPT
-from syno.config.kept import in_place, is_kept
-from syno.config.section import Section
+from syno.config.groups import Section
+from syno.config.specs import find_spec, merged
+from syno.space.presets import PRESETS
+from syno.space.spec import OperatorSpec
+
+KEPT = "experiment.yaml"  # the experiment in a folder of results
+HEAD = "# What the results beside this file are of.\n"  # the first line of that file
+# Fields that tell an experiment from a spec.
+OF_EXPERIMENTS = {*Experiment.model_fields, "experiments", "common"} - set(OperatorSpec.model_fields)
 
 
-class Several(Section):
+class ExperimentGroup(Section):
     """Several experiments in one file. The results of each go to results/GROUP/NAME if it has no `output`."""
 
-    name: str = ""  # GROUP; the file's name without its ending if not given
-    common: Settings = {}  # what an experiment may have, for all but published data; groups are merged, level by level
-    experiments: Mapping[str, Settings]  # by NAME, what each has of its own; it goes before what is common
+    name: str = ""
+    """GROUP; by default the file's name without its ending"""
+    common: Settings = {}
+    """options of all experiments but those of published data; mappings are merged at every level"""
+    experiments: Mapping[str, Settings]
+    """options of each experiment by its NAME; they override the common ones"""
 
     @field_validator("name")
     @classmethod
@@ -49,15 +58,15 @@ class Several(Section):
 
 
 def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path | None = None) -> dict[str, Experiment]:
-    """All experiments of a file, by name: one, or those under `experiments`.
+    """Return all experiments of a file by their names.
 
     Args:
         given: a YAML file, or what was read from one.
-        name: of the experiment, or of the group, if it has none itself; the file's if not given.
-        file: the file from which `given` was read. If it is the one that is kept beside results, then the results are there.
+        name: name of the experiment or group if it has none itself; by default the file's.
+        file: the file from which `given` was read. If it is kept beside results, its folder is the folder of results.
 
-    Raises SpecError, which names the experiment, if one is wrong, shares its folder of results with another, or takes its
-    operators from itself by way of others.
+    Raises SpecError, which names the experiment, if one is invalid, shares its folder of results with another, or takes its
+    operators from itself through others.
     """
     file = given if isinstance(given, Path) else file
     content = read_mapping(given, "an experiment", Experiment) if isinstance(given, Path) else given
@@ -71,9 +80,9 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
 
 
 def load_experiment(given: str | Path) -> Experiment:
-    """The experiment that FILE means, or FILE:NAME where a file has several, or that of a folder of results.
+    """Return the experiment of a file (FILE, or FILE:NAME for one of several) or of a folder of results.
 
-    SpecError lists them if there is no such one.
+    Raises SpecError, which lists the experiments of the file, if there is no such experiment.
     """
     file, name = parted(given)
     if (file / KEPT).is_file():
@@ -91,19 +100,58 @@ def load_experiment(given: str | Path) -> Experiment:
 
 
 def parted(given: str | Path) -> tuple[Path, str | None]:
-    """The file, and the name after its colon; None if there is none."""
+    """Return the file, and the name after the colon; None if there is none."""
     file, colon, name = str(given).rpartition(":")
     if colon and Path(file).is_file() and not Path(given).is_file():
         return Path(file), name
     return Path(given), None
 
 
+def is_kept(file: Path) -> bool:
+    """Return whether a file was written beside results, and is no config of a user."""
+    if file.name != KEPT or not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return opened.read(len(HEAD)) == HEAD.encode()
+
+
+def in_place(experiment: Experiment, folder: Path) -> Experiment:
+    """Return the experiment with `folder` as its folder of results, whatever that was called when the experiment was kept."""
+    if experiment.folder.resolve() == folder.resolve():
+        return experiment
+    here, given = Path.cwd(), Path.cwd() / folder
+    return experiment.model_copy(update={"output": given.relative_to(here) if given.is_relative_to(here) else given})
+
+
+def find_space(given: str) -> OperatorSpec:
+    """Return the spec that a preset's name, the path of a spec file or an experiment (FILE, or FILE:NAME) means.
+
+    The spec of an experiment has the experiment's name. If it follows from a network and a data set, these are made or loaded.
+
+    Raises SpecError if there is no such thing, it is wrong, or the experiment has no space since its data is published.
+    """
+    file, name = parted(given)
+    if given in PRESETS or not (name is not None or _is_experiment(file)):
+        return find_spec(given, "file (of a spec or an experiment)")
+    experiment = load_experiment(given)
+    if experiment.artifact is not None:
+        raise SpecError(
+            f'experiment "{experiment.name}" in {file} is of published data, so it has no space of operators; presets are: '
+            f"{', '.join(PRESETS)}"
+        )
+    return experiment.operator_spec.with_(name=experiment.name)
+
+
+def _is_experiment(file: Path) -> bool:
+    return file.is_file() and not OF_EXPERIMENTS.isdisjoint(read_mapping(file, "a spec", OperatorSpec))
+
+
 def _several(content: Mapping[str, Any]) -> list[Experiment]:
     try:
-        group = Several(**content)
+        group = ExperimentGroup(**content)
     except ValidationError as error:
-        raise SpecError(f'experiments of "{content["name"]}": {explained(error, Several)}') from None
-    plans = {name: own if "artifact" in own else _merged(group.common, own) for name, own in group.experiments.items()}
+        raise SpecError(f'experiments of "{content["name"]}": {explained(error, ExperimentGroup)}') from None
+    plans = {name: own if "artifact" in own else merged(group.common, own) for name, own in group.experiments.items()}
     folders = {name: _folder(group.name, name, plan) for name, plan in plans.items()}
     return [_one(name, plan, folders) for name, plan in plans.items()]
 
@@ -113,7 +161,7 @@ def _folder(group: str, name: str, plan: Mapping[str, Any]) -> Path:
 
 
 def _one(name: str, plan: Mapping[str, Any], folders: Mapping[str, Path]) -> Experiment:
-    """An experiment that needs nothing of the others: folders stand in place of their names."""
+    """Return an experiment that is independent of the others: folders stand in place of their names."""
     if "name" in plan:
         raise SpecError(f'experiment "{name}": name: it is "{name}" already, by its place under experiments; leave it out')
     fields = {**plan, "name": name, "output": folders[name] if plan.get("output") is None else plan["output"]}
@@ -128,13 +176,8 @@ def _one(name: str, plan: Mapping[str, Any], folders: Mapping[str, Path]) -> Exp
     return Experiment(**fields)
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`: groups in both are merged, everything else is replaced."""
-    groups = [key for key in changes if isinstance(base.get(key), Mapping) and isinstance(changes[key], Mapping)]
-    return {**base, **changes, **{key: _merged(base[key], changes[key]) for key in groups}}
-
-
 def _check_folders(found: Iterable[Experiment]) -> None:
+    """Raise SpecError if two experiments have the same folder of results."""
     owners: dict[Path, str] = {}
     for experiment in found:
         other = owners.setdefault(experiment.folder, experiment.name)
@@ -146,7 +189,7 @@ def _check_folders(found: Iterable[Experiment]) -> None:
 
 
 def _check_sources(found: Iterable[Experiment]) -> None:
-    """SpecError if an experiment is waiting for itself."""
+    """Raise SpecError if an experiment takes its operators from itself through others."""
     sources = {experiment.folder: experiment.select.source for experiment in found}
     for experiment in found:
         way, after = [experiment.folder], sources[experiment.folder]

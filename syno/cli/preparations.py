@@ -1,0 +1,73 @@
+"""Commands before a search: what an experiment will take, conversion of data, and checks of the data and the network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syno.cli.app import STAGES, app
+from syno.cli.arguments import Config, OutputFile, experiment_of, pairs
+
+convert = typer.Typer(help="Convert data to the form in which trainings read it.", no_args_is_help=True)
+app.add_typer(convert, name="convert", rich_help_panel=STAGES)
+
+
+@app.command(rich_help_panel=STAGES)
+def plan(
+    config: Config,
+    assume: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change an assumption; the last table lists their names.")
+    ] = None,
+) -> None:
+    """Print how many jobs, GPU hours and files an experiment, or all experiments of a file, will take. Runs nothing."""
+    from pydantic import ValidationError
+
+    from syno.base.errors import SpecError
+    from syno.base.validation import explained
+    from syno.config import load_experiment, load_experiments
+    from syno.config.files import parted
+    from syno.stages.plan import Assumptions, plans
+    from syno.stages.plan_text import plan_text
+
+    try:
+        assumed = Assumptions.model_validate(pairs(assume, "--assume"))
+    except ValidationError as error:
+        raise SpecError(f"--assume: {explained(error, Assumptions)}") from None
+    file, name = parted(config)
+    experiments = load_experiments(file).values() if name is None else [load_experiment(config)]
+    typer.echo(plan_text(plans(experiments, assumed), assumed), nl=False)
+
+
+@convert.command("imagenet")
+def convert_imagenet(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder with a folder of pictures for each class.")],
+    output: Annotated[Path, typer.Option(metavar="FILE.beton", help="File to write; a record is written beside it.")],
+    max_resolution: Annotated[int, typer.Option(min=1, help="Most pixels of the longer side.")] = 400,
+    compress_probability: Annotated[float, typer.Option(min=0, max=1, help="Fraction of pictures stored as JPEG.")] = 0.10,
+    quality: Annotated[int, typer.Option(min=1, max=100, help="Quality of these JPEGs.")] = 90,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+) -> None:
+    """Write a folder of pictures into a file for FFCV, which `data: imagenet` reads."""
+    from syno.data.beton_conversion import convert
+
+    record = convert(
+        folder,
+        output,
+        max_resolution=max_resolution,
+        compress_probability=compress_probability,
+        quality=quality,
+        workers=workers,
+    )
+    typer.echo(f"{output}: {record.count:,} pictures in {len(record.names)} classes, {record.size:,} bytes, hash {record.hash}")
+
+
+@app.command(rich_help_panel=STAGES)
+def data(config: Config, output: OutputFile = None) -> None:
+    """Load or generate the data, and check the network, the budget and one step of training."""
+    from syno.stages.data import data_text, prepare
+
+    experiment = experiment_of(config)
+    record = prepare(experiment, output)
+    typer.echo(data_text(experiment, record), nl=False)

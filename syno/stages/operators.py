@@ -1,0 +1,173 @@
+"""The operators of an experiment: those that are trained and measured, and those that the store has lost.
+
+A lost operator's text is also in the frozen table, in the store of the experiment it came from, and in records of trainings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from syno.base.errors import SpecError, SynoError, UnknownNameError
+from syno.base.files import ORIGINAL, write_whole
+from syno.config import Experiment
+from syno.ir.graph import PGraph
+from syno.ir.text import parse_stored, read_operator_file, with_checksum
+from syno.stages.places import FROZEN, OPERATORS, SELECTED
+from syno.stages.select import check_in_store, read_selected
+from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
+from syno.stages.study import read_frozen
+
+if TYPE_CHECKING:
+    from syno.measure.tuning_record import TuningRecord
+    from syno.train.training_record import TrainingRecord
+
+
+class ComparedNetwork(NamedTuple):
+    """A network that an experiment trains and measures: the original, a baseline, or one with a selected operator.
+
+    Attributes:
+        key: its name in paths: "original", a baseline's name, or the key of an operator in the store.
+        role: "original", "baseline" or "found".
+    """
+
+    key: str
+    role: str
+
+
+def compared_networks(experiment: Experiment) -> list[ComparedNetwork]:
+    """Return the original network, the baselines, and the networks with selected operators.
+
+    Raises SpecError if nothing was selected yet, or the operator store lacks one of the operators.
+    """
+    selected = read_selected(experiment.folder / SELECTED)
+    check_in_store(selected, experiment.folder)
+    return [
+        ComparedNetwork(ORIGINAL, "original"),
+        *(ComparedNetwork(name, "baseline") for name in experiment.baselines),
+        *(ComparedNetwork(one.key, "found") for one in selected),
+    ]
+
+
+def operator_of(experiment: Experiment, given: str) -> PGraph | None:
+    """Return the operator of a key, id, name or file; None for the original network.
+
+    Raises UnknownNameError if there is none.
+    """
+    if given == ORIGINAL:
+        return None
+    if given in experiment.baselines:
+        return experiment.baselines[given].find()
+    try:
+        return find_stored(given, experiment.folder)
+    except UnknownNameError as error:
+        if (lost := find_lost(experiment, given)) is not None:
+            return lost
+        hint = "; `syno freeze` writes the operators of a study there" if experiment.searches else ""
+        raise UnknownNameError(f"{error}{hint}") from None
+
+
+def key_of(experiment: Experiment, given: str) -> str:
+    """Return the key of a network, given by key, id, name or file. A found operator is added to the store."""
+    if given in (ORIGINAL, *experiment.baselines):
+        return given
+    operator = operator_of(experiment, given)
+    assert operator is not None  # it is not the original
+    return OperatorStore(experiment.folder).add(operator)
+
+
+def check_belongs(record: TrainingRecord | TuningRecord, network: ComparedNetwork, file: Path) -> None:
+    """Raise SpecError if the record in a network's file is of another network, as after a copy into the wrong folder."""
+    match network.role:
+        case "original":
+            belongs = record.operator_id is None
+        case "baseline":
+            belongs = record.operator_id is not None
+        case _:
+            belongs = record.operator_id is not None and record.operator_id.startswith(network.key)
+    if not belongs:
+        raise SpecError(
+            f"{file} is the record of {record.name} ({record.operator_id or 'the network as it is'}), not of {network.key}; "
+            f"delete it and {record.again} again"
+        )
+
+
+def repair_store(experiment: Experiment, lost: Collection[str] | None) -> None:
+    """Write the operators that are missing or damaged in the store of an experiment.
+
+    Args:
+        experiment: whose store it is.
+        lost: keys of these operators; None if they are not known. Then all files are read, and operators of the frozen table
+            that are not there are written.
+
+    Raises SpecError, which names the file and the command that makes it, for an operator whose text is nowhere else. If the
+    frozen table is missing, too, there is no error: the next `syno freeze` writes the operator.
+    """
+    folder = experiment.folder / OPERATORS
+    damaged = [file for file in folder.glob("*.txt") if not _is_whole(folder, file.stem)] if lost is None else []
+    missing = {file.stem for file in damaged} if lost is None else set(lost)
+    if lost is not None and not missing:
+        return
+    for operator in _kept_elsewhere(experiment):
+        key = operator.id[:ID_DIGITS]
+        if key in missing or (lost is None and not (folder / f"{key}.txt").exists()):
+            write_whole(folder / f"{key}.txt", with_checksum(str(operator)))
+            missing.discard(key)
+        if lost is not None and not missing:
+            return
+    for key in sorted(missing):
+        file = folder / f"{key}.txt"
+        if experiment.searches and not (experiment.folder / FROZEN).exists():
+            if file.exists():  # else `syno freeze` would keep it
+                file.rename(file.with_suffix(".damaged"))
+            continue
+        again = "syno artifact import" if experiment.artifact is not None else "syno freeze"
+        raise SpecError(f"{file} is missing or damaged, and its text is nowhere else; delete it and run `{again}` again")
+
+
+def find_lost(experiment: Experiment, given: str) -> PGraph | None:
+    """Return the lost operator of this key or name, and add it to the store again; None if its text is nowhere."""
+    for operator in _kept_elsewhere(experiment):
+        if given in (operator.name, operator.id[:ID_DIGITS]):
+            OperatorStore(experiment.folder).add(operator)
+            return operator
+    return None
+
+
+def _kept_elsewhere(experiment: Experiment) -> Iterator[PGraph]:
+    """Yield the operators whose texts are in other files of results. Files that cannot be read are skipped."""
+    if experiment.searches and (experiment.folder / FROZEN).is_file():
+        with suppress(SynoError):
+            table = read_frozen(experiment)
+            complete = table[table["outcome"] == "complete"]
+            for number, text in zip(complete["number"], complete["operator"], strict=True):
+                yield from _read(text, f"{experiment.name}_{number}")
+    if (source := experiment.select.source) is not None:
+        for file in sorted((source / OPERATORS).glob("*.txt")):
+            if _is_whole(file.parent, file.stem):
+                yield read_operator_file(file)
+    for record in sorted(experiment.folder.glob("train/*/*.json")):
+        try:
+            content = json.loads(record.read_bytes())
+            text, name = content["operator"], content["name"]
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        yield from _read(text, name)
+
+
+def _read(text: object, name: str) -> Iterator[PGraph]:
+    """Yield the operator of a text; nothing if the text is no operator."""
+    if isinstance(text, str):
+        with suppress(SynoError):
+            yield parse_stored(text, name=name)
+
+
+def _is_whole(folder: Path, key: str) -> bool:
+    """Return whether a file of a store holds the operator that its name says."""
+    try:
+        return read_operator_file(folder / f"{key}.txt", written_by_program=True).id.startswith(key)
+    except (OSError, SynoError):
+        return False

@@ -1,0 +1,251 @@
+"""The list of the workflow's stages: what each reads, writes, depends on and takes.
+
+The rules of Snakemake, `syno plan`, the order of the commands, and the checks of results before a run follow from this list.
+Paths of files are in `syno.stages.places`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from syno.base.registry import imported
+from syno.measure.compilers import name_in_files
+from syno.stages import places
+
+if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
+    from syno.config import Experiment
+    from syno.config.experiment import Part
+
+Wildcards: TypeAlias = Mapping[str, str]
+A_DAY = 24 * 60  # minutes
+
+
+@dataclass(frozen=True)
+class WorkflowStage:
+    """A stage of the workflow: a rule of Snakemake, whose jobs run a `syno` command.
+
+    To add a stage: a row in the list below, a rule in `workflow/rules`, a command, and a function that it calls.
+
+    Attributes:
+        name: name of the rule.
+        commands: `syno` commands of the stage, in the order of the help page.
+        jobs: the wildcards of each job of an experiment, given the keys of its networks; empty where it has no such stage.
+        files: files that a job writes and later stages read: paths in the folder of results, with wildcards in braces.
+        also: files that a job writes in addition, such as other formats.
+        after: names of the stages whose `files` a job reads.
+        settings: the part of the experiment's settings that the files depend on.
+        readers: for files that take long to make, a function that reads and checks one, as `module:name`. Damage to them is an
+            error. Files without a reader are made again.
+        log: path of a job's log, and of its times and memory, without the ending; the stage's name by default.
+        is_timed: whether times and memory of a job are recorded.
+        is_per_network: whether there are jobs for each network that is trained.
+        is_shared: whether files are outside of the folder of results, and several experiments may need them.
+        is_page: whether files are drawings and pages, which are larger than records.
+        memory_mib, minutes: what the first attempt of a job may take.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    jobs: Callable[[Experiment, Sequence[str]], Sequence[Wildcards]]
+    files: tuple[str, ...]
+    also: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    settings: Part | None = None
+    readers: Mapping[str, str] | None = None
+    log: str = ""
+    is_timed: bool = False
+    is_per_network: bool = False
+    is_shared: bool = False
+    is_page: bool = False
+    memory_mib: int = 2000
+    minutes: int = 10
+
+    def paths(self, experiment: Experiment, networks: Sequence[str] = (), patterns: Iterable[str] | None = None) -> list[Path]:
+        """Return the files of all jobs of an experiment.
+
+        Args:
+            experiment: whose jobs they are.
+            networks: keys of the networks that are trained, as `keys` returns them.
+            patterns: which files of each job; by default those that later stages read.
+        """
+        root = Path() if self.is_shared else experiment.folder
+        chosen = tuple(self.files if patterns is None else patterns)
+        return [root / pattern.format(**job) for job in self.jobs(experiment, networks) for pattern in chosen]
+
+    def check(self, file: Path, pattern: str) -> None:
+        """Read a file that one of the patterns matches. Raises a SynoError if it is damaged."""
+        given = (self.readers or {}).get(pattern)
+        if given is not None:
+            module, _, name = given.partition(":")
+            reader, _, method = name.partition(".")
+            found: Any = imported(f"{module}:{reader}", "reader")
+            (attrgetter(method)(found) if method else found)(file)
+
+
+def keys(experiment: Experiment, selected: Sequence[str] | None = None) -> list[str]:
+    """Return the keys of the networks that are trained: the original, the baselines, and those with selected operators.
+
+    Without `selected`, as before the selection, there are as many as may be selected, as `selected1`, `selected2` and so on.
+    """
+    from syno.base.files import ORIGINAL
+
+    found = [f"selected{number}" for number in range(1, experiment.select.count + 1)] if selected is None else selected
+    return [ORIGINAL, *experiment.baselines, *found]
+
+
+def measured(experiment: Experiment, networks: Sequence[str]) -> list[str]:
+    """Return the keys of those networks whose latency is measured."""
+    return [key for key in networks if experiment.tune.baselines or key not in experiment.baselines]
+
+
+# ---- the jobs of each stage --------------------------------------------------------------------------------------------
+
+
+def _one_if(has_it: Callable[[Experiment], bool]) -> Callable[[Experiment, Sequence[str]], Sequence[Wildcards]]:
+    """Return a function for `jobs`: one job if an experiment has the stage, else none."""
+    return lambda experiment, networks: [{}] if has_it(experiment) else []
+
+
+_ALWAYS = _one_if(lambda experiment: True)
+_IF_NETWORK = _one_if(lambda experiment: experiment.workload is not None)
+_IF_SEARCH = _one_if(lambda experiment: experiment.searches)
+_IF_PUBLISHED = _one_if(lambda experiment: experiment.artifact is not None)
+_IF_NOT_PUBLISHED = _one_if(lambda experiment: experiment.artifact is None)
+
+
+def _conversions(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+    from syno.stages.data import files_to_convert
+
+    return [{"images": str(file.parent), "split": file.stem} for file in files_to_convert(experiment)]
+
+
+def _workers(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+    return [{"number": str(number + 1)} for number in range(experiment.study.workers)] if experiment.searches else []
+
+
+def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+    trained = networks if experiment.workload is not None else ()
+    return [{"key": key, "seed": str(seed)} for key in trained for seed in experiment.train.seeds]
+
+
+def _measurements(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+    return [
+        {"key": key, "compiler": name_in_files(compiler), "device": places.in_a_name(device)}
+        for compiler, device in (experiment.tune.pairs if experiment.workload is not None else ())
+        for key in measured(experiment, networks)
+    ]
+
+
+def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+    from syno.stages.figures import names
+
+    return [{"name": name} for name in names(experiment)]
+
+
+def _tables(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...]:
+    return tuple(places.TABLE.format(name=name, ending=ending) for name in names)
+
+
+def _pictures(formats: Iterable[str]) -> tuple[str, ...]:
+    return tuple(places.FIGURE.format(name="{name}", ending=ending) for ending in formats)
+
+
+# ---- the list ----------------------------------------------------------------------------------------------------------
+
+# fmt: off
+_LIST = (
+    WorkflowStage(
+        "convert", ("convert",), _conversions, files=("{images}/{split}.beton",), is_shared=True,
+        memory_mib=4000, minutes=A_DAY),
+    WorkflowStage(
+        "data", ("data",), _IF_NETWORK, files=(places.DATA,), after=("convert",), settings="data", is_timed=True,
+        readers={places.DATA: "syno.stages.data:DataRecord.read"}, memory_mib=4000, minutes=120),
+    WorkflowStage(
+        "artifact", (), _IF_PUBLISHED, files=(places.ARTIFACT, *_tables(places.IMPORTED_TABLES)),
+        also=(places.PUBLISHED, *_tables(places.IMPORTED_TABLES, "csv")),
+        readers={places.ARTIFACT: "syno.stages.artifact:ImportRecord.read",
+                 places.PUBLISHED: "syno.results.measurement:Measurements.read"}),
+    WorkflowStage(
+        "headlines", (), _IF_PUBLISHED, files=_tables((places.HEADLINES,)), also=_tables((places.HEADLINES,), "csv"),
+        after=("artifact",)),
+    WorkflowStage(
+        "worker", ("search", "worker"), _workers, files=(places.WORKER,), after=("data",), settings="search", is_timed=True,
+        readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, log="worker{number}", memory_mib=4000, minutes=A_DAY),
+    WorkflowStage(
+        "freeze", ("freeze",), _IF_SEARCH, files=(places.FROZEN,), after=("worker",), is_timed=True,
+        readers={places.FROZEN: "syno.stages.study:read_trials_table"}),
+    WorkflowStage(
+        "select", ("select",), _IF_NOT_PUBLISHED, files=(places.SELECTED,), after=("freeze",), settings="select",
+        readers={places.SELECTED: "syno.stages.select:read_selected"}),  # `select: source` reads files of another experiment
+    WorkflowStage(
+        "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
+        is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
+        log="train/{key}/seed{seed}", memory_mib=4000, minutes=A_DAY),
+    WorkflowStage(
+        "tune", ("tune", "devices"), _measurements, files=(places.TUNING,), after=("data",), settings="tune", is_timed=True,
+        is_per_network=True, readers={places.TUNING: "syno.measure.tuning_record:TuningRecord.read"},
+        log="tune/{key}/{compiler}-{device}", memory_mib=4000),
+    WorkflowStage(
+        "tables", ("tables",), _IF_NETWORK, files=_tables(places.TABLES), also=_tables(places.TABLES, "csv"),
+        after=("select", "train", "tune")),
+    WorkflowStage(
+        "figure", ("figure",), _figures, files=_pictures(places.FORMATS[:1]), also=_pictures(places.FORMATS[1:]), is_page=True,
+        after=("artifact", "freeze", "tables"), log="figures/{name}"),
+    WorkflowStage(
+        "report", ("report",), _ALWAYS, files=(places.REPORT,), is_page=True,
+        after=("artifact", "headlines", "freeze", "select", "tables", "figure")),
+)
+# fmt: on
+STAGES: Mapping[str, WorkflowStage] = {stage.name: stage for stage in _LIST}  # in their order
+
+
+# ---- the files of an experiment ----------------------------------------------------------------------------------------
+
+
+def jobs(experiment: Experiment, selected: Sequence[str] | None = None) -> dict[str, list[Path]]:
+    """Return the first file of each job of an experiment, by stage.
+
+    Args:
+        experiment: whose jobs they are.
+        selected: keys of the selected operators; None before the selection: as many as may be selected.
+    """
+    networks = keys(experiment, selected)
+    found = {name: stage.paths(experiment, networks, stage.files[:1]) for name, stage in STAGES.items()}
+    return {name: files for name, files in found.items() if files}
+
+
+def files_on_the_way(experiment: Experiment) -> list[Path]:
+    """Return all files of the stages that have no job for each network: Snakemake misses those that it is asked for."""
+    stages = [stage for stage in STAGES.values() if not stage.is_per_network and not stage.is_shared]
+    return [file for stage in stages for file in stage.paths(experiment, (), (*stage.files, *stage.also))]
+
+
+def derived_files(experiment: Experiment) -> list[Path]:
+    """Return the tables, figures and the page in all formats: files that jobs of seconds make from records."""
+    return [file for file in files_on_the_way(experiment) if reader_of(experiment, file) is None]
+
+
+def reader_of(experiment: Experiment, file: Path) -> tuple[WorkflowStage, str] | None:
+    """Return the stage that wrote a file that has a reader, and the file's pattern; None if it has no reader."""
+    name = file.relative_to(experiment.folder).as_posix()
+    for stage in STAGES.values():
+        for pattern in stage.readers or ():
+            if fnmatch(name, _as_glob(pattern)):
+                return stage, pattern
+    return None
+
+
+def record_globs() -> list[str]:
+    """Return glob patterns of all files that have a reader."""
+    return [_as_glob(pattern) for stage in _LIST for pattern in stage.readers or ()]
+
+
+def _as_glob(pattern: str) -> str:
+    """Return a path with `*` in place of its wildcards."""
+    return re.sub(r"\{\w+\}", "*", pattern)

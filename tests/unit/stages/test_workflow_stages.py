@@ -1,0 +1,55 @@
+"""The list of the workflow's stages is whole, and agrees with the rules and with the commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from syno.base.errors import SynoError
+from syno.config import Experiment
+from syno.stages.workflow_stages import STAGES, WorkflowStage, derived_files, files_on_the_way, jobs, keys, reader_of
+
+RULES = Path(__file__).parents[3] / "workflow" / "rules"
+STUDY = Experiment(name="study", workload={"model": "resnet8"}, tune={"compilers": ["eager"], "devices": ["cpu", "cuda:1"]})
+
+
+def test_every_stage_is_a_rule_and_every_rule_a_stage() -> None:
+    text = "".join(file.read_text(encoding="utf-8") for file in RULES.glob("*.smk"))
+    found = set(re.findall(r"^(?:rule|checkpoint) (\w+):", text, re.MULTILINE)) - {"figures"}  # which only collects
+    assert found == set(STAGES)
+    assert set(re.findall(r'(?:written_by|log_of|needs_of)\("(\w+)"', text)) == set(STAGES)
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=lambda stage: stage.name)
+def test_a_stage_reads_files_of_earlier_stages_only(stage: WorkflowStage) -> None:
+    order = list(STAGES)
+    assert all(order.index(name) < order.index(stage.name) for name in stage.after)
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=lambda stage: stage.name)
+def test_readers_can_be_imported_and_refuse_damage(stage: WorkflowStage, tmp_path: Path) -> None:
+    for pattern in stage.readers or ():
+        (tmp_path / "damaged").write_text("{", encoding="utf-8")
+        with pytest.raises(SynoError, match="damaged"):
+            stage.check(tmp_path / "damaged", pattern)
+
+
+def test_files_of_jobs_follow_from_the_settings() -> None:
+    found = {
+        name: [file.relative_to(STUDY.folder).as_posix() for file in files] for name, files in jobs(STUDY, ["ab12"]).items()
+    }
+    assert found["train"][:2] == ["train/original/seed1.json", "train/original/seed2.json"] and len(found["train"]) == 6
+    assert found["tune"] == [f"tune/{key}/eager-{device}.json" for device in ("cpu", "cuda1") for key in ("original", "ab12")]
+    assert found["worker"] == ["search/worker1.json"] and "convert" not in found and "artifact" not in found
+
+
+def test_files_that_take_long_have_a_reader_and_others_are_derived() -> None:
+    derived = {file.relative_to(STUDY.folder).as_posix() for file in derived_files(STUDY)}
+    assert {"tables/scores.csv", "figures/speedup.pdf", "report.html"} <= derived
+    assert {file.name for file in set(files_on_the_way(STUDY)) - set(derived_files(STUDY))} == {
+        *("data.json", "worker1.json", "trials.parquet", "selected.json")
+    }
+    for name in ("train", "tune"):
+        assert all(reader_of(STUDY, file) is not None for file in STAGES[name].paths(STUDY, keys(STUDY)))
