@@ -207,7 +207,7 @@ class _Orders:
 
 
 def _is_part(operation: Operation) -> bool:
-    """Whether the operation is a reduction, which comes first, or the Expand inside a contraction: no step of its own."""
+    """Return whether the operation is no step of its own: a reduction, or the Expand inside a contraction."""
     if operation.primitive is REDUCE:
         return True
     below = operation.bottoms[0].operation

@@ -1,7 +1,7 @@
-"""What a search is for: shapes, variables with limits, the layers to replace, options, budgets.
+"""The specification of a search: shapes, variables with limits, the layers to replace, options, budgets.
 
-A spec is a value. Every number of the published system has its place here under a full name: `syno.space.options` holds
-the groups and their defaults, `syno.space.presets` what the paper used for each model.
+A spec is a value. `syno.space.options` holds the groups of options and their defaults, `syno.space.presets` the specs of the
+paper's searches.
 
 Source: the options of the published system.
 """
@@ -81,11 +81,15 @@ class OperatorSpec(OptionGroup):
 
     @classmethod
     def load(cls, file: Path) -> OperatorSpec:
-        """Read a YAML file. SpecError says what is wrong with it and what is allowed."""
+        """Read a YAML file.
+
+        Raises:
+            SpecError: the message says what is wrong with the file, and what is allowed.
+        """
         return cls(**{"name": file.stem, **read_mapping(file, "a spec", cls)})
 
     def dump(self) -> str:
-        """The YAML text that `load` reads back to an equal spec."""
+        """Return the YAML text that `load` reads back to an equal spec."""
         return yaml.safe_dump(self.model_dump(mode="json", exclude_defaults=True), sort_keys=False, width=120)
 
     @cached_property
@@ -97,7 +101,7 @@ class OperatorSpec(OptionGroup):
     @field_validator("layers", mode="before")
     @classmethod
     def _layers(cls, layers: Any) -> Any:
-        """A layer may be written as its values alone."""
+        """Accept a layer that is written as its values alone."""
         if not isinstance(layers, list | tuple):
             return layers
         return [
@@ -113,7 +117,7 @@ class OperatorSpec(OptionGroup):
             raise ValueError(str(error)) from None
         return self
 
-    # ---- what the text means ------------------------------------------------------------------------------------
+    # ---- the parsed text ------------------------------------------------------------------------------------
 
     @cached_property
     def _declared(self) -> tuple[VariableTable, dict[Variable, int]]:
