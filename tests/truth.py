@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syno.space import OperatorSpec, Space
-from syno.space.distance.axes import UNREACHABLE
+from syno.space.distance.problem import UNREACHABLE
 from syno.space.state import State
 
 

@@ -14,7 +14,7 @@ from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, REDUCE, SHARE
 from syno.ir.rewriting import normal_form, weight_orders
-from syno.space.distance.axes import Grouping
+from syno.space.distance.search import CheapestAssignment
 from syno.space.refusal import described, why_infeasible, why_not_offered, why_rejected
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
@@ -34,7 +34,7 @@ class PathStep:
         state: the state after it; for the last step, which completes the operator, the state before it.
         distance: the shape distance of `state`.
         left: how many primitives may still be added.
-        grouping: the cheapest assignment of the axes of `state`; None while more sums have to come.
+        cheapest: the cheapest assignment of the axes of `state`; None while more sums have to come.
     """
 
     step: Step
@@ -42,7 +42,7 @@ class PathStep:
     state: State
     distance: int
     left: int
-    grouping: Grouping | None
+    cheapest: CheapestAssignment | None
 
 
 def reach(space: StateGraph, operator: PGraph) -> list[PathStep]:
@@ -200,10 +200,8 @@ class _Orders:
 
     def _path_step(self, candidate: CandidateStep, state: State) -> PathStep:
         space, left = self.space, self.space.spec.depth - state.steps
-        axes, limits = space.feasibility.abstract(state, left)
-        grouping = space.feasibility.distance.grouping(axes, limits, left)
-        step = Step(candidate.kind, candidate.id, state)
-        return PathStep(step, candidate, state, space.distance_of(state), left, grouping)
+        step, cheapest = Step(candidate.kind, candidate.id, state), space.feasibility.cheapest(state)
+        return PathStep(step, candidate, state, space.distance_of(state), left, cheapest)
 
 
 def _is_part(operation: Operation) -> bool:

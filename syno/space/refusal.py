@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from syno.algebra import Size, product
 from syno.space.candidates import OPTIONS, Candidates
-from syno.space.distance.axes import UNREACHABLE
 from syno.space.distance.feasibility import Feasibility
+from syno.space.distance.problem import UNREACHABLE
 from syno.space.rules import RuleSet
 from syno.space.state import State
 from syno.space.steps import CONTRACTION, EXPAND, MERGE, REDUCE, SPLIT, STRIDE, UNFOLD, CandidateStep

@@ -12,8 +12,8 @@ from functools import cached_property, partial
 from random import Random
 
 from syno.ir.graph import PGraph
-from syno.space.identity.comparison import Comparison
 from syno.space.identity.fingerprint import fingerprint
+from syno.space.identity.valuations import Comparison
 from syno.space.reach import reach
 from syno.space.rules.symmetry import mirrors, rolled_axes
 from syno.space.spec import OperatorSpec

@@ -10,7 +10,7 @@ import small_specs
 from truth import Truth
 
 from syno.space import OperatorSpec, Space
-from syno.space.distance.axes import UNREACHABLE
+from syno.space.distance.problem import UNREACHABLE
 from syno.space.rules import RULES
 
 SHARP = 0.95  # the share of states in which the distance is the truth

@@ -13,7 +13,7 @@ import pytest
 from syno.ir.graph import PGraph
 from syno.space import OperatorSpec, Space
 from syno.space.identity.fingerprint import fingerprint
-from syno.space.identity.tiny import tiny_valuations, windows_of
+from syno.space.identity.valuations import tiny_valuations, windows_of
 from syno.space.rules import RULES
 
 Make = Callable[..., OperatorSpec]

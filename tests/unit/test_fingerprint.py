@@ -22,7 +22,7 @@ from syno.ir.rewriting import normal_form
 from syno.ir.text import parse
 from syno.model.spec import SEQUENCE_DEFAULTS
 from syno.space.identity.fingerprint import fingerprint, same_operator
-from syno.space.identity.tiny import own_valuations, tiny_valuations
+from syno.space.identity.valuations import own_valuations, tiny_valuations
 from syno.space.presets import PRESETS, paper
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec

@@ -10,7 +10,7 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.space.identity.fingerprint import fingerprint, same_operator
-from syno.space.identity.tiny import tiny_valuations
+from syno.space.identity.valuations import tiny_valuations
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 

@@ -94,7 +94,7 @@ def test_pieces_that_part_are_kept(name: str) -> None:
 def names_of_equal_operators(spec) -> list[set[str]]:
     """The fingerprints of each set of operators that are equal at valuations which the sizes of all of them divide."""
     from syno.space.identity.fingerprint import fingerprint
-    from syno.space.identity.tiny import tiny_valuations, windows_of
+    from syno.space.identity.valuations import tiny_valuations, windows_of
 
     space = Space(spec)
     operators: list[PGraph] = [operator for _, operator in space.enumerate()]

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from syno.algebra import ONE, Size
 from syno.ir.graph import PGraph
-from syno.space.distance.axes import Group, Grouping
+from syno.space.distance.search import CheapestAssignment, InputAxes
 from syno.space.reach import PathStep, reach
 from syno.space.refusal import described
 from syno.space.rules.listing import COLUMNS, rows
@@ -43,8 +43,8 @@ def explain(space: Space, operator: PGraph) -> str:
 
 def _details(space: Space, stage: PathStep) -> Iterator[str]:
     yield f"{INDENT}distance {stage.distance} of {stage.left} primitives that may still be added"
-    if stage.grouping is not None:
-        yield from (f"{INDENT}  {fate}" for fate in _fates(stage.grouping))
+    if stage.cheapest is not None:
+        yield from (f"{INDENT}  {fate}" for fate in _fates(stage.cheapest))
     yield f"{INDENT}accepted by {_accepting(space, stage)}"
 
 
@@ -52,7 +52,7 @@ def _accepting(space: Space, stage: PathStep) -> str:
     return ", ".join(row.id for row in space.rules.of(stage.candidate.kind)) or "every rule: none looks at such steps"
 
 
-def _fates(grouping: Grouping) -> Iterator[str]:
+def _fates(grouping: CheapestAssignment) -> Iterator[str]:
     """Yield a line for each group of axes that are not axes of the input yet."""
     yield from (_group(group) for group in grouping.groups if group.wanted != group.axes)
     for title, sizes in (
@@ -64,7 +64,7 @@ def _fates(grouping: Grouping) -> Iterator[str]:
             yield f"{_listed(sizes)}: {title}"
 
 
-def _group(group: Group) -> str:
+def _group(group: InputAxes) -> str:
     rest = "" if group.rest is ONE else f", with {group.rest} to be cut off"
     return f"{_listed(group.axes)} make {_listed(group.wanted)} of the input{rest}"
 

@@ -13,7 +13,7 @@ from syno.base.errors import SizeError, WrongOutputError
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import interpret, shapes
 from syno.lower.plan import nominal_values
-from syno.space.identity.tiny import MOST_SUMMANDS, own_valuations
+from syno.space.identity.valuations import MOST_SUMMANDS, own_valuations
 
 Array: TypeAlias = NDArray[Any]
 MOST_ELEMENTS = 100_000_000  # of one tensor

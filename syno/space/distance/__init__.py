@@ -1,1 +1,63 @@
-"""The shape distance: a lower bound on the primitives that a partial operator still needs."""
+"""The shape distance: a lower bound on the primitives that a partial operator still needs.
+
+A search builds an operator from the output up, one primitive after the other, until the live dims are the axes of the
+input. Most partial operators can no longer become one within the depth that is left. The shape distance tells many of
+them apart without trying: a state whose distance is above the depth left is not entered.
+
+What is bounded
+    The number of primitives from a state to the nearest complete operator. One Contraction counts as one primitive, however
+    many axes its weight is indexed by or ends. FLOPs are bounded as well, from both sides: see "FLOPs" below.
+
+The relaxed problem
+    The distance looks at sizes only. `relaxation` turns each live dim of a state into an `Axis`: its size, where a Merge may
+    cut it, and how it may end. `Limits` holds what may still be used: primitives of each kind, occurrences of variables,
+    and pairs of axes that rules keep from each other. States with the same axes and limits share one answer.
+    The `Goal` is the same for all states of a space: the sizes of the input's axes.
+
+Cases of an axis
+    An assignment gives each axis one of five cases:
+
+    ==========  ================================================================  ===============================
+    case        what becomes of the axis                                          cost
+    ==========  ================================================================  ===============================
+    INPUT       it becomes part of axes of the input, together with the other     a Split for each member but the
+                members of its group                                              first, a Merge for each further
+                                                                                  axis of the block
+    WEIGHT      a weight ends it: only the weight is indexed by it above          none beside the Contraction
+    WINDOW      an Unfold takes it in as its window                               one Unfold
+    REPEAT      an Expand ends it                                                 one Expand
+    PIECES      Merges cut it, and each piece ends as a window, as a repeat, or   the Merges, and one primitive for
+                by a weight                                                       each piece but those of weights
+    ==========  ================================================================  ===============================
+
+    The input's axes are partitioned into blocks. A *group* is a block with the axes that it is made of. If the product of
+    these is larger than the block, the rest is the group's *surplus*: one more Merge cuts it off, and then it ends as an
+    axis of its own would. The number of Contractions is chosen last, from the least that the cases need up to the most that
+    the limits allow; they add their number to the cost. The distance is the least cost over all partitions, assignments and
+    numbers of contractions: `search` finds it by branch and bound, `cost` adds up what one assignment needs.
+
+Why it is never above the truth
+    Every way to complete a state gives an assignment: follow each axis upwards until it ends or becomes part of the
+    input. Each primitive on the way is counted at most once. So the least cost over all assignments cannot be larger than
+    the number of primitives on the shortest way. The distance is admissible: it may count an assignment that no operator
+    has, and never omits one that some operator has.
+
+Why it is close to the truth
+    Assignments that no operator has are left out where that is cheap to see (`conditions`): a Merge can cut few axes, and
+    not into any pieces; windows need an axis to slide over; rules keep axes from being joined; weights need enough elements,
+    an axis in common with the data, and occurrences of variables. Each condition is necessary for the axes *as they are*.
+    One Merge and one Split may exchange parts of axes and so avoid a condition: where they may, such an assignment counts
+    with these two primitives more. A condition that follows from a canonicalization rule is used only while that rule is on:
+    the distance asks for `syno.space.rules.guarantees.Guarantees` and knows no rule by its id.
+
+FLOPs
+    `conditions.within_flops` leaves out numbers of contractions with which the operator has too few or too many FLOPs.
+    `flops` has a second lower bound, on the order of the sums that a state has already. `feasibility` puts these together
+    and answers for whole states. Sets of sums, which come first, are looked at there before any state is built.
+
+Tests compare the distance with the truth on small specs, found by going through their whole space: it is never larger, and
+equal in more than 95 % of the states.
+
+Paper: section 5.4 (shape distance). The published system charges a step for each axis that a contraction ends, and does
+not know which axes a Merge may cut: near its depth limit it loses operators.
+"""

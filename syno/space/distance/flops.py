@@ -1,21 +1,26 @@
-"""A lower bound of the FLOPs that any completion of a state needs.
+"""A lower bound on the FLOPs that any completion of a state needs.
 
 Data flows from the input to the output. Windows and weights' own axes widen it, sums narrow it, and each round of sums
-costs as much as the data is wide then. A sum has to wait for what widens the data above it, and all sums under one
-weight wait for everything above any axis of that weight. The bound is the cheapest order; what is yet to come is free.
+costs as many multiply-adds as the data has elements then. A sum has to wait for what widens the data above it, and all sums
+under one weight wait for everything above any axis of that weight. The bound is the cheapest order of the sums that the
+state has; what is yet to come is free.
 
 Source: the published system's bound on FLOPs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
 
 from syno.algebra import Size, product
-from syno.ir.dim import Dim
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -29,7 +34,7 @@ class FlopsBound:
         self._input = product(self.spec.input_sizes)
 
     def lower_bound(self, state: State) -> int:
-        """Multiply-adds that the replaced layers need at least, for one batch."""
+        """Return the multiply-adds that the replaced layers need at least, for one batch."""
         ends = state.ends
         if not ends.increases or not ends.sums:
             return 0
@@ -40,62 +45,48 @@ class FlopsBound:
             self._input / ends.strides,  # as if all that they skip was left out at the start
         )
 
-    def cheapest(self, sums: list[Size], increases: list[Size], waits: list[int], start: Size | None = None) -> int:
-        """The cheapest order of sums.
+    def cheapest(self, sums: list[Size], increases: list[Size], waits: list[int], start: Size) -> int:
+        """Return the multiply-adds of the cheapest order of sums.
 
         Args:
             sums: their domains.
             increases: by how much the data is widened.
             waits: for each sum, the increases that must come before it, as bits.
-            start: the elements of the input; those of the spec's if not given.
+            start: the elements of the input.
         """
-        begin = self._input if start is None else start
         everything = (1 << len(sums)) - 1
-        known: dict[int, int] = {everything: 0}
 
-        def width(done: int, applied: int) -> Size:
-            result = begin
-            for bit, size in enumerate(increases):
-                if applied >> bit & 1:
-                    result = result * size
-            for bit, size in enumerate(sums):
-                if done >> bit & 1:
-                    result = result / size
-            return result
+        def elements(done: int, chosen: int) -> int:
+            """Return the elements of the data after the sums `done`, when it is wide enough for those `chosen` as well."""
+            widened = 0
+            for wait in _chosen(waits, done | chosen):
+                widened |= wait
+            return self.sizes[product((start, *_chosen(increases, widened))) / product(_chosen(sums, done))].total
 
-        def applied(done: int) -> int:
-            result = 0
-            for bit, wait in enumerate(waits):
-                if done >> bit & 1:
-                    result |= wait
-            return result
-
+        @cache
         def rest(done: int) -> int:
-            if done not in known:
-                pending = everything & ~done
-                best, chosen = -1, pending
-                while chosen:
-                    after = done | chosen
-                    now = self.sizes[width(done, applied(after))].total
-                    if best < 0 or now < best:
-                        later = now + rest(after)
-                        best = later if best < 0 else min(best, later)
-                    chosen = (chosen - 1) & pending
-                known[done] = best
-            return known[done]
+            """Return what the sums that are not `done` cost: those of the next round, and then the others."""
+            best, pending = -1, everything & ~done
+            chosen = pending
+            while chosen:
+                now = elements(done, chosen)
+                if best < 0 or now < best:
+                    later = now + rest(done | chosen)
+                    best = later if best < 0 else min(best, later)
+                chosen = (chosen - 1) & pending  # the next subset
+            return max(best, 0)
 
         return rest(0)
 
 
+def _chosen(items: Sequence[T], bits: int) -> list[T]:
+    return [item for place, item in enumerate(items) if bits >> place & 1]
+
+
 def waits(ends: Ends) -> list[int]:
-    """For each sum, what must widen the data before it, as bits."""
-    result = [0] * len(ends.sums)
-    place: dict[Dim, int] = {dim: position for position, dim in enumerate(ends.sums)}
+    """Return, for each sum, what must widen the data before it, as bits."""
+    found = dict.fromkeys(ends.sums, 0)
     for bit, increase in enumerate(ends.increases):
-        for dim in increase.sums:
-            result[place[dim]] |= 1 << bit
-        for weight, sums in enumerate(ends.weight_sums, 1):
-            if increase.tags >> weight & 1:
-                for dim in sums:
-                    result[place[dim]] |= 1 << bit
-    return result
+        for dim in increase.sums.union(*_chosen(ends.weight_sums, increase.tags >> 1)):
+            found[dim] |= 1 << bit
+    return list(found.values())

@@ -1,4 +1,4 @@
-"""Operators at small sizes: which sizes, what each summand reads, and how often two operators read the same.
+"""Operators as sums: what each summand reads, and how often two operators read the same.
 
 Approximate canonicalization rules replace an operator by one that reads nearly the same elements. "Nearly" is a number
 here: the share of summands at which both read the same. Fingerprints are made of the same summands.
@@ -24,14 +24,10 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 
 Array = NDArray[Any]
-Window = tuple[Size, Size]  # the axis and the window of an Unfold
-PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
-FACTORS = range(2, 24)  # of what divides a primary
-LEAST = 5  # value of a primary: rotations by few positions, either way, differ
 
 
 def agreement(first: PGraph, second: PGraph, values: Mapping[str, int] | None = None) -> float:
-    """The share of summands, in [0, 1], at which two operators read the same elements.
+    """Return the share of summands, in [0, 1], at which two operators read the same elements.
 
     A summand is a position of all output axes and reductions, which are the same dims in both. The operators agree on it
     where both count it and read the same element of the input and of every weight (the same index along every axis), and
@@ -43,7 +39,9 @@ def agreement(first: PGraph, second: PGraph, values: Mapping[str, int] | None = 
         values: a value for each variable that has no default.
 
     Raises:
-        GraphError: their loops or shapes differ. SizeError, ValuationError: as for any valuation.
+        GraphError: their loops or shapes differ.
+        SizeError: a size is no whole number.
+        ValuationError: a variable lacks a value.
 
     Paper: section 5.3 (an Unfold below a Merge is nearly one above it); the count is exact.
     """
@@ -99,7 +97,12 @@ class Summands:
 
     @classmethod
     def of(cls, graph: PGraph, valuation: Valuation) -> Summands:
-        """Those of `graph`. SizeError for a size that is no whole number, ValuationError for a variable without value."""
+        """Return the summands of `graph`.
+
+        Raises:
+            SizeError: a size is no whole number.
+            ValuationError: a variable lacks a value.
+        """
         loops = (*graph.output, *graph.reduces)
         extents = tuple(valuation.integer(dim.size) for dim in loops)
         given = {
@@ -111,13 +114,13 @@ class Summands:
         return cls(valuation, extents, at, tuple(indices.inside))
 
     def count(self, conditions: Iterable[Array]) -> int:
-        """The number of summands at which all of `conditions` hold."""
+        """Return the number of summands at which all of `conditions` hold."""
         factors = [np.ones([1] * len(self.extents), np.int64), *(condition.astype(np.int64) for condition in conditions)]
         return int(summed(factors, dict(enumerate(self.extents))).item())
 
 
 class _Indices:
-    """Arithmetic on arrays of integers. What each guard says is kept by itself, over the loops that it depends on."""
+    """Arithmetic on arrays of integers. Each guard is kept by itself, as an array over the loops that it depends on."""
 
     def __init__(self, valuation: Valuation) -> None:
         self.valuation = valuation
@@ -138,7 +141,7 @@ class _Indices:
 
 
 def summed(factors: Iterable[Array], over: Mapping[int, int]) -> Array:
-    """The product of `factors`, at least one, summed over some axes, which keep a length of 1.
+    """Return the product of `factors`, at least one, summed over some axes, which keep a length of 1.
 
     All have the same number of axes, each of length 1 or of that axis's one extent. `over` gives the extents of the axes
     to sum over; one that no factor depends on multiplies by its extent.
@@ -149,7 +152,11 @@ def summed(factors: Iterable[Array], over: Mapping[int, int]) -> Array:
 
 
 def eliminated(factors: Iterable[Array], over: Mapping[int, int]) -> list[Array]:
-    """As `summed`, but what is left is not multiplied. The product over all axes is never made."""
+    """Return factors whose product is what `summed` returns. The product over all axes is never made.
+
+    Contraction paths of numpy.einsum (those of opt_einsum) serve worse here: they multiply factors in pairs and store each
+    product, and fingerprints then take a third longer.
+    """
     left = list(factors)
     for axis in _order(tuple(factor.shape for factor in left), tuple(sorted(over))):
         bucket = [factor for factor in left if factor.shape[axis] > 1]
@@ -162,7 +169,7 @@ def eliminated(factors: Iterable[Array], over: Mapping[int, int]) -> list[Array]
 
 
 def _joined(bucket: list[Array], axis: int) -> Array:
-    """The product, summed over an axis. The largest factor comes in as the sum is taken: nothing of that size is stored."""
+    """Return the product summed over an axis. The largest factor is multiplied while summing: nothing as large is stored."""
     *others, largest = sorted(bucket, key=np.size)
     axes = list(range(largest.ndim))
     left = [other for other in axes if other != axis]
@@ -173,7 +180,7 @@ def _joined(bucket: list[Array], axis: int) -> Array:
 
 @lru_cache(maxsize=4096)
 def _order(shapes: tuple[tuple[int, ...], ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes; at each step the one whose factors have the smallest product."""
+    """Return the axes in the order of their elimination: at each step the one whose factors have the smallest product."""
     left, waiting, order = list(shapes), list(axes), list[int]()
 
     def joined(axis: int) -> tuple[int, ...]:

@@ -1,13 +1,14 @@
-"""A name for what an operator computes, whatever way it is written.
+"""Fingerprints: equal for operators that compute the same, however they are written.
 
-At tiny sizes an operator is a set of summands, each of which ties together an element of the output, of the input, and of
-every weight. Elements of output and input have names, their coordinates. Those of a weight have none, as its layout is free,
-nor have positions of an unordered axis. Color refinement tells them apart: round after round, each takes up what it occurs
-with. Where some still look alike, each of these in turn is marked, and all are refined once more.
+At tiny sizes an operator is a set of summands. Each connects an element of the output, one of the input, and one of every
+weight. Elements of output and input have names, their coordinates. Elements of a weight have none, because its layout is
+free, and neither have positions of an unordered axis. Color refinement tells these apart: in each round, the new color of
+an element depends on the colors of all elements that it shares a summand with. If some elements have the same color at the
+end, one of them at a time is marked, and all are refined once more.
 
-No list of summands is made. Names and colors are random numbers modulo 2**64, a summand is their product, and a sum over
-summands is an operator like any other, evaluated one loop after the other. Different sets of summands have equal sums with
-a probability below 2**-40, at each valuation.
+The summands are not listed. Names and colors are random numbers modulo 2**64, a summand is their product, and the sum over
+summands is evaluated like any operator, one loop after the other. Different sets of summands have equal sums with a
+probability below 2**-40, at each valuation.
 
 Source: color refinement, Weisfeiler and Leman 1968; testing polynomials at random points, Schwartz 1980.
 """
@@ -28,7 +29,7 @@ from syno.base.errors import GraphError
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
 from syno.space.identity.agreement import Array, Summands, eliminated, summed
-from syno.space.identity.tiny import own_valuations, tiny_valuations, windows_of
+from syno.space.identity.valuations import own_valuations, tiny_valuations, windows_of
 
 LARGEST_BATCH = 50_000  # colors that are refined at once when elements are marked in turn
 TENSORS = ("output", "input")
@@ -46,9 +47,9 @@ def fingerprint(
     mirrors: Sequence[Mirror] = (),
     valuations: Iterable[Mapping[str, int]] | None = None,
 ) -> str:
-    """32 hexadecimal digits that are equal for two operators if they are the same but for what is free.
+    """Return 32 hexadecimal digits that are equal for two operators which differ only in what is free.
 
-    Free is how an operator is written: layout and order of its weights (any renaming of the elements of one), numbers of
+    How an operator is written is free: layout and order of its weights (any renaming of the elements of one), numbers of
     reductions, views that cancel each other, loops that are split or merged. The arguments free more.
 
     Args:
@@ -58,16 +59,17 @@ def fingerprint(
         rolled_output: output axes that may be rotated by any number of positions, alike for all other coordinates.
         rolled_input: such axes of the input.
         mirrors: two output axes that may change places together with two input axes, as in `((2, 3), (2, 3))`.
-        valuations: where to evaluate. Those at which some size of the operator is no whole number are passed over; if none
-            is left, `own_valuations` of the operator stand in. Equal operators have equal fingerprints only at equal
+        valuations: where to evaluate. Those at which some size of the operator is not a whole number are left out; if none
+            remains, `own_valuations` of the operator are used. Equal operators have equal fingerprints only at equal
             valuations: give the same to all that are to be compared.
 
-    Different operators have different fingerprints, but for two kinds: those that agree at all of these valuations while
-    the symbolic sizes of input, output and weights are the same; and those whose unnamed elements are connected so
-    regularly that marking one of them does not tell the others apart (hard cases of graph isomorphism).
+    Different operators have different fingerprints, with two exceptions: those that agree at all of these valuations and
+    have the same symbolic sizes of input, output and weights; and those whose unnamed elements are connected so regularly
+    that marking one of them does not tell the others apart (hard cases of graph isomorphism).
 
     Raises:
-        GraphError: an axis that is not there, or mirrored axes of different sizes. ValuationError: a variable lacks a value.
+        GraphError: an axis does not exist, or mirrored axes have different sizes.
+        ValuationError: a variable lacks a value.
 
     Source: module docstring.
     """
@@ -88,7 +90,7 @@ def fingerprint(
 
 
 def same_operator(first: PGraph, second: PGraph, **free: Any) -> bool:
-    """Whether two operators have equal fingerprints at sizes that suit both; `free` is what `fingerprint` takes besides.
+    """Return whether two operators have equal fingerprints at sizes that suit both; `free` are arguments of `fingerprint`.
 
     Source: module docstring.
     """
@@ -97,7 +99,7 @@ def same_operator(first: PGraph, second: PGraph, **free: Any) -> bool:
 
 
 def _namings(graph: PGraph, mirrors: Sequence[Mirror]) -> Iterator[list[list[int]]]:
-    """The names of the axes of output and input, for every choice of mirrors."""
+    """Yield the names of the axes of output and input for every choice of mirrors."""
     for chosen in itertools.product((False, True), repeat=len(mirrors)):
         names = [list(range(len(dims))) for dims in (graph.output, graph.input)]
         for mirror in itertools.compress(mirrors, chosen):
@@ -123,17 +125,16 @@ class _Unnamed:
 
     seed: Array  # their first color
     at: Array  # the number of the element that each summand reads
-    loops: set[int]  # those that `at` depends on
-    colors: slice  # where theirs are among all
-    rolled: bool  # they follow each other in a ring
-    marked: bool  # one of them is marked, in turn, if they look alike
+    loops: set[int]  # the loops that `at` depends on
+    colors: slice  # the place of their colors among all colors
+    rolled: bool  # whether they follow each other in a ring
+    marked: bool  # whether one of them at a time is marked if they have the same color
 
 
 class _Connections:
     """The summands at one valuation, and the elements without names that they connect.
 
-    Colors are rows: one, or one for each way to mark elements. Other arrays have an axis for the row first, then one for
-    each loop.
+    Colors are in rows, one for each way to mark elements. Other arrays have a first axis for the row and one for each loop.
     """
 
     def __init__(self, graph: PGraph, summands: Summands, names: Sequence[Sequence[int]], free: Free) -> None:
@@ -165,7 +166,7 @@ class _Connections:
         self.size += count
 
     def total(self) -> int:
-        """One number for everything, the same however the elements without names are numbered."""
+        """Return one number for all connections, the same however the elements without names are numbered."""
         if not self.unnamed:
             return int(summed(self.named, {}).item())
         first = [np.broadcast_to(part.seed, part.colors.stop - part.colors.start) for part in self.unnamed]
@@ -179,14 +180,14 @@ class _Connections:
         return int(total[0])
 
     def _refined(self, colors: Array) -> Array:
-        """Colors after as many rounds as tell more elements apart."""
+        """Return the colors after as many rounds as tell more elements apart."""
         known = 0
         while (now := len(np.unique(colors))) > known:
             known, colors = now, self._round(colors)
         return colors
 
     def _round(self, colors: Array) -> Array:
-        """New colors: of the old one, of the sum over the summands that the element is part of, of the next in its ring."""
+        """Return new colors, made of the old one, the sum over the element's summands, and the next element's in its ring."""
         factors = [colors[:, part.colors][:, part.at[0]] for part in self.unnamed]
         sums, following = np.zeros_like(colors), np.zeros_like(colors)
         for part in self.unnamed:
@@ -200,10 +201,11 @@ class _Connections:
         return _mixed(_mixed(_mixed(colors) + sums) + following)
 
     def _marks(self, colors: Array) -> Array:
-        """Elements to mark, a row for each way: one of every rolled output axis, and one of any unordered axis or weight.
+        """Return the elements to mark, a row for each way: one of every rolled output axis, and one of an unordered axis
+        or weight.
 
-        Of an axis, and of all weights together, it is one of the smallest set that look alike. Ways that are too many are
-        left out, those with the largest sets first.
+        It is one of the smallest set with the same color, of an axis or of all weights together. If there are too many ways,
+        those with the largest sets are left out.
         """
         rings: list[Array] = []
         others: list[Array] = []
@@ -221,7 +223,7 @@ class _Connections:
         return np.array([[*ring, *last] for ring in itertools.product(*rings) for last in lasts if ring or last])
 
     def _hashed(self, colors: Array) -> Array:
-        """One number for rows of colors, whatever the order of the rows, of the weights, and of the elements of each."""
+        """Return one number for rows of colors that depends on no order: of rows, of weights, or of elements of each."""
         parts = np.add.reduceat(_mixed(colors), [part.colors.start for part in self.unnamed], axis=1)
         rows = _mixed(parts + np.concatenate([part.seed for part in self.unnamed])).sum(axis=1)
         total: Array = _mixed(rows).sum(keepdims=True)
@@ -234,7 +236,7 @@ def _seed(name: str) -> Array:
 
 
 def _mixed(numbers: Array) -> Array:
-    """Random numbers of 64 bits for `numbers`; odd ones, as products of those lose no bits.
+    """Return random numbers of 64 bits for `numbers`. They are odd, so that their products lose no bits.
 
     Source: the finalizer of SplitMix64, Steele 2014.
     """

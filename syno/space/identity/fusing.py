@@ -1,8 +1,8 @@
-"""An operator with fewer sizes: pieces of an axis that stay together become one axis again.
+"""Operators with fewer sizes: pieces of an axis that stay together become one axis again.
 
-Two pieces of one Merge, or two sums, are one dim in what the operator computes if the same weights are indexed by both and
-if they are then expanded both, or joined by a Split in their order. Sizes that only the pieces have do not matter for what
-is computed, so that the operator can be evaluated where they are no whole numbers.
+Two pieces of one Merge, or two sums, can be one dim if the same weights are indexed by both, and if then both are expanded or
+a Split joins them in their order. The sizes of the pieces do not matter for what the operator computes: without them it can
+be evaluated at more valuations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syno.ir.structure import Rebuilt, numbered
 
 
 def fused(graph: PGraph) -> PGraph:
-    """The operator without pieces that stay together: it computes the same, its weights with such axes joined."""
+    """Return the operator with pieces that stay together joined, also as axes of its weights. It computes the same."""
     while (pair := next(_pairs(graph), None)) is not None:
         graph = _joined(graph, *pair)
     return graph
@@ -36,7 +36,7 @@ class _Chain:
 
 
 def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
-    """What can be joined: the dim below (None for sums), the chain on the major piece, that on the minor piece."""
+    """Yield what can be joined: the dim below (None for sums), the chain on the major piece, that on the minor piece."""
     above = {dim: operation for operation in graph.operations for dim in operation.bottoms}
     expanded = set(graph.expansions)
 

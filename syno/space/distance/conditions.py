@@ -1,0 +1,221 @@
+"""Conditions that an assignment must meet: what Splits and Unfolds can make, what weights can do, and FLOPs.
+
+Each is necessary: an assignment that fails one stands for no operator, unless a Merge and a Split exchange axes first.
+
+Paper: section 5.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from syno.algebra import ONE, Size, product
+from syno.space.distance.problem import Assignment, Axis, fits, total
+from syno.space.sizes import Usage
+
+# ---- Splits and Unfolds ----------------------------------------------------------------------------------------------
+
+
+def windows_fit(assignment: Assignment) -> bool:
+    """Return whether each window has an axis to slide over. Without a weight to come, a sum first has to join a window."""
+    sizes, ensured, weights = assignment.sizes, assignment.ensured, assignment.contractions
+    positions = {axis.size for group in assignment.groups for axis in group.members if axis.cuts.above_window <= weights}
+    for group in assignment.groups:
+        members, rest = group.members, group.surplus
+        if weights and len(members) > 1 and any(axis.cuts.above_window <= 1 for axis in members):
+            positions.add(group.goal)  # joined, weighted, then slid over
+        if not ensured.unfolds_below_splits and len(members) > 1:
+            positions.add(group.goal)
+        if rest is not ONE:
+            positions |= {rest, *(axis.size / rest for axis in members if sizes[axis.size / rest].is_legal)}
+            if len(members) > 1 and (assignment.limits.left.shifts or weights):
+                return True  # pieces of axes joined before
+    for axis in assignment.windows:
+        if weights or not axis.endings.window:
+            windows = [axis.size]
+        elif assignment.parted:
+            continue
+        else:
+            others = (o for o in assignment.windows if o is not axis and not (ensured.adjacent_stay_apart and o.endings.window))
+            windows = [axis.size * size for size in (*assignment.surpluses, *(o.size for o in others))]
+        if not any(_slides(assignment, window, positions) for window in windows):
+            return False
+    return True
+
+
+def _slides(assignment: Assignment, window: Size, positions: set[Size]) -> bool:
+    sizes, options = assignment.sizes, assignment.spec.windows
+    if sizes[window].highest > options.largest:
+        return False
+    return any(sizes[size / window].lowest >= options.least_ratio for size in positions)
+
+
+def splits_allowed(assignment: Assignment) -> bool:
+    """Return whether Splits can make the groups if no weight comes any more."""
+    conflicts = assignment.limits.conflicts
+    for pairs, alone in ((conflicts.joined, False), (conflicts.joined_alone, True)):
+        for a, b in _axes(assignment, pairs):
+            may_slide = assignment.windows and not (a.cuts.above_window and b.cuts.above_window)
+            if not may_slide and _joins(assignment, a, b, alone):
+                return False
+    fresh_window = any(axis.is_fresh for axis in assignment.windows)
+    return all(
+        len(group.members) < 2
+        or any(axis.is_fresh for axis in group.members)
+        or (fresh_window and any(not axis.cuts.above_window for axis in group.members))
+        for group in assignment.whole_groups
+    )
+
+
+def joins_two_large_sums(assignment: Assignment) -> bool:
+    """Return whether two sums are joined that both need a weight: if it is the same one, rules keep them apart as well."""
+    pairs = _axes(assignment, assignment.limits.conflicts.joined_alone)
+    return any(a.needs_weight and b.needs_weight and _joins(assignment, a, b, True) for a, b in pairs)
+
+
+def _axes(assignment: Assignment, pairs: tuple[tuple[int, int], ...]) -> Iterator[tuple[Axis, Axis]]:
+    return ((assignment.axes[i], assignment.axes[j]) for i, j in pairs)
+
+
+def _joins(assignment: Assignment, a: Axis, b: Axis, alone: bool) -> bool:
+    """Return whether the two, whichever of equal axes they are, are joined as they are; with no third axis if `alone`."""
+    alike = sum(axis in (a, b) for axis in assignment.axes)
+    return any(
+        sum(axis in (a, b) for axis in group.members) == alike and (not alone or len(group.members) == 2)
+        for group in assignment.whole_groups
+    )
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+
+def may_end(assignment: Assignment, size: Size) -> bool:
+    """Return whether a weight may end a piece of that size."""
+    sizes, most = assignment.sizes, assignment.spec.contractions.largest_outer
+    return assignment.has_room(sizes[size].shared) and sizes[assignment.limits.outer * size].highest <= most
+
+
+def ended_usage(assignment: Assignment) -> Usage | None:
+    """Return the occurrences that weights use up to end the axes; None if that is too much."""
+    sizes = assignment.sizes
+    shared = (sizes[axis.size].shared for axis in assignment.ended for _ in range(axis.endings.weight))
+    usage = total(sizes.none, *shared)
+    return usage if assignment.has_room(usage) else None
+
+
+def weighted_usage(assignment: Assignment) -> Usage | None:
+    """Return the occurrences that weights use up for the axes that they must end or have; None if that is too much.
+
+    What is cut, or slid over, may be weighted in pieces or with its window: sums there are not counted.
+    """
+    ended, windows = ended_usage(assignment), assignment.windows
+    assert ended is not None
+    members = chain.from_iterable(group.members for group in assignment.whole_groups)
+    axes = (*members, *(windows if len(windows) == 1 else ()), *assignment.repeated)
+    usage = total(ended, *(assignment.sizes[axis.size].joined for axis in axes if axis.needs_weight))
+    return usage if assignment.has_room(usage) else None
+
+
+def weights_large_enough(assignment: Assignment) -> bool:
+    """Return whether each of the weights to come may have the least number of elements, in every layer.
+
+    Together they have at most the product of all axes, each as often as occurrences allow, or once for each weight.
+    """
+    sizes, number = assignment.sizes, assignment.contractions
+    if assignment.parted or not assignment.ensured.weights_are_large:
+        return True
+    used = weighted_usage(assignment) or sizes.none
+    room = tuple(limit - use for limit, use in zip(assignment.limits.room, used, strict=True))
+    ended = {id(axis) for axis in assignment.ended}
+    elements = ONE
+    for axis in assignment.axes:
+        if not axis.is_shareable:
+            continue
+        times = axis.endings.weight if id(axis) in ended else int(axis.needs_weight)
+        joined = sizes[axis.size].joined
+        more = min((left // use for left, use in zip(room, joined, strict=True) if use), default=number)
+        elements = elements * axis.size ** min(times + more, number)
+    for group in assignment.groups:
+        pieces: set[Size] = set()
+        if group.surplus is not ONE:
+            pieces = {group.surplus, *(axis.size / group.surplus for axis in group.members)}
+        if len(group.block) > 1:
+            pieces.update(group.block, *(axis.cuts.now for axis in group.members))
+        whole = all(axis.is_shareable for axis in group.members)
+        for piece in pieces:  # small ones go into every weight, whatever they are cut off from
+            usage = sizes[piece].joined
+            if sizes[piece].is_legal and (not any(usage) or (not whole and fits(room, usage))):
+                elements = elements * piece**number
+    return sizes[elements].lowest >= float(assignment.spec.contractions.least_elements) ** number
+
+
+def shared_axes_fit(assignment: Assignment) -> bool:
+    """Return whether each contraction finds an axis that both the weight and the data are indexed by."""
+    sizes = assignment.sizes
+    members = chain.from_iterable(group.members for group in assignment.groups)
+    kept = [axis for axis in (*members, *assignment.windows, *assignment.repeated) if axis.is_shareable]
+    need = assignment.contractions
+    need -= any(axis.needs_weight for axis in kept)
+    need -= any(axis.endings.weight == 2 for axis in assignment.ended)
+    if need <= 0 or not assignment.ensured.weights_are_matmuls:
+        return True
+    if assignment.parted or len(assignment.whole_groups) < len(assignment.groups):
+        return True  # pieces of what is cut may be such axes
+    usages = {sizes[axis.size].joined for axis in kept}
+    if len(assignment.ended) > 1 and assignment.contractions > 1:  # one that a later weight ends
+        usages |= {sizes[axis.size].shared for axis in assignment.ended}
+    used = weighted_usage(assignment) or sizes.none
+    return any(assignment.has_room(total(used, *[usage] * need)) for usage in usages)
+
+
+def ends_adjacent(assignment: Assignment) -> bool:
+    """Return whether one weight ends two axes that rules keep apart, whichever of equal axes it ends."""
+    ended = {id(axis) for axis in assignment.ended}
+    pairs = _axes(assignment, assignment.limits.conflicts.ended)
+    return any(all(id(axis) in ended for axis in assignment.axes if axis in pair) for pair in pairs)
+
+
+# ---- FLOPs -----------------------------------------------------------------------------------------------------------
+
+
+def within_flops(assignment: Assignment) -> bool:
+    """Return whether an operator with that many weights may be within the budget.
+
+    No operator needs more than one stage of all loops for each weight, and a last view, unless strides make axes longer
+    above. With one weight it needs no less, except for sums over unweighted elements, which come before, and for
+    repeats and windows that are pieces of the output, which come after.
+    """
+    goal, spec, limits = assignment.goal, assignment.spec, assignment.limits
+    weights = limits.weights + assignment.contractions
+    if limits.iterations * weights + goal.elements < goal.least_flops and spec.occurrences.strides == 0:
+        return False
+    if weights > 1:
+        return True
+    return limits.iterations / (min(_pool(assignment), goal.largest_pooling) * _copies(assignment)) <= goal.most_flops
+
+
+def _pool(assignment: Assignment) -> float:
+    """Return the product of the sums that may be taken over unweighted elements."""
+    pool, largest = 1.0, assignment.spec.windows.largest
+    for group in assignment.groups:
+        for axis in group.members:
+            pool *= axis.pool
+    for axis in assignment.windows:  # a sum may stay unweighted if it is joined with another window
+        others = (other for other in assignment.windows if other is not axis)
+        if not axis.endings.window or any(assignment.sizes[o.size * axis.size].highest <= largest for o in others):
+            pool *= axis.pool
+    return pool
+
+
+def _copies(assignment: Assignment) -> float:
+    """Return the product of what comes after the sums: repeats, and windows that are pieces of the output."""
+    sizes, spec = assignment.sizes, assignment.spec
+    after = (*assignment.repeated, *(axis for axis in assignment.windows if not axis.only_sums))
+    copies = assignment.limits.copies * sizes[product(axis.size for axis in after)].highest
+    for surplus in assignment.surpluses:
+        if sizes[surplus].can_be_window:
+            copies *= sizes[surplus].highest
+        elif assignment.limits.left.repeats:
+            copies *= min(sizes[surplus].highest, spec.repeats.largest)
+    return copies * float(max(spec.windows.largest, spec.repeats.largest)) ** len(assignment.parted)

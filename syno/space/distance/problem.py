@@ -1,0 +1,248 @@
+"""The relaxed problem that the shape distance solves: axes, limits, and an assignment of cases to the axes.
+
+Paper: section 5.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from syno.algebra import ONE, Size, product
+from syno.space.rules.guarantees import Guarantees
+from syno.space.sizes import SizeTable, Usage
+from syno.space.spec import OperatorSpec
+
+UNREACHABLE = 1_000  # more primitives than any operator has: the distance of a state that no operator is made of
+MOST_CUTS = 2  # Merges on one axis that are considered when it ends in pieces
+
+
+class PieceCosts(NamedTuple):
+    """Merges, Unfolds and Expands that end an axis in pieces, by the number of contractions to come, or UNREACHABLE."""
+
+    without: int
+    one: int
+    more: int
+
+    def given(self, contractions: int) -> int:
+        """Return the cost with this number of contractions."""
+        return self[min(contractions, 2)]
+
+
+NO_PIECES = PieceCosts(UNREACHABLE, UNREACHABLE, UNREACHABLE)
+
+
+class Cuts(NamedTuple):
+    """Where a Merge may cut an axis."""
+
+    now: tuple[Size, ...]  # the pieces, blocks and quotients, of the Merges that rules allow on the axis as it is
+    above_shift: bool  # whether a Shift can go on it, and a Merge above that
+    above_split: bool  # whether a Shift can go above a Split with it as minor, and a Merge above that
+    above_window: int  # contractions before an Unfold can go on it, and a Merge above that: 0, 1, or UNREACHABLE
+
+
+class Endings(NamedTuple):
+    """How an axis may end without becoming part of the input."""
+
+    weight: int  # contractions after which a weight may have ended it: 1, 2, or UNREACHABLE
+    window: int  # contractions before it can be a window as it is: 0, 1, or UNREACHABLE
+    repeat: bool  # whether an Expand can end it
+    pieces: PieceCosts
+
+
+class Axis(NamedTuple):
+    """What the distance knows of a live dim."""
+
+    size: Size
+    is_open: bool  # whether another primitive may stand above it
+    cuts: Cuts
+    endings: Endings
+    is_outer: bool  # whether ending it by a weight counts towards the largest product of output-only axes
+    is_shareable: bool  # whether a weight can be indexed by it
+    needs_weight: bool  # whether it is a sum too large to stay without a weight
+    is_fresh: bool  # whether it stands on the newest weight, so that views may go on it
+    only_sums: bool  # whether it stands on reductions alone
+    pool: float  # the product of the sums below that may stay without a weight, for the largest layer
+    is_misordered: bool  # whether the rules on channels keep it from being part of an unordered axis
+    is_strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
+
+
+class Allowance(NamedTuple):
+    """How many primitives of each kind may still be used; numbers above the depth left are cut to that."""
+
+    merges: int
+    splits: int
+    shifts: int
+    unfolds: int
+    repeats: int
+    contractions: int
+
+
+Pairs = tuple[tuple[int, int], ...]  # places of axes
+
+
+class Conflicts(NamedTuple):
+    """Pairs of axes that rules keep from each other."""
+
+    ended: Pairs  # one weight may not end both
+    joined: Pairs  # no Split may join them before another contraction
+    joined_alone: Pairs  # no Split may join them without a third axis
+
+
+class Limits(NamedTuple):
+    """What may still be used, and what has been used so far."""
+
+    left: Allowance
+    room: Usage  # occurrences of variables left
+    needs_weight: bool  # whether at least one contraction must come
+    weights: int  # so far
+    iterations: int  # of all loops, summed over the layers: the FLOPs of a single stage with one weight
+    outer: Size  # the product of output-only axes so far
+    copies: float  # the product of repeats and of windows that are pieces of the output so far, for the largest layer
+    conflicts: Conflicts
+
+
+@dataclass
+class Goal:
+    """What the axes of every state in a space have to become, and the bounds on the way there.
+
+    Attributes:
+        spec, sizes: of the space.
+        ensured: the facts that the distance may use because rules are on.
+        wanted: the sizes of the input's axes, those bound to the output's left out.
+        unordered: those of `wanted` that have no order of their own, whichever axis has the size.
+        least_flops, most_flops: of the replaced layers.
+    """
+
+    spec: OperatorSpec
+    sizes: SizeTable
+    ensured: Guarantees
+    wanted: tuple[Size, ...]
+    unordered: frozenset[Size]
+    least_flops: float
+    most_flops: float
+    _pieces: dict[tuple[Size, tuple[Size, ...] | None], PieceCosts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.shift_pattern = self.spec.windows.shift_pattern if self.ensured.shifted_blocks_are_small else inf
+        self.largest_pooling = self.spec.reductions.largest_pooling if self.ensured.pooling_is_small else inf
+        self.elements = self.sizes[product(self.spec.output_sizes)].total  # of the output: the FLOPs of a last view
+
+    def pieces(self, size: Size, first: tuple[Size, ...] | None = None) -> PieceCosts:
+        """Return what it takes to end an axis of this size in pieces: as windows, as repeats, or by weights.
+
+        Args:
+            size: of the axis.
+            first: the pieces that the first Merge may make; any if not given.
+        """
+        found = self._pieces.get((size, first))
+        if found is None:
+            least = list(NO_PIECES)
+            for pieces in self._cuts(size, first, MOST_CUTS):
+                taken = [self._may_be_taken(piece) for piece in pieces]
+                ended = [self._may_be_ended(piece) for piece in pieces]
+                cuts, others = len(pieces) - 1, ended.count(False)
+                if all(taken):
+                    least[0] = min(least[0], cuts + len(pieces))
+                if all(a or b for a, b in zip(taken, ended, strict=True)):
+                    one = max(others, int(self.ensured.outer_not_adjacent))  # at least one piece is not the weight's then
+                    if others or any(taken) or not one:
+                        least[1] = min(least[1], cuts + one)
+                    least[2] = min(least[2], cuts + others)
+            found = self._pieces[size, first] = PieceCosts(*least)
+        return found
+
+    def _cuts(self, size: Size, first: tuple[Size, ...] | None, most: int) -> Iterator[tuple[Size, ...]]:
+        for block, _ in self.sizes.divisors(size):
+            other = size / block
+            if first is not None and block not in first:
+                continue
+            yield block, other
+            if most > 1:
+                yield from ((block, *pieces) for pieces in self._cuts(other, None, most - 1))
+                yield from ((other, *pieces) for pieces in self._cuts(block, None, most - 1))
+
+    def _may_be_ended(self, piece: Size) -> bool:
+        """Return whether a weight may end the piece."""
+        facts = self.sizes[piece]
+        return facts.highest <= self.spec.contractions.largest_outer and self.sizes.fits(self.sizes.none, facts.shared)
+
+    def _may_be_taken(self, piece: Size) -> bool:
+        """Return whether the piece may be a window or a repeat."""
+        facts = self.sizes[piece]
+        return facts.can_be_window or 1 < self.spec.repeats.largest >= facts.highest
+
+
+Block = tuple[tuple[Size, ...], Size, Size]  # sizes of axes of the input that are made together, their product, 1 over that
+
+
+@dataclass(slots=True, eq=False)
+class InputGroup:
+    """A block of axes of the input that are made together, by Splits of its members and then Merges.
+
+    Attributes:
+        block: the sizes of the input's axes.
+        goal: their product.
+        surplus: the product of the members over the goal. If it is not 1, it is cut off and ended.
+        members: the axes that it is made of.
+    """
+
+    block: tuple[Size, ...]
+    goal: Size
+    surplus: Size
+    members: list[Axis] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the members are joined as they are: to one axis of the input, with nothing cut off."""
+        return self.surplus is ONE and len(self.block) == 1
+
+
+class Assignment:
+    """A case for each axis of a state. The search changes it in place.
+
+    Attributes:
+        goal, limits: of the problem.
+        axes: in the order to which `limits.conflicts` refers.
+        groups: the input's axes, and the axes that become part of them.
+        windows, repeated, ended, parted: the axes that become windows, are repeated, are ended by weights, end in pieces.
+        contractions: how many are still to come.
+        base: the number of Merges that part the input's axes in a block.
+    """
+
+    def __init__(self, goal: Goal, axes: tuple[Axis, ...], limits: Limits, partition: list[Block]) -> None:
+        self.goal, self.axes, self.limits = goal, axes, limits
+        self.spec, self.sizes, self.ensured = goal.spec, goal.sizes, goal.ensured
+        self.groups = [InputGroup(*block) for block in partition]
+        self.base = len(goal.wanted) - len(partition)
+        self.windows: list[Axis] = []
+        self.repeated: list[Axis] = []
+        self.ended: list[Axis] = []
+        self.parted: list[Axis] = []
+        self.contractions = 0
+
+    @property
+    def surpluses(self) -> list[Size]:
+        """What has to be cut off, one size for each group that has too much."""
+        return [group.surplus for group in self.groups if group.surplus is not ONE]
+
+    @property
+    def whole_groups(self) -> list[InputGroup]:
+        """The groups whose members are joined as they are."""
+        return [group for group in self.groups if group.is_whole]
+
+    def has_room(self, usage: Usage) -> bool:
+        """Return whether that many occurrences of each variable are left."""
+        return fits(self.limits.room, usage)
+
+
+def fits(room: Usage, usage: Usage) -> bool:
+    """Return whether `room` has as many occurrences of each variable as `usage`."""
+    return all(used <= left for used, left in zip(usage, room, strict=True))
+
+
+def total(*usages: Usage) -> Usage:
+    """Return the occurrences of all together."""
+    return tuple(map(sum, zip(*usages, strict=True)))

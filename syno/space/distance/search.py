@@ -1,0 +1,232 @@
+"""The search for the cheapest assignment: the least number of primitives between a relaxed state and an operator.
+
+Paper: section 5.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from syno.algebra import ONE, Kind, Size, Trait, product
+from syno.space.distance.conditions import ended_usage, within_flops
+from syno.space.distance.cost import least_primitives
+from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, Goal, Limits
+
+Blocks = list[tuple[Size, ...]]  # the input's axes in blocks
+
+
+class InputAxes(NamedTuple):
+    """Axes of the input that are made together, as sizes."""
+
+    wanted: tuple[Size, ...]
+    axes: tuple[Size, ...]  # what they are made of
+    rest: Size  # what is too much, and has to be cut off and ended
+
+
+class CheapestAssignment(NamedTuple):
+    """The assignment with the fewest primitives, as sizes of axes."""
+
+    steps: int
+    contractions: int
+    groups: tuple[InputAxes, ...]
+    windows: tuple[Size, ...]
+    repeated: tuple[Size, ...]
+    ended: tuple[Size, ...]  # by weights
+
+    @classmethod
+    def of(cls, assignment: Assignment, steps: int) -> CheapestAssignment:
+        """Return the assignment as it is now, with the primitives that it needs."""
+        chosen = (tuple(axis.size for axis in axes) for axes in (assignment.windows, assignment.repeated, assignment.ended))
+        groups = (InputAxes(g.block, tuple(axis.size for axis in g.members), g.surplus) for g in assignment.groups)
+        return cls(steps, assignment.contractions, tuple(groups), *chosen)
+
+
+@dataclass
+class ShapeDistance:
+    """Shape distances to one goal, each found once."""
+
+    goal: Goal
+    _known: dict[tuple[tuple[Axis, ...], Limits], tuple[int, int]] = field(default_factory=dict)  # distance, searched up to
+    _surplus: dict[Size, tuple[bool, bool]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._wanted = product(self.goal.wanted)
+        partitions = sorted(_partitions(sorted(self.goal.wanted, key=str)), key=len, reverse=True)
+        self.partitions = [[(block, product(block), ONE / product(block)) for block in blocks] for blocks in partitions]
+
+    def __call__(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> int:
+        """Return the distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""
+        if most < 0:
+            return UNREACHABLE
+        found = self._known.get((axes, limits))
+        if found is not None and (found[0] <= found[1] or most <= found[1]):
+            return found[0] if found[0] <= most else UNREACHABLE
+        cheapest = self.cheapest(axes, limits, most)
+        result = UNREACHABLE if cheapest is None else cheapest.steps
+        self._known[axes, limits] = (result, most)
+        return result
+
+    def cheapest(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> CheapestAssignment | None:
+        """Return the cheapest assignment within `most` primitives; None if there is none."""
+        excess = product(axis.size for axis in axes) / self._wanted
+        if excess.trait is Trait.UNDEFINED or excess.trait is Trait.ILLEGAL_COEFFICIENT or len(axes) < 1:
+            return None
+        return _Search(self, axes, limits, most).run()
+
+    def is_surplus(self, size: Size, coefficients: bool) -> bool:
+        """Return whether a positive power of a primary variable, or of any if `coefficients`, is in the size."""
+        found = self._surplus.get(size)
+        if found is None:
+            kinds = [variable.kind for variable, exponent in size.exponents if exponent > 0]
+            found = self._surplus[size] = (Kind.PRIMARY in kinds, bool(kinds))
+        return found[coefficients]
+
+
+def _partitions(items: list[Size]) -> Iterator[Blocks]:
+    if not items:
+        yield []
+        return
+    first = items[0]
+    for partition in _partitions(items[1:]):
+        yield [(first,), *partition]
+        for i, block in enumerate(partition):
+            yield [*partition[:i], (first, *block), *partition[i + 1 :]]
+
+
+class Case(IntEnum):
+    """What becomes of an axis. Equal axes take their cases in this order, so that no assignment is tried twice."""
+
+    WEIGHT = 0  # a weight ends it
+    INPUT = 1  # it becomes part of a group of the input's axes
+    WINDOW = 2
+    REPEAT = 3
+    PIECES = 4  # it is cut into pieces, each of which ends as a window, as a repeat, or by a weight
+
+
+class _Search:
+    """Branch and bound: over the partitions of the input's axes into blocks made together, and the cases of the axes."""
+
+    def __init__(self, distance: ShapeDistance, axes: tuple[Axis, ...], limits: Limits, most: int) -> None:
+        self.distance, self.given, self.limits, self.is_surplus = distance, axes, limits, distance.is_surplus
+        self.axes = sorted(axes, key=_hardest_first)
+        self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
+        self.most = most
+        self.best: CheapestAssignment | None = None
+
+    def run(self) -> CheapestAssignment | None:
+        """Return the cheapest assignment, if one is cheap enough."""
+        for partition in self.distance.partitions:  # those with the fewest Merges first
+            self.empty = len(partition)  # groups without members
+            base = len(self.distance.goal.wanted) - self.empty  # Merges that part the blocks
+            self.most_cuts = self.limits.left.merges - base  # Merges that may cut off surpluses and pieces
+            if self.most_cuts < 0:
+                break
+            if len(self.axes) >= self.empty:
+                self.assignment = Assignment(self.distance.goal, self.given, self.limits, partition)
+                self.groups = self.assignment.groups
+                self._assign(0, base, 0, 0)
+        return self.best
+
+    def _assign(
+        self, index: int, cost: int, cuts: int, contractions: int, last: Case = Case.WEIGHT, last_group: int = 0
+    ) -> None:
+        """Choose a case for axis `index` and for those after it.
+
+        Args:
+            index: of the axis.
+            cost: primitives besides contractions that the cases so far need.
+            cuts: those of them that are Merges which cut off surpluses and pieces.
+            contractions: that the cases so far need.
+            last, last_group: case and group of the axis before; an equal axis does not go below them.
+        """
+        if cost + contractions > self.most:
+            return
+        chosen = self.assignment
+        if index == self.with_primaries:  # what follows are coefficients, which only make a surplus larger
+            if any(group.surplus.trait is Trait.UNDEFINED for group in self.groups):
+                return
+            now = sum(self.is_surplus(group.surplus, True) for group in self.groups) + len(chosen.parted)
+            if now > self.most_cuts:
+                return
+            cost, cuts = cost + now - cuts, now
+        if index == len(self.axes):
+            self._complete(cost, contractions)
+            return
+        if len(self.axes) - index < self.empty:
+            return
+        axis, left = self.axes[index], self.limits.left
+        if index == 0 or axis != self.axes[index - 1]:
+            last, last_group = Case.WEIGHT, 0
+        endings = axis.endings
+        if last is Case.WEIGHT and endings.weight <= left.contractions:
+            chosen.ended.append(axis)
+            self._assign(index + 1, cost, cuts, max(contractions, endings.weight))
+            chosen.ended.pop()
+        if last <= Case.INPUT and not axis.is_strided:
+            self._join(index, cost, cuts, contractions, last_group)
+        if last <= Case.WINDOW and endings.window <= 1 and len(chosen.windows) < left.unfolds + left.splits:
+            chosen.windows.append(axis)
+            self._assign(index + 1, cost + 1, cuts, contractions, Case.WINDOW)
+            chosen.windows.pop()
+        if last <= Case.REPEAT and endings.repeat:
+            chosen.repeated.append(axis)
+            self._assign(index + 1, cost + 1, cuts, contractions, Case.REPEAT)
+            chosen.repeated.pop()
+        if endings.pieces.more < UNREACHABLE and cuts < self.most_cuts:
+            chosen.parted.append(axis)
+            self._assign(index + 1, cost + endings.pieces.more, cuts + 1, contractions, Case.PIECES)
+            chosen.parted.pop()
+
+    def _join(self, index: int, cost: int, cuts: int, contractions: int, first: int) -> None:
+        """Make the axis part of each group from number `first` on that it may be part of."""
+        axis, late, empty = self.axes[index], index >= self.with_primaries, self.empty
+        tried = set()
+        for number, group in enumerate(self.groups):
+            members, before = group.members, group.surplus
+            if not members:
+                if group.goal in tried:  # an equal group is as empty
+                    continue
+                tried.add(group.goal)
+            if number < first:
+                continue
+            if axis.is_open:
+                if members and not members[0].is_open:
+                    continue
+            elif members or len(group.block) > 1 or axis.size is not group.goal:
+                continue
+            surplus = before * axis.size
+            cut = self.is_surplus(surplus, late) - self.is_surplus(before, late)
+            if cuts + cut > self.most_cuts:
+                continue
+            group.surplus = surplus
+            self.empty = empty - (not members)
+            members.append(axis)
+            self._assign(index + 1, cost + (len(members) > 1) + cut, cuts + cut, contractions, Case.INPUT, number)
+            members.pop()
+            group.surplus = before
+        self.empty = empty
+
+    def _complete(self, cost: int, contractions: int) -> None:
+        """Take the assignment for the best if it may be made with some number of contractions, and is cheaper."""
+        chosen, limits, sizes = self.assignment, self.limits, self.assignment.sizes
+        if self.empty or (chosen.windows and not limits.left.unfolds):
+            return
+        for group in self.groups:
+            if group.surplus is not ONE and not (sizes[group.surplus].is_legal and group.members[0].is_open):
+                return
+        if ended_usage(chosen) is None:
+            return
+        for number in range(max(contractions, int(limits.needs_weight)), limits.left.contractions + 1):
+            chosen.contractions = number
+            primitives = least_primitives(chosen, cost, self.most - number) if within_flops(chosen) else None
+            if primitives is not None and primitives + number <= self.most:
+                self.most = primitives + number - 1
+                self.best = CheapestAssignment.of(chosen, primitives + number)
+
+
+def _hardest_first(axis: Axis) -> tuple[bool, int, int, int]:
+    """Return a key that sorts axes with primaries first, then those that no weight can end; equal axes side by side."""
+    return (axis.size.trait is not Trait.GENERAL, -axis.endings.weight, axis.size.code, len(axis.cuts.now))

@@ -1,0 +1,222 @@
+"""The values of variables at which operators are compared: as small as can be told apart.
+
+Most operators of a space have sizes that are whole numbers at two tiny valuations. Another operator is compared at those as
+well if it can be written without its other sizes; else at two larger valuations, the same for all such operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import ceil, prod
+
+from syno.algebra import Kind, Size, Valuation, Variable, product
+from syno.ir.graph import PGraph
+from syno.ir.primitives import UNFOLD
+from syno.space.identity.fusing import fused
+from syno.space.sizes import SizeTable
+from syno.space.spec import OperatorSpec
+
+Window = tuple[Size, Size]  # the axis and the window of an Unfold
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
+FACTORS = range(2, 24)  # a primary is one of these times what divides it
+LEAST = 5  # the smallest value of a primary: rotations by few positions, in either direction, differ
+MOST_SUMMANDS = 1_000_000_000  # of one operator: the positions of all its loops
+MOST_WIDE_SUMMANDS = 10_000_000  # at the larger valuations of a space, so that a comparison takes seconds at most
+
+
+@dataclass
+class Comparison:
+    """Chooses the valuations at which each operator of a space is compared.
+
+    Attributes:
+        spec, sizes: of the space.
+        wanted: the sizes of the input's axes, those bound to the output's left out.
+    """
+
+    spec: OperatorSpec
+    sizes: SizeTable
+    wanted: tuple[Size, ...]
+
+    def __call__(self, operator: PGraph) -> tuple[PGraph, tuple[Valuation, ...]]:
+        """Return the operator, or an equal one with fewer sizes, and the valuations to compare it at.
+
+        If the larger valuations are too large for it, these are the tiny ones. Some of its sizes may then not be whole there.
+        """
+        if is_whole(operator, self.usual):
+            return operator, self.usual
+        operator = fused(operator)
+        if not is_whole(operator, self.usual) and is_whole(operator, self.wide, MOST_WIDE_SUMMANDS):
+            return operator, self.wide
+        return operator, self.usual
+
+    @cached_property
+    def usual(self) -> tuple[Valuation, ...]:
+        """Tiny valuations at which the sizes that most operators have are whole numbers."""
+        return tiny_valuations(*self._usual_sizes)
+
+    @cached_property
+    def wide(self) -> tuple[Valuation, ...]:
+        """Valuations at which sizes of sums, and of pieces of the output's and input's axes, are whole numbers too."""
+        usual, windows = self._usual_sizes
+        pieces = {piece for axis in self._free for block, _ in self.sizes.divisors(axis) for piece in (block, axis / block)}
+        sums = {size for size in self.sizes.sizes(self.sizes.none) if sum(v.kind is Kind.PRIMARY for v in size.variables) < 2}
+        return tiny_valuations({*usual, *pieces, *sums}, windows)
+
+    @cached_property
+    def _free(self) -> set[Size]:
+        bound = {axis for axis, _ in self.spec.bound_axes}
+        return {size for axis, size in enumerate(self.spec.output_sizes) if axis not in bound} | set(self.wanted)
+
+    @cached_property
+    def _usual_sizes(self) -> tuple[list[Size], list[Window]]:
+        """The sizes, and the windows that there may be, each with its axis."""
+        coefficients = [Size.of(v) for v in self.sizes.variables if v.kind is Kind.COEFFICIENT]
+        free = self._free
+        given = {*self.spec.output_sizes, *free}  # every operator has these, legal or not
+        sizes = {*given, *coefficients}
+        for size in free:
+            sizes |= {size / divisor for divisor in (*coefficients, *map(product, combinations(coefficients, 2)))}
+        usual = [size for size in sizes if size in given or (self.sizes[size].is_legal and self.sizes[size].is_valid)]
+        windows = [
+            (axis, window)
+            for window in coefficients
+            if self.sizes[window].is_odd  # an even one may have the smallest value
+            for axis in (*free, *coefficients)
+            if self.sizes[axis / window].lowest >= self.spec.windows.least_ratio
+        ]
+        return usual, windows
+
+
+def tiny_valuations(sizes: Iterable[Size], windows: Iterable[Window] = (), count: int = 2) -> tuple[Valuation, ...]:
+    """Return small valuations at which every size is a whole number, and above 1 unless it is 1 itself.
+
+    Coefficients are different primes, primaries are multiples of what divides them. There are several valuations because
+    different sizes can have equal values at one of them.
+
+    Args:
+        sizes: the sizes that must be whole; their variables get values.
+        windows: axis and window of each Unfold there may be. If possible, windows are odd, and each is narrow at one
+            valuation at least: it does not cover its whole axis from every position. A sum over a window that does is a sum
+            over the axis.
+        count: how many valuations. If possible, no variable has the same value in two of them.
+    """
+    sizes, windows = sorted({*sizes}), sorted({*windows})
+    variables = sorted({variable for size in sizes for variable in size.variables}, key=lambda variable: variable.sort_key)
+    rows: list[Valuation] = []
+    for number in range(count):
+        values = _coefficients(variables, sizes, windows, rows, in_windows_first=number % 2 == 1)
+        for variable in variables:
+            if variable.kind is Kind.PRIMARY:
+                taken = {*values.values(), *(row[variable.name] for row in rows)}
+                values[variable.name] = _multiple(variable, values, sizes, windows, taken)
+        rows.append(Valuation(values))
+    return tuple(rows)
+
+
+def is_whole(graph: PGraph, rows: Sequence[Valuation], most: float = float("inf")) -> bool:
+    """Return whether all sizes of the operator are whole numbers at these valuations, with at most that many summands."""
+    if any(row.fraction(size).denominator != 1 for row in rows for size in graph.sizes):
+        return False
+    return _summands(graph, rows) <= most
+
+
+def windows_of(graph: PGraph) -> list[Window]:
+    """Return axis and window of each Unfold of the operator."""
+    unfolds = (operation for operation in graph.operations if operation.primitive is UNFOLD)
+    return [(operation.bottoms[0].size, operation.bottoms[1].size) for operation in unfolds]
+
+
+def own_valuations(graph: PGraph) -> tuple[Valuation, ...]:
+    """Return tiny valuations for one operator. Where odd and narrow windows make it too large, they may be any."""
+    rows = tiny_valuations(graph.sizes, windows_of(graph))
+    if _summands(graph, rows) <= MOST_SUMMANDS:
+        return rows
+    return min(rows, tiny_valuations(graph.sizes), key=lambda rows: _summands(graph, rows))
+
+
+def _summands(graph: PGraph, rows: Sequence[Valuation]) -> int:
+    """Return the number of positions of all loops, at the largest valuation."""
+    return max(row.numel(dim.size for dim in (*graph.output, *graph.reduces)) for row in rows)
+
+
+def _coefficients(
+    variables: Sequence[Variable],
+    sizes: Sequence[Size],
+    windows: Sequence[Window],
+    rows: Sequence[Valuation],
+    *,
+    in_windows_first: bool,
+) -> dict[str, int]:
+    """Return primes for the coefficients: the smaller ones for those that divide most, or for those in windows.
+
+    If a window along coefficients is wide in all `rows` and would be so again, its coefficients come before its axis's.
+    """
+    in_windows = {variable for _, window in windows for variable in window.variables}
+
+    def key(variable: Variable) -> tuple[bool, int]:
+        return not (in_windows_first and variable in in_windows), min(size.exponent(variable) for size in sizes)
+
+    order = sorted((variable for variable in variables if variable.kind is Kind.COEFFICIENT), key=key)
+    values = _primes(order, in_windows, rows, ())
+    along = [pair for pair in windows if all(v.kind is Kind.COEFFICIENT for size in pair for v in size.variables)]
+    wide = [pair for pair in along if all(is_wide(pair, row) for row in (*rows, Valuation(values)))]
+    return _primes(_windows_first(order, wide), in_windows, rows, wide) if rows and wide else values
+
+
+def _primes(
+    order: Sequence[Variable], odd: set[Variable], rows: Sequence[Valuation], narrow: Sequence[Window]
+) -> dict[str, int]:
+    """Return the smallest primes that are free, in this order; larger ones if a window of `narrow` would be wide otherwise."""
+    values: dict[str, int] = {}
+    for variable in order:
+        taken = {*values.values(), *(row[variable.name] for row in rows)}
+        free = [prime for prime in PRIMES if prime not in taken and not (prime == 2 and variable in odd)] or [PRIMES[-1]]
+        known = {*values, variable.name}
+        pairs = [pair for pair in narrow if known.issuperset(v.name for size in pair for v in size.variables)]
+        tried = [{**values, variable.name: prime} for prime in free]
+        values = min(tried, key=lambda some: sum(is_wide(pair, Valuation(some)) for pair in pairs))
+    return values
+
+
+def _windows_first(order: Sequence[Variable], windows: Sequence[Window]) -> list[Variable]:
+    """Return the variables with those in windows before those in their axes alone, unless windows contradict each other."""
+    waiting, found = list(order), list[Variable]()
+    while waiting:
+        open_ = [pair for pair in windows if {*pair[1].variables} & {*waiting}]
+        later = {variable for axis, window in open_ for variable in {*axis.variables} - {*window.variables}}
+        found.append(next((variable for variable in waiting if variable not in later), waiting[0]))
+        waiting.remove(found[-1])
+    return found
+
+
+def is_wide(pair: Window, row: Valuation) -> bool:
+    """Return whether the window covers the whole axis from every position."""
+    axis, window = (row.fraction(size) for size in pair)
+    return window >= 2 * axis - window % 2
+
+
+def _multiple(
+    variable: Variable, values: Mapping[str, int], sizes: Sequence[Size], windows: Sequence[Window], taken: set[int]
+) -> int:
+    """Return a small multiple of the variable's divisors that leaves few windows wide or even, and few sizes alike."""
+    powers = dict.fromkeys(values, 0)
+    for size in sizes:
+        for below, exponent in size.exponents if size.exponent(variable) > 0 else ():
+            if exponent < 0:
+                powers[below.name] = max(powers[below.name], ceil(-exponent / size.exponent(variable)))
+    divisor = int(prod(values[name] ** power for name, power in powers.items()))
+    known = {*values, variable.name}
+    seen = [size for size in sizes if known.issuperset(v.name for v in size.variables)]
+    spans = [pair for pair in windows if known.issuperset(v.name for size in pair for v in size.variables)]
+
+    def fault(factor: int) -> tuple[int, int]:
+        row = Valuation({**values, variable.name: divisor * factor})
+        wide = sum(is_wide(pair, row) or row.fraction(pair[1]) % 2 == 0 for pair in spans)
+        alike = len(seen) - len({row.fraction(size) for size in seen})
+        return wide, 2 * factor + 3 * alike + 6 * (divisor * factor in taken)
+
+    least = max(LEAST, 3 * divisor if any(variable in axis.variables for axis, _ in windows) else 0)
+    return divisor * min((factor for factor in FACTORS if divisor * factor >= least), key=fault)
