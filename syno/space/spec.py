@@ -39,7 +39,7 @@ DEFAULT_OCCURRENCES = 3
 
 
 class OperatorSpec(OptionGroup):
-    """What is searched, and within which bounds. `OperatorSpec.load` reads it from a YAML file.
+    """The operators that are searched, and their bounds. `OperatorSpec.load` reads a spec from a YAML file.
 
     Attributes:
         name: a label.
@@ -51,7 +51,8 @@ class OperatorSpec(OptionGroup):
         causal: sizes of axes, such as seq_len, along which no output position may read a later input position.
         depth: the most primitives of an operator; a contraction counts as one.
         finalizations: the most operators made of one set of coordinates (they differ in which axis is which).
-        rules_off, rules_on: ids of canonicalization rules to switch off, or on if they are off by default.
+        rules_off: ids of canonicalization rules to switch off; `all` for every built-in one.
+        rules_on: ids of rules to switch on that are off by default, and your own rules as `package.module:name`.
     """
 
     name: str = "operator"
