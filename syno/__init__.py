@@ -1,7 +1,7 @@
-"""Syno: neural-network layer operators, synthesized.
+"""Syno synthesizes operators that replace layers of neural networks.
 
-The names below are what most users need; each is loaded when it is first used, so `import syno` loads neither torch nor
-any other large package.
+The names below are the public interface. Each is loaded when it is first used, so `import syno` loads neither torch nor any
+other large package.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Sizes, valuations, and coordinate expressions with their exact simplifier."""
+"""Sizes, valuations, and coordinate expressions with an exact simplifier."""
 
 from syno.algebra.expression import Expression, half, iterator
 from syno.algebra.size import ONE, Kind, Size, Trait, Variable, product

@@ -1,8 +1,8 @@
 """Names of variables in generated code.
 
-A variable may have any name that the language allows, also one that generated code needs for itself, such as `forward` in a
-PyTorch module or `int` in C. There it is written with an ending: `forward_size`, `int_size`. All generators use the same
-reserved names, so a variable has one name in all generated code.
+A variable may have a name that generated code uses itself, such as `forward` in a PyTorch module or `int` in C. In the code
+it gets an ending then: `forward_size`, `int_size`. All generators share the reserved names, so a variable has the same name
+in all generated code.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ ENDING = "_size"
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
-# Public attributes of torch.nn.Module, and of its instances. Module.__getattr__ and state_dict rely on them.
+# Public attributes of torch.nn.Module and of its instances. Module.__getattr__ and state_dict depend on them.
 MODULE = words(
     """
     T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval
@@ -41,7 +41,7 @@ PYTORCH = words(
     """
 )
 TENSOR_EXPRESSIONS = words("build dtype element inside padded placeholders product rotated te tirx topi tvm x y")
-# Keywords up to C23 and of GNU C, macros that compilers predefine, and what <stdlib.h> defines as a macro.
+# Keywords up to C23 and of GNU C, macros that compilers predefine, and macros of <stdlib.h>.
 C = words(
     """
     alignas alignof asm auto bool break case char const constexpr continue default do double else enum extern false float
@@ -56,16 +56,16 @@ _NUMBERED = re.compile(r"[wtird]\d+|stage_\d+")  # tensors, intermediate results
 
 
 def code_name(name: str) -> str:
-    """The name of a variable in generated code: its own, or with an ending where the code needs that name for itself.
+    """Return the name of a variable in generated code: its own, or with an ending if the code uses that name itself.
 
-    Different names stay different.
+    Different variables always have different names.
     """
     is_reserved = stem(name) in RESERVED or _NUMBERED.fullmatch(stem(name))
     return name + ENDING if is_reserved else name
 
 
 def stem(name: str) -> str:
-    """The name without its endings."""
+    """Return the name without its endings."""
     while name.endswith(ENDING):
         name = name.removesuffix(ENDING)
     return name
@@ -77,6 +77,6 @@ def renamed_in_code(names: Iterable[str]) -> dict[str, str]:
 
 
 def renaming_note(names: Iterable[str]) -> str:
-    """A comment for the operator's text in generated code: which variable has which other name there. Empty if none has."""
+    """Return a comment for generated code that lists the variables with other names there; empty if there are none."""
     changed = [f"{name} is {other}" for name, other in renamed_in_code(names).items()]
     return f"# Variables that have other names in this code: {', '.join(changed)}\n" if changed else ""

@@ -1,11 +1,11 @@
 """Limits on the size of operators and of the texts that hold them.
 
-They leave much room above real operators (the published ones have at most 19 primitives, 2 weights and 5 reductions) and keep
-every answer fast: a text beyond a limit gets one error at once. docs/language.md lists them.
+Real operators stay far below them: the published ones have at most 19 primitives, 2 weights and 5 reductions. A text beyond
+a limit is refused at once, so that no input takes long. docs/language.md lists the limits.
 """
 
 MOST_CHARACTERS = 100_000  # of an operator's text
-MOST_DOT_CHARACTERS = 20_000  # of a graph.dot, which pydot takes its time to read; the published ones have up to 3,404
+MOST_DOT_CHARACTERS = 20_000  # of a graph.dot, which pydot reads slowly; the published ones have up to 3,404
 MOST_JSON_BYTES = 1_000_000  # of the other files of a published operator
 MOST_LINE_CHARACTERS = 4_000  # of one line of an operator's text, without its comment
 MOST_NAME_CHARACTERS = 100  # of a variable's or a dim's name
@@ -15,7 +15,7 @@ MOST_PRIMITIVES = 200
 MOST_HEIGHT = 64  # primitives on one path from the output to a tensor
 MOST_AXES = 32  # of the output, of the input, of each weight; output axes and reductions together: NumPy 1 has no more
 MOST_WEIGHTS = 16
-MOST_TERMS = 10_000  # in the coordinate of one axis, written out: some views double it, one after the other
+MOST_TERMS = 10_000  # in the coordinate of one axis, written out: some chains of views double it at each step
 
 LIMITS = {  # the table in docs/language.md
     "characters in a text": MOST_CHARACTERS,
@@ -33,6 +33,6 @@ LIMITS = {  # the table in docs/language.md
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """The text for a message that quotes it: cut off after `most` characters, control characters as escapes."""
+    """Return the text as messages quote it: at most `most` characters, with control characters as escapes."""
     shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text[:most])
     return shown if len(text) <= most else f"{shown}..."

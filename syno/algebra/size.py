@@ -1,8 +1,8 @@
 """Sizes: monomials over primary and coefficient variables.
 
-A size such as `g^-1*C_in` is one integer inside: its exponents are the digits of a number in balanced base 256, one
-digit per variable. Multiplying two sizes is then one integer addition and one look-up in the table of all sizes,
-which makes equal sizes the same object. Product and quotient are the hottest operations of a search.
+A size such as `g^-1*C_in` is stored as one integer, whose digits in balanced base 256 are the exponents, one digit per
+variable. So multiplying two sizes takes one integer addition and one look-up in the table of all sizes, and equal sizes are
+the same object. A search spends most of its time on products and quotients of sizes.
 
 Paper: section 5.1 (coordinate sizes).
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -21,7 +22,7 @@ from syno.algebra.code_names import code_name
 from syno.algebra.limits import MOST_NAME_CHARACTERS, shortened
 from syno.base.errors import ParseError, SizeError, suggestion
 
-EXPONENT_LIMIT = 63  # the sum of two digits within it stays unique in base 256, so an overflow cannot go unseen
+EXPONENT_LIMIT = 63  # sums of two such digits are unique in base 256, so an overflow is noticed
 
 
 class Kind(Enum):
@@ -36,7 +37,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A named symbolic size. Its value comes from a valuation."""
+    """A named symbolic size. A valuation gives it a value."""
 
     name: str
     kind: Kind
@@ -49,16 +50,18 @@ class Variable:
             )
         if (length := len(self.name)) > MOST_NAME_CHARACTERS:
             name = shortened(self.name, 20)
-            raise SizeError(f'"{name}" cannot name a variable: it has {length} characters, of {MOST_NAME_CHARACTERS} at most')
+            raise SizeError(
+                f'"{name}" cannot name a variable: it has {length} characters; at most {MOST_NAME_CHARACTERS} are allowed'
+            )
 
     @property
     def sort_key(self) -> tuple[bool, str]:
-        """Primaries first, each class by name."""
+        """A key that puts primaries first and sorts each kind by name."""
         return (self.kind is Kind.COEFFICIENT, self.name)
 
 
 class Trait(Enum):
-    """What a size can stand for."""
+    """The use that a size can have, whatever the values of its variables."""
 
     ONE = "one"
     GENERAL = "general"  # holds a primary; coefficients may be in its denominator
@@ -83,7 +86,7 @@ class Size:
     exponents: tuple[tuple[Variable, int], ...]  # non-zero ones, in order of `Variable.sort_key`
 
     def __new__(cls, exponents: Mapping[Variable, int] | None = None) -> Size:
-        """The one size with these exponents; SizeError beyond EXPONENT_LIMIT."""
+        """Return the one size with these exponents. Raises SizeError beyond EXPONENT_LIMIT."""
         entries = tuple(sorted(((v, e) for v, e in (exponents or {}).items() if e), key=lambda entry: entry[0].sort_key))
         code = 0
         for variable, exponent in entries:
@@ -99,13 +102,13 @@ class Size:
 
     @classmethod
     def of(cls, variable: Variable, exponent: int = 1) -> Size:
-        """The size `variable ** exponent`."""
+        """Return the size `variable ** exponent`."""
         return cls({variable: exponent})
 
     @classmethod
     def parse(cls, text: str, variables: Mapping[str, Variable]) -> Size:
-        """Read `g^-1*C_in`, `1`. Raises ParseError on other text and on names not in `variables`."""
-        exponents: dict[Variable, int] = {}
+        """Return the size of a text such as `g^-1*C_in`. Raises ParseError for other text, and for unknown variables."""
+        exponents: Counter[Variable] = Counter()
         for factor in text.replace(" ", "").split("*"):
             if factor == "1":
                 continue
@@ -117,12 +120,9 @@ class Size:
                 )
             name, exponent = match[1], int(match[2] or 1)
             if name not in variables:
-                known = ", ".join(variables) or "none"
-                hint = suggestion(name, variables)
-                raise ParseError(
-                    f'unknown variable "{shortened(name)}" in size "{shortened(text)}"; declared are: {known}.{hint}'
-                )
-            exponents[variables[name]] = exponents.get(variables[name], 0) + exponent
+                known = f"{', '.join(variables) or 'none'}.{suggestion(name, variables)}"
+                raise ParseError(f'unknown variable "{shortened(name)}" in size "{shortened(text)}"; declared are: {known}')
+            exponents[variables[name]] += exponent
         return cls(exponents)
 
     def __mul__(self, other: Size) -> Size:
@@ -144,7 +144,7 @@ class Size:
 
     @cached_property
     def trait(self) -> Trait:
-        """What this size can stand for, whatever the values."""
+        """The use that this size can have."""
         primary = [e for v, e in self.exponents if v.kind is Kind.PRIMARY]
         coefficient = [e for v, e in self.exponents if v.kind is Kind.COEFFICIENT]
         if any(e < 0 for e in primary):
@@ -157,11 +157,11 @@ class Size:
 
     @property
     def is_legal(self) -> bool:
-        """Whether a coordinate may have this size: no primary, and no lone coefficient, in the denominator."""
+        """True if a coordinate may have this size: no primary, and no lone coefficient, in the denominator."""
         return self.trait in (Trait.ONE, Trait.GENERAL, Trait.COEFFICIENT)
 
     def check_legal(self, where: str) -> Size:
-        """This size; SizeError that names `where` if no coordinate may have it."""
+        """Return this size. Raises SizeError, which names `where`, if no coordinate may have it."""
         if self.trait is Trait.UNDEFINED:
             raise SizeError(f"{where} has size {self}: a primary variable may not be in a denominator")
         if self.trait is Trait.ILLEGAL_COEFFICIENT:
@@ -170,7 +170,7 @@ class Size:
 
     @cached_property
     def is_polynomial(self) -> bool:
-        """Whether no exponent is negative, so that every valuation gives a positive integer."""
+        """True if no exponent is negative: the value is a positive integer in every valuation."""
         return all(e > 0 for _, e in self.exponents)
 
     @cached_property
@@ -179,33 +179,36 @@ class Size:
         return frozenset(variable for variable, _ in self.exponents)
 
     def exponent(self, variable: Variable) -> int:
-        """The exponent of `variable`, 0 where it does not occur."""
+        """Return the exponent of `variable`, 0 if it does not occur."""
         return next((e for v, e in self.exponents if v == variable), 0)
 
     def __lt__(self, other: Size) -> bool:
-        """Lexicographic on exponents, primaries first, names in alphabetical order; never by value."""
+        """Compare exponents in lexicographic order, primaries first, names in alphabetical order; never values."""
         variables = sorted(self.variables | other.variables, key=lambda variable: variable.sort_key)
         return [self.exponent(v) for v in variables] < [other.exponent(v) for v in variables]
 
     def __le__(self, other: Size) -> bool:
         return self is other or self < other
 
+    @property
+    def _as_written(self) -> list[tuple[Variable, int]]:
+        """The exponents with coefficients first, each kind by name."""
+        return sorted(self.exponents, key=lambda entry: (entry[0].kind is Kind.PRIMARY, entry[0].name))
+
     @cached_property
     def _text(self) -> str:
-        ordered = sorted(self.exponents, key=lambda entry: (entry[0].kind is Kind.PRIMARY, entry[0].name))
-        return "*".join(_power(v, e) for v, e in ordered) or "1"
+        return "*".join(_power(v, e) for v, e in self._as_written) or "1"
 
     def __str__(self) -> str:
-        """Coefficients first, each class by name: `g^-1*s^-1*C_out`."""
         return self._text
 
     def __repr__(self) -> str:
         return f"Size({self._text})"
 
     def integer_text(self, divide: str = "//", name: Callable[[str], str] = code_name) -> str:
-        """Source of the integer value: `C_out // (g * s)` in Python; `divide="/"` for C.
+        """Return source text of the integer value: `C_out // (g * s)` in Python; `divide="/"` for C.
 
-        `name` gives the name to write for each variable's name: by default the one in generated code.
+        `name` returns the text for a variable's name, by default its name in generated code.
         """
 
         def factors(sign: int) -> list[str]:
@@ -221,10 +224,9 @@ class Size:
 
     @property
     def fraction_text(self) -> str:
-        """Short, for comments and labels: `C_out/(g*s)`."""
-        ordered = sorted(self.exponents, key=lambda entry: (entry[0].kind is Kind.PRIMARY, entry[0].name))
-        above = "*".join(_power(v, e) for v, e in ordered if e > 0) or "1"
-        below = [_power(v, -e) for v, e in ordered if e < 0]
+        """A short text for comments and labels: `C_out/(g*s)`."""
+        above = "*".join(_power(v, e) for v, e in self._as_written if e > 0) or "1"
+        below = [_power(v, -e) for v, e in self._as_written if e < 0]
         return above if not below else f"{above}/{below[0] if len(below) == 1 else '(' + '*'.join(below) + ')'}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -243,7 +245,7 @@ ONE = Size()
 
 
 def product(sizes: Iterable[Size]) -> Size:
-    """The product of any number of sizes; ONE for none."""
+    """Return the product of any number of sizes; ONE for none."""
     result = ONE
     for size in sizes:
         result = result * size

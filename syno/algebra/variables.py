@@ -25,7 +25,7 @@ class VariableTable(Mapping[str, Variable]):
         if len(self._by_name) < len(ordered):
             names = [variable.name for variable in ordered]
             twice = sorted({name for name in names if names.count(name) > 1})
-            raise ParseError(f"declared as primary and as coefficient: {', '.join(twice)}; a variable is one of both")
+            raise ParseError(f"declared as primary and as coefficient: {', '.join(twice)}; a variable is one or the other")
         self.defaults: dict[str, int] = {}
         for name, value in (defaults or {}).items():
             if name not in self._by_name:
@@ -34,7 +34,10 @@ class VariableTable(Mapping[str, Variable]):
 
     @classmethod
     def parse(cls, text: str) -> VariableTable:
-        """Read `primaries; coefficients`, names separated by commas, each with an optional `=value`."""
+        """Return the table for a text `primaries; coefficients`: names separated by commas, each with an optional `=value`.
+
+        Raises ParseError if the text is something else.
+        """
         variables: list[Variable] = []
         defaults: dict[str, int] = {}
         parts = text.split(";")
@@ -45,7 +48,7 @@ class VariableTable(Mapping[str, Variable]):
         for part, kind in zip(parts, (Kind.PRIMARY, Kind.COEFFICIENT), strict=False):
             for entry in filter(None, (piece.strip() for piece in part.split(","))):
                 if len(variables) == MOST_VARIABLES:
-                    raise ParseError(f"more than {MOST_VARIABLES} variables are declared; an operator has at most so many")
+                    raise ParseError(f"more than {MOST_VARIABLES} variables are declared; at most {MOST_VARIABLES} are allowed")
                 match = re.fullmatch(r"(\w+)(?:\s*=\s*(-?\d{1,20}))?", entry, re.ASCII)
                 if not match:
                     raise ParseError(f'"{shortened(entry)}" does not declare a variable: write "name" or "name=value"')
@@ -57,15 +60,15 @@ class VariableTable(Mapping[str, Variable]):
         return cls(variables, defaults)
 
     def size(self, text: str) -> Size:
-        """The size that `text` means with these variables."""
+        """Return the size that `text` describes with these variables."""
         return Size.parse(text, self)
 
     def sizes(self, text: str) -> list[Size]:
-        """The sizes of a shape such as `N, C_in, H, H`."""
+        """Return the sizes of a shape such as `N, C_in, H, H`."""
         return [self.size(part.strip()) for part in text.split(",") if part.strip()]
 
     def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
-        """Values for all variables: those given, else the defaults. ValuationError lists what is missing."""
+        """Return values for all variables: those given, else the defaults. Raises ValuationError if any are missing."""
         given = {**(values or {}), **more}
         for name in given:
             if name not in self._by_name:
@@ -108,7 +111,7 @@ class Valuation(Mapping[str, int]):
         self._values = {name: _positive(name, value) for name, value in values.items()}
 
     def fraction(self, size: Size) -> Fraction:
-        """The exact value of `size`, which may be no integer."""
+        """Return the exact value of `size`, which may not be an integer."""
         above, below = 1, 1
         for variable, exponent in size.exponents:
             try:
@@ -122,7 +125,7 @@ class Valuation(Mapping[str, int]):
         return Fraction(above, below)
 
     def integer(self, size: Size) -> int:
-        """The value of `size`; SizeError if it is no integer."""
+        """Return the value of `size`. Raises SizeError if it is not an integer."""
         value = self.fraction(size)
         if value.denominator != 1:
             shown = f"{value} for {self}" if value.numerator <= LARGEST_NUMBER**2 else f"no whole number for {self}"
@@ -130,7 +133,7 @@ class Valuation(Mapping[str, int]):
         return value.numerator
 
     def numel(self, sizes: Iterable[Size]) -> int:
-        """The number of elements of a tensor with these sizes."""
+        """Return the number of elements of a tensor with these sizes."""
         return prod(self.integer(size) for size in sizes)
 
     def __getitem__(self, name: str) -> int:
@@ -156,12 +159,12 @@ class SizeValues(NamedTuple):
     lowest: Fraction
     highest: Fraction
     total: int  # the sum over valuations, each truncated to an integer
-    is_integer: bool  # for every valuation
-    is_one: bool  # for every valuation: such a size is no size at all
+    is_integer: bool  # whether the value is an integer in every valuation
+    is_one: bool  # whether the value is 1 in every valuation; such an axis can be left out
 
 
 class Valuations(Sequence[Valuation]):
-    """One valuation per replaced layer (a layer that occurs four times counts four times), with remembered values."""
+    """One valuation for each replaced layer; a layer that occurs four times has four. Values of sizes are cached."""
 
     def __init__(self, rows: Iterable[Mapping[str, int]], defaults: Mapping[str, int] | None = None) -> None:
         self._rows = tuple(Valuation({**(defaults or {}), **row}) for row in rows)
@@ -170,7 +173,7 @@ class Valuations(Sequence[Valuation]):
         self._values: dict[Size, SizeValues] = {}
 
     def values(self, size: Size) -> SizeValues:
-        """The values of `size` under every valuation. Asked for once, remembered after."""
+        """Return the values of `size` under all valuations. They are computed once."""
         found = self._values.get(size)
         if found is None:
             values = tuple(row.fraction(size) for row in self._rows)

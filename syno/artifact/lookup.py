@@ -1,4 +1,4 @@
-"""Finding an operator by what people write: a known name, a text file, or a folder of the published artifact."""
+"""Looking up an operator by a known name, a text file, or a folder of the published artifact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syno.ir.text import read_operator_file
 
 
 def find_operator(given: str, folder: Path = Path()) -> PGraph:
-    """The operator that `given` means.
+    """Return the operator that `given` names.
 
     Args:
         given: a name in `OPERATORS`, the path of a file that holds an operator's text, or that of a published folder.

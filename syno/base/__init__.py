@@ -1,1 +1,1 @@
-"""What every room needs and nothing of the field: errors, files, checksums, registries, validation."""
+"""Building blocks of every package: errors, files with checksums, records, registries, validation of settings."""

@@ -195,7 +195,7 @@ def parse_json(text: bytes) -> Any:
     try:
         content = from_json(text)
     except ValueError as error:
-        raise ValueError(f"it is no JSON: {error}") from error
+        raise ValueError(f"it is not JSON: {error}") from error
     if not isinstance(content, dict) or CHECKSUM_FIELD not in content:
         return content
     if content.pop(CHECKSUM_FIELD) != _of_json(content):

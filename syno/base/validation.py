@@ -36,7 +36,9 @@ def read_mapping(file: Path, what: str, model: type[BaseModel]) -> dict[str, Any
     if not isinstance(content, dict):
         raise SpecError(f"{file}: holds no mapping; {what} has the fields {', '.join(model.model_fields)}")
     if wrong := [key for key in content if not isinstance(key, str)]:
-        raise SpecError(f"{file}: {wrong[0]!r} is no name of a field; {what} has the fields {', '.join(model.model_fields)}")
+        raise SpecError(
+            f"{file}: {wrong[0]!r} is not the name of a field; {what} has the fields {', '.join(model.model_fields)}"
+        )
     return content
 
 
@@ -119,7 +121,7 @@ def _check_size(text: str) -> None:
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in (anchor for anchor, _ in open_):
-                raise yaml.YAMLError(f'"*{event.anchor}" stands inside of what it means{_place(event)}')
+                raise yaml.YAMLError(f'"*{event.anchor}" stands inside its own value{_place(event)}')
             count += sizes.get(str(event.anchor), 1)  # an unknown anchor is an error when the content is built
         elif isinstance(event, yaml.ScalarEvent):
             count += 1

@@ -1,1 +1,1 @@
-"""The operator language: primitives, dims, pGraphs, their text, loops and drawings."""
+"""The operator language: primitives, dims, pGraphs, their text, loop nests and drawings."""

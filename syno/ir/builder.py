@@ -25,9 +25,11 @@ OPERATORS: Registry[KnownOperator] = Registry("operator")  # filled by the modul
 
 
 class Builder:
-    """Collects outputs, weights and expansions while an operator is built.
+    """Collects the output, weights and expansions while an operator is built. Sizes are given as text.
 
-    `variables` declares them as `"primaries; coefficients"`; sizes are given as text.
+    Args:
+        variables: the variables, as `"primaries; coefficients"`, each with an optional default value.
+        name: the operator's name.
     """
 
     def __init__(self, variables: str, name: str = "operator") -> None:
@@ -39,14 +41,14 @@ class Builder:
         self._reduces: Counter[Size] = Counter()
 
     def output(self, shape: str) -> tuple[Dim, ...]:
-        """The axes of the output, as in `"N, C_out, H, H"`. Called once."""
+        """Return the axes of an output of this shape, such as `"N, C_out, H, H"`. To be called once."""
         if self._output:
             raise GraphError("the output's shape is given once")
         self._output = tuple(dims.output_axis(index, size) for index, size in enumerate(self.table.sizes(shape)))
         return self._output
 
     def reduce(self, domains: str) -> tuple[Dim, ...]:
-        """A reduction loop for each size."""
+        """Return a reduction loop for each size."""
         loops = []
         for size in self.table.sizes(domains):
             loops.append(dims.reduce(size, self._reduces[size]))
@@ -54,12 +56,12 @@ class Builder:
         return tuple(loops)
 
     def weight(self) -> int:
-        """A new weight, to `share` dims with."""
+        """Return the number of a new weight, for `share`."""
         self._weights.append([])
         return len(self._weights)
 
     def share(self, dim: Dim, weight: int) -> Dim:
-        """Multiply with `weight`, read at `dim`: its next axis. Returns the data's side."""
+        """Multiply with `weight`, whose next axis is read at `dim`. Return the data's side."""
         if not 1 <= weight <= len(self._weights):
             raise GraphError(f"there is no weight {weight}; make one with weight()")
         data, axis = dims.share(dim, weight)
@@ -83,27 +85,27 @@ class Builder:
         return tuple(data.values())
 
     def expand(self, dim: Dim) -> None:
-        """End `dim`: no tensor is indexed by it."""
+        """Expand `dim`: no tensor is indexed by it."""
         self._expansions.append(dim)
 
     def split(self, major: Dim, minor: Dim) -> Dim:
-        """The axis read at `B*major + minor`."""
+        """Return the axis that is read at `B*major + minor`, where B is the size of `minor`."""
         return dims.split(major, minor)
 
     def merge(self, whole: Dim, block: str) -> tuple[Dim, Dim]:
-        """The axes read at `whole // block` and `whole % block`."""
+        """Return the axes that are read at `whole // block` and `whole % block`."""
         return dims.merge(whole, self.table.size(block))
 
     def shift(self, dim: Dim, amount: int) -> Dim:
-        """The axis read at `(dim + amount) % size`."""
+        """Return the axis that is read at `(dim + amount) % size`."""
         return dims.shift(dim, amount)
 
     def unfold(self, position: Dim, window: Dim) -> Dim:
-        """The axis read at `position + window - K//2`, zero outside."""
+        """Return the axis that is read at `position + window - K//2`, where K is the size of `window`; zero outside."""
         return dims.unfold(position, window)
 
     def stride(self, dim: Dim, factor: str) -> Dim:
-        """The axis read at `factor * dim`."""
+        """Return the axis that is read at `factor * dim`."""
         return dims.stride(dim, self.table.size(factor))
 
     def finish(self, input: Sequence[Dim]) -> PGraph:  # noqa: A002  # the language's own word

@@ -1,4 +1,4 @@
-"""Evaluating Table 1: the coordinate of every dim, from those of the dims below it."""
+"""Coordinates by Table 1: that of each dim from those below it, the index map of an operator, and its loop nest."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from syno.ir.primitives import Arithmetic
 
 
 def coordinates(dims: Iterable[Dim], given: Mapping[Dim, Any], arithmetic: Arithmetic) -> dict[Dim, Any]:
-    """The coordinates of `dims` and of everything between them and the `given` ones.
+    """Return the coordinates of `dims` and of all dims between them and the `given` ones.
 
-    GraphError if a dim stands on an output axis or reduction whose coordinate is not given.
+    Args:
+        dims: the dims to reach, usually those of the tensors.
+        given: the coordinates of output axes and reductions.
+        arithmetic: computes with coordinates.
+
+    Raises GraphError if a dim stands on an output axis or a reduction whose coordinate is not given.
     """
     known = dict(given)
     for dim in dims:
@@ -36,37 +41,37 @@ def _settle(dim: Dim, known: dict[Dim, Any], arithmetic: Arithmetic) -> None:
     found = operation.index(arithmetic, [known[below] for below in operation.bottoms])
     if isinstance(arithmetic, Symbolic):
         for dim, index in zip(operation.tops, found, strict=True):
-            if index.count_terms(MOST_TERMS) > MOST_TERMS:  # each Merge of what a Split put together can double it
+            if index.count_terms(MOST_TERMS) > MOST_TERMS:  # a Merge above a Split can double the number
                 raise LoweringError(f"the coordinate of {dim!r}, written out, has more than {MOST_TERMS} terms")
     known.update(zip(operation.tops, found, strict=True))
 
 
 @dataclass
 class Symbolic:
-    """Arithmetic on expressions. `conditions` collects what must hold for the summand not to be zero."""
+    """Arithmetic on expressions. `conditions` collects (index, extent): the summand is zero unless all indices fit."""
 
     conditions: list[tuple[Expression, Size]] = field(default_factory=list)
 
     def size(self, size: Size) -> Size:
-        """Expressions multiply with and divide by sizes as they are."""
+        """Return the size itself, by which expressions can be multiplied and divided."""
         return size
 
     def half(self, size: Size) -> Expression:
-        """`size // 2`."""
+        """Return `size // 2`."""
         return half(size)
 
     def guard(self, index: Expression, extent: Size) -> Expression:
-        """The index; the condition that it lies in [0, extent) is collected."""
+        """Return the index, and collect the condition that it is in [0, extent)."""
         self.conditions.append((index, extent))
         return index.guarded(extent)
 
 
 @dataclass(frozen=True)
 class IndexMap:
-    """How an operator reads its tensors: `output[loops] = sum over reductions of input[...] * w1[...] * ...`.
+    """The indices at which an operator reads its tensors: `y[i0, ...] = sum over r0, ... of x[input] * w1[...] * ...`.
 
-    Every expression is over the iterators `i0`, `i1` ... (output axes) and `r0`, `r1` ... (reductions); a summand for
-    which a condition `0 <= index < extent` fails is zero.
+    The expressions have the iterators `i0`, `i1` ... (output axes) and `r0`, `r1` ... (reductions). A summand for which a
+    condition `0 <= index < extent` fails is zero.
     """
 
     input: tuple[Expression, ...]
@@ -75,7 +80,7 @@ class IndexMap:
 
 
 def index_map(graph: PGraph) -> IndexMap:
-    """The operator's index map, simplified."""
+    """Return the operator's index map, simplified."""
     given = {dim: iterator(graph.labels[dim], dim.size) for dim in (*graph.output, *graph.reduces)}
     arithmetic = Symbolic()
     at = coordinates(graph.tops, given, arithmetic)
@@ -87,7 +92,7 @@ def index_map(graph: PGraph) -> IndexMap:
 
 
 def expression(graph: PGraph) -> str:
-    """One line: `y[i0, i1] = sum(r0) x[i0, r0] * w1[r0, i1]`, with the conditions for borders if there are any."""
+    """Return the operator as one line, `y[i0, i1] = sum(r0) x[i0, r0] * w1[r0, i1]`, with its conditions for borders."""
     reads, conditions = _reads_and_conditions(graph)
     loops = ", ".join(graph.labels[dim] for dim in graph.reduces)
     written = f"y[{', '.join(graph.labels[dim] for dim in graph.output)}]"
@@ -96,7 +101,7 @@ def expression(graph: PGraph) -> str:
 
 
 def loop_nest(graph: PGraph) -> str:
-    """The operator as nested loops over output axes and reductions, in Python's notation."""
+    """Return the operator as nested loops over output axes and reductions, in Python's notation."""
     reads, conditions = _reads_and_conditions(graph)
     lines: list[str] = []
     depth = 0
@@ -130,4 +135,4 @@ def _text(index: Expression) -> str:
 
 
 def _extent(size: Size) -> str:
-    return size.integer_text(name=str)  # people read this, so variables have their own names
+    return size.integer_text(name=str)  # for people, so variables keep their names

@@ -1,8 +1,8 @@
 """Dims: the edges of a pGraph, as frozen, hash-consed values.
 
-A dim is a coordinate together with its size. It is an axis of the output, or it lies above an operation; the operation
-knows the dims below it, so a dim carries the whole expression under it. Building the same dim twice gives the same
-object, and its content id is the same in every process and on every machine.
+A dim is a coordinate together with its size. It is an axis of the output, or a top of an operation. The operation knows
+the dims below it, so a dim carries the whole expression under it. Building the same dim twice gives the same object. Its
+content id is the same in every process and on every machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _output_axes: dict[tuple[int, Size], Dim] = {}
 
 
 def content_id(*parts: str) -> str:
-    """128 bits of blake2b over the parts, as 32 hexadecimal digits: never Python's `hash()`, never an address."""
+    """Return 128 bits of blake2b over the parts, as 32 hexadecimal digits; they are the same in every process."""
     return blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
 
 
@@ -51,7 +51,10 @@ class Operation:
     tops: tuple[Dim, ...]
 
     def __new__(cls, primitive: Primitive, parameter: Parameter, bottoms: tuple[Dim, ...]) -> Operation:
-        """The one operation of these arguments; GraphError or SizeError if they break a rule of the language."""
+        """Return the one operation with these arguments.
+
+        Raises GraphError or SizeError if they break a rule of the language.
+        """
         key = (primitive.name, parameter, bottoms)
         found = _operations.get(key)
         if found is None:
@@ -77,7 +80,7 @@ class Operation:
         for name, size in zip(primitive.tops, sizes, strict=True):
             size.check_legal(f"the {name} above {primitive.name}({', '.join(map(repr, (*bottoms,)))})")
         height = 1 + max((dim.height for dim in bottoms), default=-1)
-        if height > MOST_HEIGHT:  # much of what reads pGraphs goes down them by recursion
+        if height > MOST_HEIGHT:  # many functions on pGraphs are recursive
             raise GraphError(
                 f"{primitive.name} above {MOST_HEIGHT} other primitives; at most {MOST_HEIGHT} may lie above each other"
             )
@@ -92,18 +95,18 @@ class Operation:
                 parameter = _size_content(size)
             case (domain, number):
                 parameter = f"{_size_content(domain)}#{number}"
-            case other:
+            case int() | None as other:
                 parameter = str(other)
         return content_id(self.primitive.name, parameter, *(dim.id for dim in self.bottoms))
 
     def index(self, arithmetic: Arithmetic, coordinates: list[Any]) -> tuple[Any, ...]:
-        """The coordinates above from those below: this operation's row of Table 1."""
+        """Return the coordinates of the tops from those of the bottoms, by the primitive's row of Table 1."""
         return self.primitive.index(arithmetic, coordinates, [dim.size for dim in self.bottoms], self.parameter)
 
     def __repr__(self) -> str:
         return f"{self.primitive.name}({', '.join(map(repr, self.bottoms))})"
 
-    def __reduce__(self) -> tuple[Any, ...]:  # rows of the table hold functions: pickle the row's name
+    def __reduce__(self) -> tuple[Any, ...]:  # rows of the table hold functions, so the name is pickled
         return (_rebuild, (self.primitive.name, self.parameter, self.bottoms))
 
 
@@ -116,7 +119,7 @@ class Dim:
     height: int  # the number of operations on the longest way down
 
     def __init__(self, operation: Operation | None, position: int, size: Size, height: int = 0) -> None:
-        """Not for callers: `output_axis` and the primitives' functions below make each dim once."""
+        """Make a dim. Call `output_axis` and the functions below instead: they make each dim only once."""
         self.operation, self.position, self.size, self.height = operation, position, size, height
 
     @cached_property
@@ -133,22 +136,22 @@ class Dim:
 
     @property
     def is_output(self) -> bool:
-        """Whether this is an axis of the output."""
+        """True for an axis of the output."""
         return self.operation is None
 
     @property
     def is_reduce(self) -> bool:
-        """Whether this is a bare reduction loop."""
+        """True for a reduction loop."""
         return self.primitive is REDUCE
 
     @property
     def is_weight_side(self) -> bool:
-        """Whether this is an axis of a weight: the right side of a Share."""
+        """True for an axis of a weight: the right side of a Share."""
         return self.primitive is SHARE and self.position == 1
 
     @cached_property
     def discards(self) -> bool:
-        """Whether a Stride below skips elements and no window has taken it up (the pairing rule of Stride)."""
+        """True if a Stride below skips elements and is not the window of an Unfold (the pairing rule of Stride)."""
         if self.operation is None or not self.operation.bottoms:
             return False
         if self.primitive is STRIDE:
@@ -157,7 +160,7 @@ class Dim:
         return any(dim.discards for dim in below)
 
     def __repr__(self) -> str:
-        """Short, for messages: what lies below, and the size."""
+        """Return a short text for messages: the operation below, and the size."""
         if self.operation is None:
             return f"output axis {self.position}:{self.size}"
         if self.is_reduce:
@@ -177,7 +180,7 @@ def _rebuild(name: str, parameter: Parameter, bottoms: tuple[Dim, ...]) -> Opera
 
 
 def output_axis(index: int, size: Size) -> Dim:
-    """Axis `index` of the output."""
+    """Return axis `index` of the output."""
     found = _output_axes.get((index, size))
     if found is None:
         found = _output_axes.setdefault((index, size), Dim(None, index, size.check_legal(f"output axis {index}")))
@@ -185,42 +188,42 @@ def output_axis(index: int, size: Size) -> Dim:
 
 
 def reduce(domain: Size, number: int = 0) -> Dim:
-    """A reduction loop; `number` tells loops of the same domain apart."""
+    """Return a reduction loop; `number` tells loops of the same domain apart."""
     return Operation(REDUCE, (domain, number), ()).tops[0]
 
 
 def split(major: Dim, minor: Dim) -> Dim:
-    """The axis that is read at `B*major + minor`, B being the size of `minor`."""
+    """Return the axis that is read at `B*major + minor`, where B is the size of `minor`."""
     return Operation(SPLIT, None, (major, minor)).tops[0]
 
 
 def merge(whole: Dim, block: Size) -> tuple[Dim, Dim]:
-    """The two axes that are read at `whole // block` and `whole % block`."""
+    """Return the two axes that are read at `whole // block` and `whole % block`."""
     quotient, remainder = Operation(MERGE, block, (whole,)).tops
     return quotient, remainder
 
 
 def shift(dim: Dim, amount: int) -> Dim:
-    """The axis that is read at `(dim + amount) % size`."""
+    """Return the axis that is read at `(dim + amount) % size`."""
     return Operation(SHIFT, amount, (dim,)).tops[0]
 
 
 def unfold(position: Dim, window: Dim) -> Dim:
-    """The axis that is read at `position + window - K//2`, K being the size of `window`; zero outside."""
+    """Return the axis that is read at `position + window - K//2`, where K is the size of `window`; zero outside."""
     return Operation(UNFOLD, None, (position, window)).tops[0]
 
 
 def stride(dim: Dim, factor: Size) -> Dim:
-    """The axis, `factor` times as long, that is read at `factor * dim`."""
+    """Return the axis, `factor` times as long, that is read at `factor * dim`."""
     return Operation(STRIDE, factor, (dim,)).tops[0]
 
 
 def share(dim: Dim, weight: int) -> tuple[Dim, Dim]:
-    """The data's axis and the weight's axis, both read at `dim`."""
+    """Return the data's axis and the weight's axis, both read at `dim`."""
     data, axis = Operation(SHARE, weight, (dim,)).tops
     return data, axis
 
 
 def expand(dim: Dim) -> Operation:
-    """The operation that ends `dim`: no tensor above is indexed by it."""
+    """Return the operation that ends `dim`: no tensor above is indexed by it."""
     return Operation(EXPAND, None, (dim,))

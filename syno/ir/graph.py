@@ -1,7 +1,7 @@
 """The pGraph: one operator, as a value.
 
-A pGraph says which dims index the input tensor, which index each weight, and which are expanded. The dims know
-everything below them, so these tuples are the whole operator. Its content id depends on nothing else.
+A pGraph consists of the dims that index the input tensor, those that index each weight, and those that are expanded.
+The dims know everything below them, so these tuples are the whole operator. Its content id depends on nothing else.
 
 Paper: section 4.1 (pGraphs).
 """
@@ -20,12 +20,12 @@ from syno.ir.dim import Dim, Operation, content_id, expand
 from syno.ir.primitives import REDUCE, SHARE
 from syno.ir.structure import Weight, check, operations_below, ordered
 
-LONGEST_OPERATOR_NAME = LONGEST_NAME + 20  # an experiment's name, and the number of a trial
+LONGEST_OPERATOR_NAME = LONGEST_NAME + 20  # the name of an experiment and the number of a trial
 
 
 @dataclass(frozen=True)
 class PGraph:
-    """A complete operator. Equal pGraphs have equal ids; name and defaults are labels and play no part in it.
+    """A complete operator. Equal pGraphs have equal ids; `name` and `defaults` are labels, which the id ignores.
 
     Attributes:
         output: the output's axes, in order.
@@ -33,7 +33,7 @@ class PGraph:
         weights: for each weight, the dims that index it; weight `w1` is `weights[0]`.
         expansions: the dims that index no tensor.
         name: a label, which can be the name of a file (see `check_name`).
-        defaults: values of variables where no valuation gives them.
+        defaults: values of variables, used where a valuation has none.
     """
 
     output: tuple[Dim, ...]
@@ -51,7 +51,7 @@ class PGraph:
         object.__setattr__(self, "expansions", tuple(sorted(self.expansions, key=lambda dim: dim.id)))
         check(self._below, self.output, self.input, self.weights, self.expansions)
 
-    # ---- what it is made of -------------------------------------------------------------------------------------
+    # ---- parts --------------------------------------------------------------------------------------------------
 
     @cached_property
     def id(self) -> str:
@@ -80,12 +80,12 @@ class PGraph:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """Every operation but the Reduces, each after those below it; the order depends on content only."""
+        """All operations except the Reduces, each after those below it, in an order that depends on content only."""
         return self._order[0]
 
     @cached_property
     def labels(self) -> Mapping[Dim, str]:
-        """A name for each dim: `i0` output axes, `r0` reductions, `d0` others, `w1[0]` axes of weights."""
+        """A label for each dim: `i0` for output axes, `r0` reductions, `w1[0]` axes of weights, `d0` others."""
         return self._order[1]
 
     @cached_property
@@ -102,22 +102,23 @@ class PGraph:
 
     @cached_property
     def sizes(self) -> tuple[Size, ...]:
-        """Every size that must be a whole number: those of dims, and the factors of Strides."""
+        """The sizes that must be whole numbers: those of all dims, and the parameters of Merges and Strides."""
         factors = (operation.parameter for operation in self.operations if isinstance(operation.parameter, Size))
         return tuple(dict.fromkeys([*(dim.size for dim in self.labels), *factors]))
 
     @cached_property
     def variables(self) -> VariableTable:
-        """The variables that occur, with the defaults given."""
+        """The variables that occur, with their defaults."""
         used: set[Variable] = {variable for size in self.sizes for variable in size.variables}
         names = {variable.name for variable in used}
         return VariableTable(used, {name: value for name, value in self.defaults.items() if name in names})
 
     def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
-        """Values for all variables: those given, else the defaults.
+        """Return values for all variables: those given, else the defaults.
 
-        Raises ValuationError for a missing or unknown variable, SizeError if they make a size that is no whole number, or too
-        large.
+        Raises:
+            ValuationError: a variable is missing or unknown.
+            SizeError: a size is not a whole number, or too large.
         """
         valuation = self.variables.valuation(values, **more)
         for size in self.sizes:
@@ -126,7 +127,7 @@ class PGraph:
         return valuation
 
     def weight_sizes(self, weight: int) -> tuple[Size, ...]:
-        """The sizes of weight number `weight`, counted from 1."""
+        """Return the shape of weight number `weight`, counted from 1."""
         return tuple(dim.size for dim in self.weights[weight - 1])
 
     @cached_property
@@ -136,9 +137,9 @@ class PGraph:
 
     @property
     def runtime_variables(self) -> frozenset[str]:
-        """Variables no computation needs: every axis that has them goes straight from the input to the output.
+        """The variables that only occur in axes which go unchanged from the input to the output, such as a batch size.
 
-        A generated module takes any value for them, as for a batch size.
+        A generated module accepts any value for them.
         """
         passing = set(self.input) & set(self.output)
         needed = {v for dim in self.labels if dim not in passing for v in dim.size.variables}
@@ -147,7 +148,7 @@ class PGraph:
             v.name for dim in passing if dim not in bare for v in dim.size.variables
         }
 
-    # ---- how it reads -------------------------------------------------------------------------------------------
+    # ---- variants, text -----------------------------------------------------------------------------------------
 
     def renamed(self, name: str, **defaults: int) -> PGraph:
         """Return the same operator under another name, with more defaults."""
@@ -178,7 +179,7 @@ class PGraph:
         )
 
     def __str__(self) -> str:
-        """The operator's text, ending with its id: one primitive a line. `syno.parse` reads it back."""
+        """Return the operator's text: one primitive per line, the id at the end. `syno.parse` reads it back."""
         label = self.labels
 
         def typed(dims: Iterable[Dim]) -> str:

@@ -1,9 +1,9 @@
 """The paper's Table 1, as one table: what each primitive does to coordinates.
 
 A primitive is read from bottom (the output's side) to top (the inputs' side): it takes the coordinates below it and
-says which coordinates of the tensor above them are read. Everything that gives an operator a meaning, be it the
-interpreter, a printer or a code generator, evaluates these rows; only the arithmetic differs (arrays of integers,
-symbolic expressions).
+says which coordinates of the tensor above are read. This is the only definition of the primitives: the interpreter, the
+printers and the code generators all evaluate these rows, with different arithmetic (arrays of integers, symbolic
+expressions).
 
 Paper: section 4.1, Table 1.
 """
@@ -13,27 +13,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from syno.algebra import ONE, Size
 from syno.base.errors import GraphError
 
 
 class Arithmetic(Protocol):
-    """How coordinates are computed. `+`, `-`, `*`, `//`, `%` are the coordinate type's own."""
+    """The operations on coordinates that need sizes. `+`, `-`, `*`, `//` and `%` are those of the coordinate type."""
 
     def size(self, size: Size) -> Any:
-        """What coordinates are multiplied and divided by."""
+        """Return the value that coordinates are multiplied and divided by."""
 
     def half(self, size: Size) -> Any:
-        """`size // 2`."""
+        """Return `size // 2`."""
 
     def guard(self, index: Any, extent: Size) -> Any:
-        """`index`, where it lies in [0, extent); elsewhere the whole summand is zero."""
+        """Return `index`, and note that the whole summand is zero where it is not in [0, extent)."""
 
 
 class ParameterKind(Enum):
-    """What a primitive carries besides the coordinates below it."""
+    """The kind of parameter that a primitive carries besides the coordinates below it."""
 
     NONE = "no parameter"
     BLOCK = "a block size"
@@ -51,8 +51,14 @@ Sizes = Sequence[Size]
 class Primitive:
     """One row of Table 1.
 
-    `bottoms` and `tops` name the coordinates below and above; `top_sizes(sizes, parameter)` gives the domains above
-    from those below; `index(arithmetic, coordinates, sizes, parameter)` gives the coordinates above.
+    Attributes:
+        name: as in the text of an operator.
+        rule: the row of the table, as `[coordinates]:[sizes] <- [coordinates]:[sizes]`, bottom to top.
+        meaning: the same in data flow, in words.
+        bottoms, tops: the names of the coordinates below and above.
+        parameter: the kind of parameter.
+        top_sizes: `(sizes, parameter)` -> the sizes above, from those below.
+        index: `(arithmetic, coordinates, sizes, parameter)` -> the coordinates above.
     """
 
     name: str
@@ -80,6 +86,8 @@ class Primitive:
                 fine = type(parameter) is int and parameter >= 1
             case ParameterKind.DOMAIN:
                 fine = isinstance(parameter, tuple)
+            case kind:
+                assert_never(kind)
         if not fine:
             raise GraphError(f"{self.name} carries {self.parameter.value}; given: {parameter}")
 

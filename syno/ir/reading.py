@@ -1,7 +1,7 @@
-"""Where an operator reads its input, axis by axis, exactly: which output axis a position follows, and how far it is from there.
+"""The positions at which an operator reads each axis of its input: along which output axis, and how far displaced.
 
-An index such as `((i2 + r1 - k//2) + 1) % H` is a position along an output axis (`i2`) that is displaced twice: by `r1 - k//2`,
-where positions beyond the border are zero, and by 1, around the border. An index that isn't of this form is kept as it is.
+An index such as `((i2 + r1 - k//2) + 1) % H` is a position along an output axis (`i2`) that is displaced twice: by
+`r1 - k//2`, where positions beyond the border are zero, and by 1, around the border. Other indices are kept as they are.
 
 >>> from syno.ir.builder import Builder
 >>> build = Builder("H; k=3", name="window")
@@ -27,25 +27,25 @@ from syno.base.errors import SizeError, ValuationError
 from syno.ir.coordinates import index_map
 from syno.ir.graph import PGraph
 
-MOST_COMBINATIONS = 1_000_000  # of the values of reductions that displacements are worked out for
+MOST_COMBINATIONS = 1_000_000  # of values of reductions for which displacements are computed
 
 
 class Border(Enum):
-    """What becomes of positions that a displacement moves beyond the ends of the axis."""
+    """The treatment of positions that a displacement moves beyond the ends of the axis."""
 
-    NONE = "none"  # there are none
-    ZERO = "zero"  # they count as zero
-    AROUND = "around"  # they come in again at the other end
+    NONE = "none"  # there are no such positions
+    ZERO = "zero"  # zero is read there
+    AROUND = "around"  # they enter again at the other end
 
 
 @dataclass(frozen=True)
-class Step:
+class Displacement:
     """One displacement along an axis.
 
     Attributes:
-        offset: by how much, over reductions and constants.
-        border: what becomes of positions beyond the ends.
-        condition: the index and the extent which say where those are that count as zero; None with another border.
+        offset: the distance, an expression of reductions and constants.
+        border: the treatment of positions beyond the ends.
+        condition: for `Border.ZERO`, an index and an extent: zero is read unless 0 <= index < extent. Otherwise None.
     """
 
     offset: Expression
@@ -55,20 +55,20 @@ class Step:
 
 @dataclass(frozen=True)
 class AxisReading:
-    """Where an operator reads one axis of its input.
+    """The positions at which an operator reads one axis of its input.
 
-    Where `output` is given, the position is `scale * (i // repeat)`, i being the index along that output axis, displaced by
-    each of `steps` in turn: the first is the one nearest to the output, so data passes the last one first.
+    If `output` is given, the position is `scale * (i // repeat)`, where i is the index along that output axis, displaced by
+    each of `steps` in turn. The first step is nearest to the output, so data passes the last one first.
 
     Attributes:
         axis: of the input.
         size: its length.
         index: the position, exactly as in the operator's index map.
-        output: the output axis that the position follows; None if it follows none, or isn't of this form.
-        scale: how far a step along the output axis moves.
-        repeat: how many neighbours along the output axis share a position.
+        output: the output axis that the position follows; None if it follows none or the index has another form.
+        scale: the distance in the input for one step along the output axis.
+        repeat: how many neighbours along the output axis read the same position.
         steps: the displacements.
-        is_every: whether every position is read, once each and by a sum, whatever the output's position is.
+        is_every: whether a sum reads every position once, for each position of the output.
         outputs, reductions: the output axes and the names of the reductions in the index.
         extents: the lengths of all reductions of the operator, by name.
     """
@@ -79,7 +79,7 @@ class AxisReading:
     output: int | None
     scale: Size
     repeat: Size
-    steps: tuple[Step, ...]
+    steps: tuple[Displacement, ...]
     is_every: bool
     outputs: tuple[int, ...]
     reductions: tuple[str, ...]
@@ -87,22 +87,22 @@ class AxisReading:
 
     @property
     def is_block(self) -> bool:
-        """Whether it is a block of neighbouring positions as long as `scale`, every position in it read once."""
+        """True if a sum reads every position of a block as long as `scale` once."""
         (offset, border) = (self.steps[0].offset, self.steps[0].border) if len(self.steps) == 1 else (Expression(), None)
         is_sum = bool(offset.terms) and all(_is_iterator(term) for term in offset.terms)
         return border is Border.NONE and is_sum and offset.extent is self.scale
 
     def displacements(self, values: Mapping[str, int]) -> tuple[tuple[int, ...], ...] | None:
-        """The different displacements of each step, in ascending order, at these values of variables.
+        """Return the different displacements of each step, in ascending order, for these values of the variables.
 
-        None if a variable that they depend on has no value, or there are too many combinations of reductions.
+        Returns None if a variable that is needed has no value, or if there are too many combinations of reductions.
         """
         found = [_values(step.offset, self.extents, values) for step in self.steps]
         return None if any(one is None for one in found) else tuple(one for one in found if one is not None)
 
 
 def readings(graph: PGraph) -> tuple[AxisReading, ...]:
-    """How each axis of the operator's input is read, in their order."""
+    """Return how each axis of the operator's input is read, in the order of the axes."""
     outputs = {graph.labels[dim]: axis for axis, dim in enumerate(graph.output)}
     extents = {graph.labels[dim]: dim.size for dim in graph.reduces}
     at = index_map(graph)
@@ -134,8 +134,8 @@ def _reading(axis: int, size: Size, index: Expression, outputs: Mapping[str, int
     )
 
 
-def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, Size, tuple[Step, ...]] | None:
-    """The output axis that an index follows, scale, repeat and steps; None if it isn't of that form."""
+def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, Size, tuple[Displacement, ...]] | None:
+    """Return the output axis that an index follows, scale, repeat and steps; None if it has another form."""
     border, inner, axis = Border.NONE, index, None
     match index.only_atom:
         case Guard(guarded, extent):
@@ -155,18 +155,18 @@ def _follows(index: Expression, outputs: Mapping[str, int]) -> tuple[int, Size, 
     if count != 1 or (axis is not None and (scale is not ONE or position.extent is not axis)):
         return None
     if not fixed and border is Border.NONE and position == index:
-        return None  # nothing was taken off: it isn't of that form
+        return None  # no displacement found: another form
     before = _follows(position, outputs)
     if before is None or (border is Border.NONE and before[3]):
-        return None  # the borders of those steps are not the ends of this axis
+        return None  # the borders of the inner steps are not the ends of this axis
     output, inner_scale, repeat, steps = before
     condition = (inner, axis) if border is Border.ZERO and axis is not None else None
-    own = (Step(Expression(fixed), border, condition),) if fixed or condition else ()
+    own = (Displacement(Expression(fixed), border, condition),) if fixed or condition else ()
     return output, scale * inner_scale, repeat, (*steps, *own)
 
 
 def _without_quotient(index: Expression, outputs: Collection[str]) -> Expression:
-    """`(s*x + e) // s` as `x + e//s`, where x moves with the output and e doesn't; other expressions as they are."""
+    """Return `(s*x + e) // s` as `x + e//s`, if x depends on the output's position and e does not; else the index."""
     atom = index.only_atom
     if not isinstance(atom, Quotient):
         return index
@@ -189,7 +189,7 @@ def _is_iterator(term: Term) -> bool:
 
 
 def _values(offset: Expression, extents: Mapping[str, Size], values: Mapping[str, int]) -> tuple[int, ...] | None:
-    """All values of an offset, each once, in ascending order."""
+    """Return the different values of an offset, in ascending order; None if they cannot be computed."""
     names = [name for name in extents if name in offset.iterators]
     try:
         valuation = Valuation(values)

@@ -1,8 +1,7 @@
-"""Other pGraphs for the same operator: its normal form, its variables renamed, its weights numbered in another order.
+"""Other pGraphs for the same operator: its normal form, its variables renamed, its weights in another order.
 
-How reductions are numbered and how weights are laid out are free choices, which a pGraph's id depends on: numbers tell
-reductions of one size apart, and the axes of a weight may come in any order. In the normal form, the rest of the operator
-decides them.
+The numbers of reductions and the order of a weight's axes can be chosen freely, but the id of a pGraph depends on them. In
+the normal form they are derived from the rest of the operator.
 """
 
 from __future__ import annotations
@@ -21,8 +20,11 @@ from syno.ir.structure import Rebuilt, numbered
 
 
 def renumbered(graph: PGraph) -> PGraph:
-    """The same operator, its reductions numbered as the axes of the input, then those of the weights, lead down to them."""
-    order = _Order(graph)
+    """Return the same operator with its reductions numbered in the order in which they are met below the tensors' axes.
+
+    The axes of the input come first, then those of the weights, then expansions.
+    """
+    order = _Numbering(graph)
     for dims in (graph.input, *graph.weights):
         order.meet(dims)
     order.meet_sorted(graph.expansions)
@@ -30,20 +32,21 @@ def renumbered(graph: PGraph) -> PGraph:
 
 
 def normal_form(graph: PGraph) -> PGraph:
-    """The same operator, with the axes of its weights in an order of their own and reductions numbered to match.
+    """Return the same operator with the axes of its weights in a fixed order and its reductions numbered to match.
 
-    A weight's axes are those that stand on axes of the output, in their order; then those that stand on reductions which
-    the input reads, in the order of its axes; then others: a convolution's weight is [C_out, C_in, k, k]. The order of
-    the weights stays. Two pGraphs have normal forms with equal ids if only numbers and layouts tell them apart.
+    The axes of a weight are first those that stand on axes of the output, in their order; then those that stand on
+    reductions which the input reads, in the order of the input's axes; then others. A convolution's weight becomes
+    [C_out, C_in, k, k]. The order of the weights stays. If two pGraphs differ only in the numbers of reductions and the
+    layouts of weights, their normal forms have equal ids.
     """
-    order = _Order(graph)
+    order = _Numbering(graph)
     order.meet(graph.input)
     weights = [order.meet_sorted(weight) for weight in graph.weights]
     order.meet_sorted(graph.expansions)
     return graph.mapped(Rebuilt(numbered(order.position)), weights=weights)
 
 
-class _Order:
+class _Numbering:
     """The reductions of a graph in the order in which they are met."""
 
     def __init__(self, graph: PGraph) -> None:
@@ -53,13 +56,13 @@ class _Order:
         self.above = {dim: operation for operation in graph.operations for dim in operation.bottoms}
 
     def meet(self, dims: Iterable[Dim]) -> None:
-        """Walk down from each of `dims`."""
+        """Number the reductions below `dims` that have no number yet."""
         for bare in (bare for dim in dims for bare in self._standing_on(dim)):
             if bare.is_reduce:
                 self.position.setdefault(bare, len(self.position))
 
     def meet_sorted(self, dims: Iterable[Dim]) -> tuple[Dim, ...]:
-        """Walk down from each of `dims`, in an order that the operator gives. Returns them in that order."""
+        """Sort `dims` by what they stand on, number the reductions below each in turn, and return the sorted dims."""
         waiting, done = list(dims), []
         while waiting:
             color = self._colors()
@@ -70,11 +73,11 @@ class _Order:
         return tuple(done)
 
     def _place(self, dim: Dim) -> list[tuple[int, int, bool, int]]:
-        """The output axes, then the reductions that `dim` stands on; those not met yet are last, and alike.
+        """Return a key to sort by: the output axes and then the reductions that `dim` stands on; unnumbered ones are last.
 
-        They compare as the sorted lists do in which each occurs as often as `dim` stands on it. There can be 2**20 of one, so
-        each is listed once, with its count: of two lists that begin alike, one that has more of the same comes before one that
-        goes on with something larger, and after one that ends.
+        The keys compare like sorted lists in which each entry is repeated as often as `dim` stands on it. There can be 2**20
+        of one entry, so each is listed once, with its count. Of two lists that begin alike, one with more of the same entry
+        comes before one that continues with a larger entry, and after one that ends.
         """
         places: Counter[tuple[int, int]] = Counter()
         for bare, count in self._standing_on(dim).items():
@@ -84,7 +87,7 @@ class _Order:
         return [(*place, place != last, places[place] if place == last else -places[place]) for place in sorted(places)]
 
     def _standing_on(self, dim: Dim) -> Counter[Dim]:
-        """The output axes and reductions below `dim`, in the order in which they are met, and how often they occur."""
+        """Return the output axes and reductions below `dim` in the order in which they are met, with their counts."""
         if dim not in self.standing:
             bottoms = () if dim.operation is None else dim.operation.bottoms
             below = Counter[Dim]() if bottoms else Counter([dim])
@@ -94,10 +97,9 @@ class _Order:
         return self.standing[dim]
 
     def _colors(self) -> dict[Dim, str]:
-        """An id for each dim, equal for those that nothing around them tells apart.
+        """Return an id for each dim, which is equal for dims that have equal surroundings (color refinement).
 
-        Every dim starts with what it is by itself, and takes in what its neighbours are until that divides no further
-        (color refinement).
+        Every dim starts with a description of itself, and is combined with its neighbours until this separates no more dims.
         """
         color = {dim: self._own(dim) for dim in self.graph.labels}
         color |= {dim: f"{color[dim]} input {axis}" for axis, dim in enumerate(self.graph.input)}
@@ -122,9 +124,9 @@ class _Order:
 
 
 def with_variables(operator: PGraph, names: Mapping[str, str]) -> PGraph:
-    """The same operator with other names for its variables, as in `{"k": "k_1"}`: what a spec must find in it.
+    """Return the same operator with other names for its variables, as in `{"k": "k_1"}`, so that it fits a spec.
 
-    Raises GraphError if it has no such variable, or two would have one name.
+    Raises GraphError if the operator has no such variable, or if two variables would have one name.
     """
     table = operator.variables
     for old in names:
@@ -153,7 +155,7 @@ def with_variables(operator: PGraph, names: Mapping[str, str]) -> PGraph:
 
 
 def weight_orders(operator: PGraph) -> Iterator[PGraph]:
-    """The operator with its weights numbered in every way."""
+    """Yield the operator with its weights numbered in every order, its own order first."""
     for order in permutations(range(len(operator.weights))):
         yield (
             operator

@@ -152,7 +152,7 @@ def _check_limits(counts: Iterable[tuple[str, int, int]]) -> None:
 
 
 def _check_numbers(reductions: Iterable[Operation]) -> None:
-    """Reductions of one size are numbered 0, 1, 2 ...: the text of an operator does not show the numbers."""
+    """Check that reductions of one size are numbered 0, 1, 2 ...: the text of an operator does not show the numbers."""
     numbers: dict[Size, list[int]] = {}
     for operation in reductions:
         if isinstance(operation.parameter, tuple):

@@ -30,9 +30,9 @@ _ENDS_WITH_ID = re.compile(r"\nid [0-9a-f]{32}\n\Z")
 
 
 def parse(text: str, source: str = "operator text") -> PGraph:
-    """Read an operator. `#` starts a comment; the `id` line may be left out, else it must be right.
+    """Return the operator that a text describes. `#` starts a comment; the `id` line is optional, but must be right.
 
-    Raises ParseError that names `source` and the line: also where the text is beyond a limit of `syno.algebra.limits`.
+    Raises ParseError, which names `source` and the line, also for a text beyond a limit of `syno.algebra.limits`.
     """
     try:
         return Parser(source).parse(text)
@@ -41,10 +41,10 @@ def parse(text: str, source: str = "operator text") -> PGraph:
 
 
 def parse_stored(text: str, source: str = "operator text", name: str | None = None) -> PGraph:
-    """Read an operator that a program has stored, and give it this name; by default one that is made of its own.
+    """Return the operator in a text that a program has stored, under this name; by default under its own.
 
-    Earlier versions named operators after their space or network, with names that `parse` refuses, such as "my_network:make".
-    Raises ParseError as `parse`.
+    Earlier versions named operators after their space or network, also with names that `parse` refuses, such as
+    "my_network:make". In these, "_" replaces what is not allowed. Raises ParseError as `parse` does.
     """
     first, newline, rest = text.partition("\n")
     if not first.startswith("operator "):
@@ -53,18 +53,18 @@ def parse_stored(text: str, source: str = "operator text", name: str | None = No
 
 
 def with_checksum(text: str) -> str:
-    """The text, with a last line that holds its checksum: to `parse` a comment."""
+    """Return the text with its checksum as a last line, which `parse` reads as a comment."""
     return f"{text}{MARK}{checksum(text.encode())}\n"
 
 
 def read_operator_file(file: Path, *, written_by_program: bool = False) -> PGraph:
-    """The operator in a text file.
+    """Return the operator in a text file.
 
     Args:
         file: the file.
-        written_by_program: whether it must end with its checksum, or, as files of older versions do, with the operator's id.
+        written_by_program: whether the file must end with its checksum or, as files of older versions do, with the id.
 
-    Raises ParseError if it cannot be read, holds no operator, or has a checksum that is not that of its text.
+    Raises ParseError if the file cannot be read, holds no operator, or does not match its checksum.
     """
     try:
         with file.open("rb") as opened:

@@ -1,10 +1,11 @@
-"""Reading the text of an operator, line by line."""
+"""The parser for the text of an operator, which reads it line by line."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import assert_never
 
 from syno.algebra import Size, VariableTable
 from syno.algebra.limits import (
@@ -27,17 +28,21 @@ _DIM = rf"({_NAME})\s*:\s*(\S+)"
 
 
 class Parser:
-    """Reads line by line; `where` is the place that errors name."""
+    """The state of reading one text.
+
+    Args:
+        source: the name of the text or its file, for messages.
+    """
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.where = source
+        self.where = source  # the line that is read, for messages
         self.name = "operator"
         self.table: VariableTable | None = None
         self.output: list[Dim] | None = None
         self.input: list[Dim] | None = None
         self.dims: dict[str, Dim] = {}
-        self.unused: dict[str, str] = {}  # names, and where they are defined
+        self.unused: dict[str, str] = {}  # names that nothing uses yet, and the lines that define them
         self.weight_axes: dict[tuple[int, int], Dim] = {}
         self.weight_lines: dict[int, tuple[str, list[Size]]] = {}
         self.expansions: list[Dim] = []
@@ -46,7 +51,7 @@ class Parser:
         self.id: str | None = None
 
     def parse(self, text: str) -> PGraph:
-        """Read the whole text; ParseError for what is wrong first."""
+        """Return the operator that the text describes. Raises ParseError for the first thing that is wrong."""
         if len(text) > MOST_CHARACTERS:
             raise ParseError(f"{self.source}: {len(text)} characters; an operator's text has at most {MOST_CHARACTERS}")
         for number, raw in enumerate(text.splitlines(), 1):
@@ -59,14 +64,11 @@ class Parser:
             try:
                 self._line(line)
             except ParseError as error:
-                raise self._located(error) from None
+                raise ParseError(f"{self.where}: {error}") from None
             except SynoError as error:
                 raise ParseError(f"{self.where}: {error}") from error
         self.where = self.source
         return self._finish()
-
-    def _located(self, error: ParseError) -> ParseError:
-        return error if str(error).startswith(self.where) else ParseError(f"{self.where}: {error}")
 
     def _line(self, line: str) -> None:
         word, _, rest = line.partition(" ")
@@ -83,7 +85,10 @@ class Parser:
             case "input":
                 if self.input is not None:
                     raise ParseError("the input is declared already; it has one line")
-                self.input = [self._input_axis(name, size) for name, size in self._typed(rest)]
+                self.input = []
+                for name, size in self._typed(rest):
+                    self.input.append(self._dim(name))
+                    self._same_size(name, size, self.input[-1])
             case "weight":
                 self._weight_line(rest)
             case "id":
@@ -119,11 +124,6 @@ class Parser:
             raise ParseError(f'"{shortened(name)}" is not defined above; defined are: {known}.{suggestion(name, self.dims)}')
         self.unused.pop(name, None)
         return self.dims[name]
-
-    def _input_axis(self, name: str, size: Size) -> Dim:
-        dim = self._dim(name)
-        self._same_size(name, size, dim)
-        return dim
 
     def _same_size(self, name: str, size: Size, dim: Dim) -> None:
         if size is not dim.size:
@@ -178,7 +178,7 @@ class Parser:
         return tuple(dims)
 
     def _parameter(self, kind: ParameterKind, text: str) -> tuple[tuple[int, int], Parameter]:
-        """The axis of a weight (for a Share), and the parameter."""
+        """Return the weight's number and axis (for a Share, else 0, 0), and the parameter."""
         match kind:
             case ParameterKind.BLOCK | ParameterKind.FACTOR:
                 return (0, 0), self._size(text)
@@ -195,8 +195,10 @@ class Parser:
                 if int(match[1]) > MOST_WEIGHTS:
                     raise ParseError(f"weight {match[1]}; an operator has at most {MOST_WEIGHTS} weights")
                 return (int(match[1]), int(match[2])), int(match[1])
-            case _:
+            case ParameterKind.NONE | ParameterKind.DOMAIN:  # the number of a Reduce is counted
                 return (0, 0), None
+            case other:
+                assert_never(other)
 
     def _weight_axis(self, axis: tuple[int, int], dim: Dim) -> None:
         if axis in self.weight_axes:
@@ -205,24 +207,14 @@ class Parser:
 
     def _finish(self) -> PGraph:
         if self.table is None or self.output is None or self.input is None:
-            missing = [
-                line
-                for line, absent in (
-                    ("variables", self.table is None),
-                    ("output", self.output is None),
-                    ("input", self.input is None),
-                )
-                if absent
-            ]
-            raise ParseError(f"{self.source}: no line that starts with {' or '.join(missing)}")
+            given = {"variables": self.table, "output": self.output, "input": self.input}
+            missing = " or ".join(word for word, part in given.items() if part is None)
+            raise ParseError(f"{self.source}: no line that starts with {missing}")
         for name, where in self.unused.items():
             raise ParseError(f'{where}: "{name}" is used by nothing: make it an axis of the input, expand it, or use it above')
+        parts = (tuple(self.output), tuple(self.input), self._weights(), tuple(self.expansions))
         try:
-            graph = PGraph(
-                tuple(self.output), tuple(self.input), self._weights(), tuple(self.expansions), self.name, self.table.defaults
-            )
-        except ParseError:
-            raise
+            graph = PGraph(*parts, self.name, self.table.defaults)
         except SynoError as error:
             raise ParseError(f"{self.source}: {error}") from error
         if self.id is not None and self.id != graph.id:

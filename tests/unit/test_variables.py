@@ -66,7 +66,7 @@ class TestTable:
         assert message in str(error.value)
 
     def test_a_variable_is_primary_or_coefficient_not_both(self) -> None:
-        with pytest.raises(ParseError, match="declared as primary and as coefficient: a; a variable is one of both"):
+        with pytest.raises(ParseError, match="declared as primary and as coefficient: a; a variable is one or the other"):
             VariableTable([Variable("a", Kind.PRIMARY), Variable("a", Kind.COEFFICIENT)])
 
     def test_a_default_needs_its_variable(self) -> None:

@@ -19,7 +19,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 REFUSED = {
     "aliases that grow ninefold nine times": (BOMB, "more than 10000 values, with aliases written out in line 5"),
-    "an alias in itself": ("a: &a\n  b: *a\n", r'"\*a" stands inside of what it means in line 2'),
+    "an alias in itself": ("a: &a\n  b: *a\n", r'"\*a" stands inside its own value in line 2'),
     "5,000 brackets": ("[" * 5_000, f"more than {DEEPEST} mappings and lists inside each other in line 1"),
     "400 levels": ("".join(f"{'  ' * level}a:\n" for level in range(200)), f"more than {DEEPEST} mappings and lists"),
     "50,000 values": ("[" + "1," * 49_000 + "]", "more than 10000 values"),

@@ -1,4 +1,7 @@
-"""Horizontal positions in a layered layout: balanced first, then the straightest.
+"""Horizontal positions in a layered layout: balanced ones, then those with the straightest edges.
+
+The objective is a linear program, but scipy's `linprog` does worse here: of the many equally good positions it returns others,
+which depend on its version and are less balanced.
 
 Sources: Gansner, Koutsofios, North, Vo, "A Technique for Drawing Directed Graphs", 1993 (the objective and its weights);
 Murota, "Discrete Convex Analysis", 2003, chapter 10 (steepest descent finds its minimum).
@@ -6,34 +9,41 @@ Murota, "Discrete Convex Analysis", 2003, chapter 10 (steepest descent finds its
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import floor
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from syno.ir.drawing.levels import Item, Levels
 
 _SWEEPS = 60  # of the balancing
 _STEPS = (32, 16, 8, 4, 2, 1)  # of the descent; the last one makes it exact
-# Weights: of a link within an edge (long edges are straight first), at the only edge of a node's side, at one of several.
+# Weights of links: inside an edge (long edges are straight first), at the only edge of a node's side, at one of several edges.
 _ALONG, _ALONE, _BESIDE = 8, 4, 2
-_FUZZ = 1e-6  # so that the last digits of a sum, which differ between versions of Python, decide nothing
-_SOURCE, _SINK, _ENDLESS = -1, -2, 1 << 40
+_FUZZ = 1e-6  # makes rounding independent of the last digits of sums, which differ between versions of Python
+_ENDLESS = 1 << 30  # capacity of an arc that no cut may contain
 
 
 def columns(
     levels: Levels, separation: Callable[[Item, Item], int], offset: Callable[[Item, int, bool], int]
 ) -> dict[Item, int]:
-    """The middle of every item, such that the sum of |horizontal run| * weight over all links is least.
+    """Return the middle of every item, such that the sum of |horizontal run| * weight over all links is least.
 
-    `separation(left, right)` is the least distance of neighbours in a level; `offset(item, port, above)` is where a
-    link meets an item, from its middle. Of equally good positions these are near balanced ones (the sum of squares).
+    Of equally good positions, those near balanced positions are taken (the least sum of squares).
+
+    Args:
+        levels: the items of each level in their order, and the links between them.
+        separation: `(left, right)` -> the least distance of two neighbours in a level, in pixels.
+        offset: `(item, port, above)` -> the distance from the item's middle at which a link meets it, in pixels.
     """
     return _Columns(levels, separation, offset).solve()
 
 
 class _Columns:
-    """Items by number: what lies left of each and how far at least, and what pulls them together."""
+    """The items by number, the least distance of each to its left neighbour, and the links."""
 
     def __init__(
         self, levels: Levels, separation: Callable[[Item, Item], int], offset: Callable[[Item, int, bool], int]
@@ -65,7 +75,7 @@ class _Columns:
         return dict(zip(self.items, x, strict=True))
 
     def _balanced(self) -> list[float]:
-        """Positions near the least sum of squared horizontal runs: level after level, the others being fixed."""
+        """Return positions near the least sum of squared horizontal runs, found level by level with the others fixed."""
         pulls: list[list[tuple[int, int, int]]] = [[] for _ in self.items]
         for upper, lower, shift, weight in self.links:
             pulls[upper].append((lower, shift, weight))
@@ -76,8 +86,8 @@ class _Columns:
         return x
 
     def _settle(self, level: Sequence[int], x: list[float], pulls: Sequence[Sequence[tuple[int, int, int]]]) -> None:
-        """The best positions in one level: a monotone regression of those wanted, less the distances from the left."""
-        blocks: list[tuple[float, int, int]] = []  # items that stand tight: their mean, weight and number
+        """Set the best positions in one level, by isotonic regression of the wanted positions less the least distances."""
+        blocks: list[tuple[float, int, int]] = []  # items at their least distances: their mean, weight and number
         starts = []
         start = 0
         for item in level:
@@ -94,48 +104,31 @@ class _Columns:
             x[item] = mean + start
 
     def _descend(self, x: list[int], step: int) -> bool:
-        """Move by `step` the set of items for which the sum falls most: a minimum cut. Whether there is such a set."""
-        alone: dict[int, int] = defaultdict(int)
-        arcs: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        """Move by `step` the set of items for which the sum falls most, and return whether there is such a set.
+
+        The set is a minimum cut: what moves is reachable from the source in the residual network of a maximum flow.
+        """
+        count = len(self.items)
+        source, sink = count, count + 1
+        capacity = np.zeros((count + 2, count + 2), dtype=np.int32)
+        costs = [0] * count
         for upper, lower, shift, weight in self.links:
             run = x[upper] - x[lower] - shift
-            one = weight * (abs(run + step) - abs(run))  # what it costs to move only the upper item
+            one = weight * (abs(run + step) - abs(run))  # the cost of moving only the upper item
             other = weight * (abs(run - step) - abs(run))  # ... only the lower item; to move both costs nothing
             credit = min(one, 0) - min(other, 0)  # a negative cost becomes the items' own, so that no arc has one
-            alone[upper] += credit
-            alone[lower] -= credit
-            arcs[upper][lower] += one - credit
-            arcs[lower][upper] += other + credit
+            costs[upper] += credit
+            costs[lower] -= credit
+            capacity[upper, lower] += one - credit
+            capacity[lower, upper] += other + credit
         for right, (left, distance) in self.apart.items():
             if x[right] - x[left] - distance < abs(step):
-                pusher, pushed = (left, right) if step > 0 else (right, left)
-                arcs[pusher][pushed] += _ENDLESS
-        for item, cost in alone.items():
-            arcs[_SOURCE][item], arcs[item][_SINK] = max(0, -cost), max(0, cost)
-        moved = _cut(arcs)
+                capacity[(left, right) if step > 0 else (right, left)] = _ENDLESS
+        capacity[source, :count] = np.maximum(np.negative(costs), 0)
+        capacity[:count, sink] = np.maximum(costs, 0)
+        flow = maximum_flow(csr_array(capacity), source, sink).flow
+        residual = csr_array(capacity - flow.toarray())
+        moved = breadth_first_order(residual, source, return_predecessors=False)[1:]
         for item in moved:
             x[item] += step
-        return bool(moved)
-
-
-def _cut(arcs: dict[int, dict[int, int]]) -> list[int]:
-    """Saturate all ways from source to sink; what the source then still reaches. `arcs` become the residual ones."""
-    while True:
-        came = {_SOURCE: _SOURCE}
-        queue = deque([_SOURCE])
-        while queue and _SINK not in came:
-            here = queue.popleft()
-            for there, capacity in arcs[here].items():
-                if capacity > 0 and there not in came:
-                    came[there] = here
-                    queue.append(there)
-        if _SINK not in came:
-            return [item for item in came if item != _SOURCE]
-        way = [_SINK]
-        while way[-1] != _SOURCE:
-            way.append(came[way[-1]])
-        pairs = list(zip(way[1:], way, strict=False))
-        flow = min(arcs[here][there] for here, there in pairs)
-        for here, there in pairs:
-            arcs[here][there] -= flow
-            arcs[there][here] += flow
+        return len(moved) > 0

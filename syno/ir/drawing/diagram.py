@@ -1,4 +1,4 @@
-"""What a drawing of a pGraph shows: nodes, edges and groups, whatever the format.
+"""The content of a drawing of a pGraph: nodes, edges and groups; and its Graphviz text.
 
 Data flows down: the axes of the input and of the weights are at the top, those of the output and the Reduces at the
 bottom. Every dim is exactly one edge.
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from syno.algebra import Size
+from syno.base.errors import GraphError
 from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
-from syno.ir.primitives import EXPAND, REDUCE, SHARE, UNFOLD, Primitive
+from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
 
 
 class Family(Enum):
-    """What a node stands for; each has a shape and a colour of its own."""
+    """The kind of a node; each kind has its own shape and colour."""
 
     INPUT = "input"
     WEIGHT = "weight"
@@ -30,12 +31,12 @@ class Family(Enum):
 
     @property
     def is_axis(self) -> bool:
-        """Whether such nodes are axes of a tensor."""
+        """True if such nodes are axes of a tensor."""
         return self in (Family.INPUT, Family.WEIGHT, Family.OUTPUT)
 
     @property
     def is_end(self) -> bool:
-        """Whether such nodes end the only edge they have, and name its size: axes and Reduces."""
+        """True if such nodes have only one edge, and name its size: axes and Reduces."""
         return self.is_axis or self is Family.REDUCE
 
 
@@ -43,8 +44,12 @@ class Family(Enum):
 class Node:
     """An operation, or an axis of a tensor.
 
-    `roles_above` and `roles_below` name the edges that leave and enter it at either side, from left to right, where
-    there are several. `name` is unique and depends on the operator's content only.
+    Attributes:
+        name: a unique name that depends on the operator's content only.
+        family: the kind of node.
+        text, note: the main line and a smaller one below it.
+        tooltip: the meaning, in words.
+        roles_above, roles_below: the names of the edges at the upper and the lower side, from left to right, if several.
     """
 
     name: str
@@ -69,14 +74,14 @@ class Edge:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What the dim is to the operations at its ends, where these have several dims; downwards."""
+        """The names of the dim in the operations at its upper and lower end, if these have several dims."""
         above = self.upper.roles_below[self.upper_port : self.upper_port + 1]
         below = self.lower.roles_above[self.lower_port : self.lower_port + 1]
         return above + below
 
     @property
     def is_weight(self) -> bool:
-        """Whether the dim is an axis of a weight."""
+        """True if the dim is an axis of a weight."""
         return self.upper.family is Family.WEIGHT
 
 
@@ -92,7 +97,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Diagram:
-    """Everything to be drawn. `operations` are bottom-up; groups without axes are left out."""
+    """All nodes, edges and groups of a drawing. `operations` are bottom-up; groups without axes are left out."""
 
     title: str
     id: str
@@ -111,7 +116,7 @@ class Diagram:
 
 
 def diagram(graph: PGraph) -> Diagram:
-    """The nodes, edges and groups of `graph`, in an order that depends on its content only."""
+    """Return the nodes, edges and groups of `graph`, in an order that depends on its content only."""
     label = graph.labels
     above: dict[Dim, tuple[Node, int]] = {}
     below: dict[Dim, tuple[Node, int]] = {}
@@ -149,7 +154,7 @@ def _operation_node(operation: Operation, below: str) -> Node:
     primitive = operation.primitive
     return Node(
         name=f"{primitive.name}_{below}",
-        family=_family(primitive),
+        family=_FAMILIES[primitive.name],
         text=_operation_text(operation),
         tooltip=f"{primitive.rule}: {primitive.meaning}",
         roles_above=primitive.tops if len(primitive.tops) > 1 else (),
@@ -157,16 +162,8 @@ def _operation_node(operation: Operation, below: str) -> Node:
     )
 
 
-def _family(primitive: Primitive) -> Family:
-    if primitive is SHARE:
-        return Family.SHARE
-    if primitive is UNFOLD:
-        return Family.UNFOLD
-    return Family.EXPAND if primitive is EXPAND else Family.VIEW
-
-
 def _operation_text(operation: Operation) -> str:
-    """The primitive and what it carries: `Merge g`, `Shift +1`, `Share w1`, `Unfold`."""
+    """Return the primitive with its parameter: `Merge g`, `Shift +1`, `Share w1`, `Unfold`."""
     name = operation.primitive.name
     match operation.parameter:
         case int(weight) if operation.primitive is SHARE:
@@ -175,10 +172,15 @@ def _operation_text(operation: Operation) -> str:
             return f"{name} {amount:+d}"
         case Size() as size:
             return f"{name} {size.fraction_text}"
-        case _:
+        case None:
             return name
+        case other:
+            raise GraphError(f"{name} cannot be drawn with the parameter {other!r}; a parameter is a size or a number")
 
 
+_VIEWS = (SPLIT, MERGE, SHIFT, STRIDE)
+_FAMILIES = {UNFOLD.name: Family.UNFOLD, SHARE.name: Family.SHARE, EXPAND.name: Family.EXPAND}
+_FAMILIES |= {primitive.name: Family.VIEW for primitive in _VIEWS}
 _SHAPES = {
     Family.INPUT: "box, style=rounded",
     Family.WEIGHT: "box, style=rounded",
@@ -192,9 +194,9 @@ _SHAPES = {
 
 
 def to_dot(graph: PGraph) -> str:
-    """Graphviz text of the operator: data flows from the axes of input and weights down to the output and the Reduces.
+    """Return Graphviz text of the operator. Data flows from the axes of input and weights down to output and Reduces.
 
-    Every dim is one edge, labelled by its size and by what it is to the operations at its ends: `k (window -> data)`.
+    Every dim is one edge. Its label has its size and its names in the operations at its ends, as `k (window -> data)`.
     """
     picture = diagram(graph)
     lines = [f"digraph {_quoted(picture.title)} {{"]
@@ -224,7 +226,7 @@ def _cluster(group: Group) -> list[str]:
 
 
 def _ranks(picture: Diagram) -> list[str]:
-    """The axes of input and weights in one rank, those of the output and the Reduces in another."""
+    """Return one rank with the axes of input and weights, and one with those of the output and the Reduces."""
 
     def rank(kind: str, nodes: Iterable[Node]) -> str:
         return f"  {{ rank={kind}; {' '.join(f'{_quoted(node.name)};' for node in nodes)} }}"

@@ -1,4 +1,4 @@
-"""Where everything in a drawing goes: the last steps of a layered layout. All lengths are in pixels."""
+"""The positions of everything in a drawing: the last steps of a layered layout. All lengths are in pixels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from syno.ir.graph import PGraph
 TEXT, SMALL, TITLE = 13, 11, 17  # font sizes
 LINE, LABEL = 16, 18  # heights of a line in a node, and of an edge's label
 MARGIN = 20
-HEAD, TITLE_GAP = 34, 10  # height of the drawing's title, and what parts it from the id
+HEAD, TITLE_GAP = 34, 10  # height of the drawing's title, and its distance from the id
 PADDING, GROUP_PADDING, GROUP_TITLE = 6, 10, 22  # inside nodes and groups, and height of a group's title
 GAP, EDGE_GAP, ROLE_GAP = 18, 12, 20  # least distance beside a node, between edges, between words of a node
 _NARROW, _WIDE = frozenset("fijlrtI()[]{}/|!.,:;'*^ -"), frozenset("mwMWNOQG@%+")
-_SLANTED = {Family.SHARE: 12, Family.UNFOLD: 12}  # how much room the sides of the shape take
+_SLANTED = {Family.SHARE: 12, Family.UNFOLD: 12}  # width of each slanted side
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PlacedNode:
 
 @dataclass(frozen=True)
 class PlacedEdge:
-    """An edge: the vertical pieces `(x, top, bottom)` it is drawn through, downwards, and the box of its label if any."""
+    """An edge: its vertical pieces `(x, top, bottom)`, downwards, and the box of its label if it has one."""
 
     edge: Edge
     pieces: tuple[tuple[int, int, int], ...]
@@ -77,19 +77,19 @@ class Layout:
 
 
 def layout(graph: PGraph) -> Layout:
-    """The layout of a drawing of `graph`."""
+    """Return the layout of a drawing of `graph`."""
     picture = diagram(graph)
     return _Placing(picture, ordered_levels(picture)).layout()
 
 
 def text_width(text: str, size: int, *, bold: bool = False) -> int:
-    """A width, in whole pixels, that `text` hardly exceeds in any of the usual sans-serif fonts."""
+    """Return a width in whole pixels that `text` rarely exceeds in the usual sans-serif fonts."""
     hundredths = sum(42 if letter in _NARROW else 90 if letter in _WIDE else 65 for letter in text)
     return -(-hundredths * size * (11 if bold else 10) // 1000)
 
 
 def _width(item: Item) -> int:
-    """An even number, so that the middle is a whole one."""
+    """Return the item's width, an even number, so that its middle is a whole number."""
     node = item.node
     if node is None:
         return _even(text_width(item.edge.size, TEXT) + 4) if item.labelled and item.edge else 0
@@ -111,11 +111,11 @@ def _height(item: Item) -> int:
 
 
 class _Placing:
-    """Turns ordered levels into positions."""
+    """Positions for ordered levels."""
 
     def __init__(self, picture: Diagram, levels: Levels) -> None:
         self.picture, self.levels = picture, levels
-        self.ports: dict[tuple[Item, int, bool], int] = {}  # where an edge meets a node, from its middle
+        self.ports: dict[tuple[Item, int, bool], int] = {}  # distance from the node's middle at which an edge meets it
         self.roles: dict[tuple[Item, bool], list[tuple[str, int]]] = {}
         place = {item: index for items in levels.levels for index, item in enumerate(items)}
         leads = {(chain[0].upper, chain[0].upper_port, False): place[chain[0].lower] for chain in levels.chains}
@@ -128,7 +128,7 @@ class _Placing:
         self.x = {item: x - left + MARGIN for item, x in self.x.items()}
 
     def _place_ports(self, item: Item, above: bool, leads: dict[tuple[Item, int, bool], int]) -> None:
-        """The words at one side of a node, in the order of where their edges lead, so that these do not cross."""
+        """Set the words at one side of a node in the order of the other ends of their edges, so that these do not cross."""
         roles = () if item.node is None else item.node.roles_above if above else item.node.roles_below
         order = sorted(range(len(roles)), key=lambda port: leads[item, port, above])
         widths = [text_width(roles[port], SMALL) for port in order]
@@ -149,7 +149,7 @@ class _Placing:
         return _width(item) // 2 + (GROUP_PADDING if item.group else 0)
 
     def layout(self) -> Layout:
-        """The layout: rows from top to bottom, then everything in them."""
+        """Return the layout: rows from top to bottom, then everything in them."""
         bands = self._bands()
         boxes = {item: self._box(item, bands[item.level]) for item in self.x}
         nodes = tuple(
@@ -165,7 +165,7 @@ class _Placing:
         return Layout(self.picture, width, bands[-1][1] + MARGIN, nodes, edges, groups)
 
     def _bands(self) -> list[tuple[int, int]]:
-        """Top and bottom of each level, its groups included. The farther edges run sideways, the more room they get."""
+        """Return top and bottom of each level with its groups. Edges that run far sideways get more room below."""
         runs = [0] * len(self.levels.levels)
         for link in (link for chain in self.levels.chains for link in chain):
             runs[link.upper.level] = max(runs[link.upper.level], abs(self._start(link) - self._end(link)))
@@ -188,7 +188,7 @@ class _Placing:
     def _box(self, item: Item, band: tuple[int, int]) -> Box:
         width, height = _width(item), _height(item)
         top = (band[0] + band[1] - height) // 2
-        if any(other.group for other in self.levels.levels[item.level]):  # axes, in a line, the title beside them
+        if any(other.group for other in self.levels.levels[item.level]):  # axes stand in one line, beside the group's title
             top = band[1] - GROUP_PADDING - height if item.level == 0 else band[0] + GROUP_PADDING
         return Box(self.x[item] - width // 2, top, width, height)
 

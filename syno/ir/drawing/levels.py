@@ -1,7 +1,7 @@
 """Levels of a drawing, and the order within each: the first two steps of a layered layout.
 
-Levels are counted from the top. Nodes stand on some, labels of edges on others between them. An edge has an item on
-every level it passes, so that nothing else is drawn where it runs.
+Levels are counted from the top. Some hold nodes, those between them hold labels of edges. An edge has an item on every
+level that it passes, so that nothing else is drawn there.
 
 Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures", 1981.
 """
@@ -17,13 +17,13 @@ from itertools import permutations
 from syno.ir.drawing.diagram import Diagram, Edge, Group, Node
 
 _SWEEPS = 6  # down and up, from each start
-_PERMUTED = 4  # up to so many tensors at the top, every order of them is a start
-_PLACE = 8  # a place counts so much more than a port, which only pulls the edges of a node into the order of its roles
+_PERMUTED = 4  # with at most so many tensors at the top, every order of them is a start
+_PLACE = 8  # weight of a place beside that of a port, which only sorts the edges of one node
 
 
 @dataclass(eq=False)
 class Item:
-    """What stands on a level: a node, or a point that an edge passes, with the edge's label if it is written here."""
+    """An item on a level: a node, or a point that an edge passes, `labelled` if the edge's label is there."""
 
     level: int
     node: Node | None = None
@@ -34,7 +34,7 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A piece of an edge between neighbouring levels; the ports are 0 where an end is no node."""
+    """A piece of an edge between neighbouring levels; a port is 0 if that end is not a node."""
 
     edge: Edge
     upper: Item
@@ -56,7 +56,7 @@ class Levels:
 
 
 def ordered_levels(picture: Diagram) -> Levels:
-    """The levels, ordered so that few edges cross. The same diagram gives the same levels in every process."""
+    """Return the levels, ordered so that few edges cross. A diagram has the same levels in every process."""
     units, chains = _levels(picture)
     gaps: list[list[Link]] = [[] for _ in units]
     for chain in chains:
@@ -65,12 +65,12 @@ def ordered_levels(picture: Diagram) -> Levels:
     natural = units[0]
     starts = permutations(natural) if len(natural) <= _PERMUTED else iter((natural, natural[::-1]))
     candidates = (_improved([list(start), *units[1:]], gaps) for start in starts)
-    best = min(candidates, key=lambda arrangement: sum(_all_crossings(arrangement, gaps)))  # the first of equal ones
+    best = min(candidates, key=lambda arrangement: sum(_all_crossings(arrangement, gaps)))  # the first of equally good ones
     return Levels(tuple(tuple(_items(level)) for level in best), tuple(chains))
 
 
 def _rows(picture: Diagram) -> dict[str, int]:
-    """The row of each node, counted from the bottom: the longest way down; axes of input and weights in the top row."""
+    """Return the row of each node: the length of its longest path down; axes of input and weights are in the top row."""
     rows = {node.name: 0 for node in picture.nodes}
     for node in picture.operations:  # bottom-up: what lies below is settled
         rows[node.name] = 1 + max(rows[edge.lower.name] for edge in picture.edges if edge.upper is node)
@@ -112,7 +112,7 @@ def _levels(picture: Diagram) -> tuple[Arrangement, list[tuple[Link, ...]]]:
 
 
 def _label_level(edge: Edge, upper: int, lower: int) -> int | None:
-    """Where the size is written, if it must be: an axis or Reduce at an end of the edge says it, unless it is far."""
+    """Return the level of an edge's label; None if an axis or a Reduce near one of its ends shows the size already."""
     if edge.upper.family.is_end and edge.lower.family.is_end:
         return None
     if edge.upper.family.is_end:
@@ -129,7 +129,7 @@ def _places(units: Sequence[Unit]) -> dict[Item, int]:
 
 
 def _crossings(upper: Sequence[Unit], lower: Sequence[Unit], links: Sequence[Link]) -> int:
-    """How many pairs of links cross; those that meet in an item do not."""
+    """Return how many pairs of links cross; links that meet in an item do not."""
     above, below = _places(upper), _places(lower)
     seen: list[int] = []
     count = 0
@@ -144,7 +144,7 @@ def _all_crossings(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> 
 
 
 def _improved(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrangement:
-    """The best of what some sweeps give: units move to the mean place of their neighbours, then neighbours swap."""
+    """Return the best result of some sweeps: units move to the mean place of their neighbours, then neighbours swap."""
     best, fewest = arrangement, -1
     current = list(arrangement)
     for _ in range(_SWEEPS):
@@ -161,7 +161,7 @@ def _improved(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arran
 
 
 def _by_barycenter(units: list[Unit], fixed: list[Unit], links: Sequence[Link]) -> list[Unit]:
-    """`units` sorted by the mean place of their neighbours in the level `fixed`; those without any keep their place."""
+    """Return `units` sorted by the mean place of their neighbours in the level `fixed`, or their own without any."""
     places, own = _places(fixed), _places(units)
     pulls: dict[Item, list[int]] = {item: [] for item in own}
     for link in links:
@@ -178,7 +178,7 @@ def _by_barycenter(units: list[Unit], fixed: list[Unit], links: Sequence[Link]) 
 
 
 def _swapped(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrangement:
-    """Neighbours swapped wherever fewer links cross then, until nothing changes."""
+    """Return the arrangement after swapping neighbours as long as that removes crossings."""
     current = list(arrangement)
 
     def around(level: int, units: list[Unit]) -> int:

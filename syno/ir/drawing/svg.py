@@ -23,7 +23,7 @@ from syno.ir.drawing.layout import (
 )
 from syno.ir.graph import PGraph
 
-# Line and area of each family: the palette of Okabe and Ito, which the colour-blind can tell apart, and its light tints.
+# Line and area of each family: the palette of Okabe and Ito, which is safe for colour-blind readers, and its light tints.
 _COLOURS = {
     Family.INPUT: ("#0072B2", "#D9EAF4"),
     Family.WEIGHT: ("#CC79A7", "#F7E9F1"),
@@ -32,7 +32,7 @@ _COLOURS = {
     Family.UNFOLD: ("#009E73", "#D9F0EA"),
     Family.SHARE: ("#E69F00", "#FCF1D9"),
     Family.REDUCE: ("#D55E00", "#F9E7D9"),
-    Family.EXPAND: ("#8A8200", "#FDFBDC"),  # its yellow, darker: on white one could not see the line
+    Family.EXPAND: ("#8A8200", "#FDFBDC"),  # a darker yellow, which is visible on white
 }
 _INK, _FAINT, _LINE, _PAPER = "#1A1A1A", "#555555", "#5A5A5A", "#FFFFFF"
 _ARROW = 7  # length and width of an arrow head
@@ -41,16 +41,16 @@ Look = dict[str, str | float]
 
 
 def to_svg(graph: PGraph) -> str:
-    """An SVG drawing of the operator: data flows from the axes of input and weights down to the output and the Reduces.
+    """Return an SVG drawing of the operator. Data flows from the axes of input and weights down to output and Reduces.
 
-    It needs no other file or program, and the same operator gives the same text everywhere. Sizes are written on the
-    edges and in the axes, roles (`quotient`, `window`) in the operations; resting on a node shows what it means.
+    It needs no other file or program, and an operator has the same text everywhere. Sizes are on the edges and in the
+    axes, the names of dims (`quotient`, `window`) in the operations. Hover over a node to see its meaning.
     """
     return "\n".join(_document(layout(graph))) + "\n"
 
 
 def _attributes(**given: str | float) -> str:
-    """Attributes as XML, each after a space; `_` in a name stands for `-`."""
+    """Return XML attributes, each after a space; `_` in a name becomes `-`."""
     return "".join(f" {name.replace('_', '-')}={quoteattr(str(value))}" for name, value in given.items())
 
 
@@ -65,7 +65,7 @@ def _document(placed: Layout) -> Iterator[str]:
     yield f'<svg xmlns="http://www.w3.org/2000/svg"{view}{font}>'
     yield f"<title>{escape(f'{picture.title} {picture.id}')}</title>"
     yield f"<desc>{escape(_description(placed))}</desc>"
-    yield f"<rect{_attributes(**extent, rx=8, fill=_PAPER)}/>"  # a page may be dark
+    yield f"<rect{_attributes(**extent, rx=8, fill=_PAPER)}/>"  # pages may have a dark background
     title = f"<tspan{_attributes(font_size=TITLE, font_weight='bold')}>{escape(picture.title)}</tspan>"
     short_id = f"<tspan{_attributes(dx=TITLE_GAP, fill=_FAINT)}>{picture.id}</tspan>"
     yield f"<text{_attributes(x=MARGIN, y=MARGIN + _BASELINE, text_anchor='start', fill=_INK)}>{title}{short_id}</text>"
@@ -81,7 +81,7 @@ def _document(placed: Layout) -> Iterator[str]:
 
 
 def _description(placed: Layout) -> str:
-    """What the picture shows, for those who cannot see it."""
+    """Return the content of the picture in words, for screen readers."""
     tensors = "; ".join(f"{group.title} [{', '.join(node.text for node in group.nodes)}]" for group, _ in placed.groups)
     picture = placed.diagram
     primitives = ", ".join(node.text for node in (*reversed(picture.operations), *picture.reduces)) or "none"
@@ -147,7 +147,7 @@ def _edge(placed: PlacedEdge) -> Iterator[str]:
 
 
 def _path(placed: PlacedEdge) -> str:
-    """Straight down each piece, with a smooth curve to the next; the label interrupts it, the arrow head ends it."""
+    """Return a path straight down each piece, with curves between them and gaps for the label and the arrow head."""
     *pieces, (at, begin, tip) = placed.pieces
     end = tip - _ARROW + 1
     x, y, _ = pieces[0]
@@ -163,7 +163,7 @@ def _path(placed: PlacedEdge) -> str:
         elif bottom > top:
             parts.append(f"V{bottom}")
         x, y = column, bottom
-    return re.sub(r"(V\d+)+(V\d+)", r"\2", "".join(parts))  # straight on is one line
+    return re.sub(r"(V\d+)+(V\d+)", r"\2", "".join(parts))  # join straight lines
 
 
 def _edge_label(placed: PlacedEdge) -> Iterator[str]:

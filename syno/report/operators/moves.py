@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from syno.algebra import ONE, Size
-from syno.ir.reading import AxisReading, Border, Step
+from syno.ir.reading import AxisReading, Border, Displacement
 
 ROWS, COLUMNS = " (rows)", " (columns)"  # ends of the names of a picture's axes
 
@@ -16,7 +16,7 @@ class Move:
     """One displacement along one axis: a window if positions beyond the border are zero or not reached, else a shift."""
 
     axis: int
-    step: Step
+    step: Displacement
     found: tuple[int, ...]
     reductions: tuple[str, ...]
 

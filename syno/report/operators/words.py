@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from syno.algebra import ONE, Expression, Size
 from syno.ir.coordinates import index_map
 from syno.ir.graph import PGraph
-from syno.ir.reading import AxisReading, Border, Step, readings
+from syno.ir.reading import AxisReading, Border, Displacement, readings
 from syno.report.operators.moves import moves
 
 PICTURE = ("rows", "columns")  # the last two axes, where they have the same length
@@ -106,7 +106,7 @@ def _place(reading: AxisReading, outputs: Sequence[str], values: Mapping[str, in
     return f"at {scale}the output's {name}{repeat}{', ' if steps else ''}{'; then '.join(steps)}"
 
 
-def _step(step: Step, found: tuple[int, ...] | None) -> str:
+def _step(step: Displacement, found: tuple[int, ...] | None) -> str:
     border = {Border.NONE: "", Border.ZERO: ", zero beyond the border", Border.AROUND: ", around the border"}[step.border]
     if found is None:
         return f"plus {text_of(step.offset)}{border}"
