@@ -1,4 +1,4 @@
-"""The space of operators: what is allowed, what is canonical, how far a partial operator is from complete."""
+"""The space of operators: specs, states and steps, canonicalization rules, the shape distance, fingerprints."""
 
 from syno.space.options import Budget
 from syno.space.presets import paper

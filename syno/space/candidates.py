@@ -98,7 +98,7 @@ class Candidates:
                 yield self.step(state, REDUCE, (), size)
 
     def within_multiple(self, reached: Size) -> bool:
-        """Whether the product of all reductions is small enough."""
+        """Return whether the product of all reductions is small enough."""
         return self.sizes[reached / self._input].highest <= self.spec.reductions.multiple
 
     def _shifts(self, state: State) -> Iterator[CandidateStep]:
@@ -176,7 +176,7 @@ class Candidates:
         yield from choose(0, (), (), usage_now, state.ends.outer)
 
     def may_be_outer(self, facts: DimFacts, reached: Size) -> bool:
-        """Whether a weight may end the dim; `reached` is the product of such axes with it."""
+        """Return whether a weight may end the dim; `reached` is the product of such axes with it."""
         options = self.spec.contractions
         if facts.role is Role.OUTER:
             return self.sizes[reached].highest <= options.largest_outer
@@ -185,7 +185,7 @@ class Candidates:
         return self._has_role(facts)
 
     def _has_role(self, facts: DimFacts) -> bool:
-        """Whether some weight can end the dim. One may end a bare sum if no rule forbids that."""
+        """Return whether some weight can end the dim. One may end a bare sum if no rule forbids that."""
         origins = (Origin.REDUCE, Origin.QUOTIENT, Origin.REMAINDER)
         bare = facts.origin in origins and facts.only_sums and not facts.tags
         return facts.role is not Role.INNER or (bare and not self.rules.is_on("C12"))

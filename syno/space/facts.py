@@ -31,7 +31,7 @@ class Origin(Enum):
 
 
 class Role(Enum):
-    """How a weight may use a dim in addition to indexing by it."""
+    """The use of a dim that a weight may have in addition to indexing by it."""
 
     INNER = auto()  # no other use
     OUTER = auto()  # it may end the dim, an axis of the output or a piece of one

@@ -20,12 +20,12 @@ class OptionGroup(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with these fields changed, checked again."""
+        """Return a copy with these fields changed, checked again."""
         return type(self)(**{**self.model_dump(), **changes})
 
 
 class Occurrences(OptionGroup):
-    """How often each primitive may occur; None for as often as the depth allows."""
+    """The most occurrences of each primitive; None for as many as the depth allows."""
 
     reductions: Count = 5
     tensors: Annotated[int, Field(ge=2, le=4)] = 2  # the input and the weights; an operator has one weight at least
@@ -47,7 +47,7 @@ class Occurrences(OptionGroup):
 
 
 class Sizes(OptionGroup):
-    """Which sizes are tried."""
+    """The sizes that are tried."""
 
     enumerations_per_variable: Positive = 5  # the width of the window of exponents
     variables: Positive = 3  # different ones in one size
@@ -59,14 +59,14 @@ class Sizes(OptionGroup):
 
 
 class Reductions(OptionGroup):
-    """Sums."""
+    """Bounds of sums."""
 
     multiple: Annotated[float, Field(ge=1)] = 4  # of the input's elements (bound axes apart), for all reductions together
     largest_pooling: Annotated[float, Field(ge=1)] = 8  # the product of sums over unweighted elements
 
 
 class Windows(OptionGroup):
-    """Unfold and Stride."""
+    """Bounds of Unfold and Stride."""
 
     odd: bool = True
     largest: Annotated[int, Field(gt=1)] = 30
@@ -76,7 +76,7 @@ class Windows(OptionGroup):
 
 
 class Contractions(OptionGroup):
-    """Weights."""
+    """Bounds of weights."""
 
     least_elements: Count = 100  # of a weight, for the smallest layer
     largest_outer: Positive = 6144  # product of the output-only axes of weights
@@ -85,7 +85,7 @@ class Contractions(OptionGroup):
 
 
 class Repeats(OptionGroup):
-    """Expand above Merge: repeating elements."""
+    """Bounds of repeated elements: Expand above Merge."""
 
     largest: Positive = 5  # the product of all repeats; 1 for none
     tile: bool = True  # also of whole axes
@@ -122,7 +122,7 @@ class Budget(OptionGroup):
 
 
 class LayerValues(OptionGroup):
-    """One set of values, and for how many of the replaced layers it holds."""
+    """The values of the variables in one or more of the replaced layers."""
 
     values: Mapping[str, Positive]
     count: Positive = 1

@@ -34,7 +34,7 @@ class PathStep:
         state: the state after it; for the last step, which completes the operator, the state before it.
         distance: the shape distance of `state`.
         left: how many primitives may still be added.
-        grouping: the cheapest assignment of the axes of `state`; None while more sums have to come.
+        cheapest: the cheapest assignment of the axes of `state`; None while more sums have to come.
     """
 
     step: Step
@@ -42,7 +42,7 @@ class PathStep:
     state: State
     distance: int
     left: int
-    grouping: CheapestAssignment | None
+    cheapest: CheapestAssignment | None
 
 
 def reach(space: StateGraph, operator: PGraph) -> list[PathStep]:
@@ -200,13 +200,12 @@ class _Orders:
 
     def _path_step(self, candidate: CandidateStep, state: State) -> PathStep:
         space, left = self.space, self.space.spec.depth - state.steps
-        grouping = space.feasibility.cheapest(state)
-        step = Step(candidate.kind, candidate.id, state)
-        return PathStep(step, candidate, state, space.distance_of(state), left, grouping)
+        step, cheapest = Step(candidate.kind, candidate.id, state), space.feasibility.cheapest(state)
+        return PathStep(step, candidate, state, space.distance_of(state), left, cheapest)
 
 
 def _is_part(operation: Operation) -> bool:
-    """Whether the operation is a reduction, which comes first, or the Expand inside a contraction: no step of its own."""
+    """Return whether the operation is no step of its own: a reduction, or the Expand inside a contraction."""
     if operation.primitive is REDUCE:
         return True
     below = operation.bottoms[0].operation

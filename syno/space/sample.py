@@ -74,7 +74,7 @@ class Sampler:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether every operator was found."""
+        """Return whether every operator was found."""
         return self.space.root in self._done
 
     @property

@@ -73,7 +73,7 @@ class Space(StateGraph):
     # ---- steps --------------------------------------------------------------------------------------------------
 
     def is_alive(self, state: State, ahead: int | None = None) -> bool:
-        """Whether the state is an operator, or `ahead` steps lead on from it (default: `look_ahead`)."""
+        """Return whether the state is an operator, or `ahead` steps lead on from it (default: `look_ahead`)."""
         ahead = self.look_ahead if ahead is None else ahead
         if not ahead:
             return True

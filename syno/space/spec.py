@@ -1,7 +1,7 @@
-"""What a search is for: shapes, variables with limits, the layers to replace, options, budgets.
+"""The specification of a search: shapes, variables with limits, the layers to replace, options, budgets.
 
-A spec is a value. Every number of the published system has its place here under a full name: `syno.space.options` holds
-the groups and their defaults, `syno.space.presets` what the paper used for each model.
+A spec is a value. `syno.space.options` holds the groups of options and their defaults, `syno.space.presets` the specs of the
+paper's searches.
 
 Source: the options of the published system.
 """
@@ -39,7 +39,7 @@ DEFAULT_OCCURRENCES = 3
 
 
 class OperatorSpec(OptionGroup):
-    """What is searched, and within which bounds. `OperatorSpec.load` reads it from a YAML file.
+    """The operators that are searched, and their bounds. `OperatorSpec.load` reads a spec from a YAML file.
 
     Attributes:
         name: a label.
@@ -51,7 +51,8 @@ class OperatorSpec(OptionGroup):
         causal: sizes of axes, such as seq_len, along which no output position may read a later input position.
         depth: the most primitives of an operator; a contraction counts as one.
         finalizations: the most operators made of one set of coordinates (they differ in which axis is which).
-        rules_off, rules_on: ids of canonicalization rules to switch off, or on if they are off by default.
+        rules_off: ids of canonicalization rules to switch off; `all` for every built-in one.
+        rules_on: ids of rules to switch on that are off by default, and your own rules as `package.module:name`.
     """
 
     name: str = "operator"
@@ -81,11 +82,15 @@ class OperatorSpec(OptionGroup):
 
     @classmethod
     def load(cls, file: Path) -> OperatorSpec:
-        """Read a YAML file. SpecError says what is wrong with it and what is allowed."""
+        """Read a YAML file.
+
+        Raises:
+            SpecError: the message says what is wrong with the file, and what is allowed.
+        """
         return cls(**{"name": file.stem, **read_mapping(file, "a spec", cls)})
 
     def dump(self) -> str:
-        """The YAML text that `load` reads back to an equal spec."""
+        """Return the YAML text that `load` reads back to an equal spec."""
         return yaml.safe_dump(self.model_dump(mode="json", exclude_defaults=True), sort_keys=False, width=120)
 
     @cached_property
@@ -97,7 +102,7 @@ class OperatorSpec(OptionGroup):
     @field_validator("layers", mode="before")
     @classmethod
     def _layers(cls, layers: Any) -> Any:
-        """A layer may be written as its values alone."""
+        """Accept a layer that is written as its values alone."""
         if not isinstance(layers, list | tuple):
             return layers
         return [
@@ -113,7 +118,7 @@ class OperatorSpec(OptionGroup):
             raise ValueError(str(error)) from None
         return self
 
-    # ---- what the text means ------------------------------------------------------------------------------------
+    # ---- the parsed text ------------------------------------------------------------------------------------
 
     @cached_property
     def _declared(self) -> tuple[VariableTable, dict[Variable, int]]:

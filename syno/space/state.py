@@ -16,7 +16,7 @@ from syno.space.spec import OperatorSpec
 
 
 class Counts(NamedTuple):
-    """How often each primitive occurs in a state."""
+    """The number of occurrences of each primitive in a state."""
 
     reductions: int = 0
     merges: int = 0

@@ -1,4 +1,4 @@
-"""The graph that a search walks in: states, and the steps that lead from one to the next. And whether it holds an operator."""
+"""The graph of states and steps that a search walks in, and the check that it holds an operator."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StateGraph:
         return self.candidates.root()
 
     def is_feasible(self, state: State) -> bool:
-        """Whether the state may still become an operator. Admissible: never False for a state that can be completed."""
+        """Return whether the state may still become an operator. Admissible: never False for a state that can be completed."""
         return self.feasibility(state)
 
     def distance_of(self, state: State, most: int | None = None) -> int:

@@ -137,7 +137,7 @@ def test_spaces_compare_operators_at_sizes_that_fit_into_memory():
     """Windows of 2 positions, as those for text have, are not made odd: that took gigabytes."""
     text = OperatorSpec(**SEQUENCE_DEFAULTS, layers=[{"N": 1, "seq_len": 64, "H_in": 96}])
     for spec in (text, *(make() for make in PRESETS.values())):
-        assert max(value for row in Space(spec)._tiny for value in row.values()) <= 126
+        assert max(value for row in Space(spec)._comparison.usual for value in row.values()) <= 126
 
 
 def test_an_operator_whose_windows_are_large_if_they_are_odd_is_compared_at_smaller_sizes():

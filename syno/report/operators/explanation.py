@@ -43,8 +43,8 @@ def explain(space: Space, operator: PGraph) -> str:
 
 def _details(space: Space, stage: PathStep) -> Iterator[str]:
     yield f"{INDENT}distance {stage.distance} of {stage.left} primitives that may still be added"
-    if stage.grouping is not None:
-        yield from (f"{INDENT}  {fate}" for fate in _fates(stage.grouping))
+    if stage.cheapest is not None:
+        yield from (f"{INDENT}  {fate}" for fate in _fates(stage.cheapest))
     yield f"{INDENT}accepted by {_accepting(space, stage)}"
 
 

@@ -1,4 +1,4 @@
-"""Whether what an exact rule rejects has another form, and whether the approximate rules leave that form.
+"""Conditions under which a step that an exact rule rejects has another form that the approximate rules leave.
 
 An exact rule may reject a step only if its result is reached in another way. The functions here find the primitives that
 the other form is made of, ask the rules that are not exact about them, and compare how often both forms use each variable.
@@ -19,7 +19,7 @@ from syno.space.steps import MERGE, SPLIT, STRIDE, CandidateStep
 
 
 def is_left(step: CandidateStep, kind: str, dims: tuple[Dim, ...], size: Size | None = None) -> bool:
-    """Whether the rules on views that are not exact accept this primitive on these dims."""
+    """Return whether the rules on views that are not exact accept this primitive on these dims."""
     other = step.other(kind, dims, size)
     return not any(row.rejects(other) for row in _approximate() if kind in row.kinds)
 
@@ -31,13 +31,13 @@ def _approximate() -> tuple[Rule, ...]:
 
 
 def is_size(step: CandidateStep, size: Size) -> bool:
-    """Whether a dim may have the size."""
+    """Return whether a dim may have the size."""
     facts = step.sizes[size]
     return facts.is_legal and facts.is_valid
 
 
 def is_cut(step: CandidateStep, dim: Dim, block: Size, *, most: Usage) -> bool:
-    """Whether the dim can be cut by a Merge that takes no more occurrences than `most`, and the rules leave it."""
+    """Return whether the dim can be cut by a Merge that takes no more occurrences than `most`, and the rules leave it."""
     if not is_size(step, block):
         return False
     used = dict(step.sizes.divisors(dim.size)).get(block)
@@ -45,7 +45,7 @@ def is_cut(step: CandidateStep, dim: Dim, block: Size, *, most: Usage) -> bool:
 
 
 def no_more(step: CandidateStep, used: Usage, most: Usage) -> bool:
-    """Whether a Merge's occurrences are within those of the other form, where a spec counts them."""
+    """Return whether a Merge's occurrences are within those of the other form, where a spec counts them."""
     return not step.spec.sizes.count_merges or all(a <= b for a, b in zip(used, most, strict=True))
 
 
@@ -55,7 +55,7 @@ def merged(step: CandidateStep) -> Usage:
 
 
 def merged_below_split(step: CandidateStep) -> bool:
-    """V1: whether the Merge can go on the Split's major or on its minor, and a weight may end the same pieces."""
+    """V1: return whether the Merge can go on the Split's major or on its minor, and a weight may end the same pieces."""
     major, minor = _below(step.dims[0])
     ends_major, ends_minor = (step.facts[dim].role is Role.OUTER for dim in (major, minor))
     if step.block is minor.size:
@@ -67,7 +67,7 @@ def merged_below_split(step: CandidateStep) -> bool:
 
 
 def cut_of_a_split(step: CandidateStep) -> bool:
-    """V1: whether the Merge goes on a piece that another Merge has cut off a Split. Without V1 that is a way around it."""
+    """V1: return whether the Merge goes on a piece that another Merge cut off a Split. Without V1 that is a way around it."""
     dim = step.dims[0]
     while step.facts[dim].origin in (Origin.QUOTIENT, Origin.REMAINDER):
         (dim,) = _below(dim)
@@ -75,7 +75,7 @@ def cut_of_a_split(step: CandidateStep) -> bool:
 
 
 def fused_merge(step: CandidateStep) -> bool:
-    """V2: whether one Merge can cut off both remainders together."""
+    """V2: return whether one Merge can cut off both remainders together."""
     (axis,), quotient = _below(step.dims[0]), step.dims[0].size
     inner = axis.size / quotient
     before = zip(merged(step), step.sizes.merged(inner, quotient), strict=True)
@@ -85,17 +85,17 @@ def fused_merge(step: CandidateStep) -> bool:
 
 
 def neighbours_alike(step: CandidateStep) -> bool:
-    """V4: whether the two dims that touch are adjacent at the bottom and have the same weights."""
+    """V4: return whether the two dims that touch are adjacent at the bottom and have the same weights."""
     return _one_axis(step, step.dims[0], step.dims[1])
 
 
 def below_minor(step: CandidateStep) -> bool:
-    """V8: whether the Stride can go on the Split's minor."""
+    """V8: return whether the Stride can go on the Split's minor."""
     return is_left(step, STRIDE, (_below(step.dims[0])[1],), step.block)
 
 
 def below_a_stride(step: CandidateStep) -> bool:
-    """V9: whether a Merge below the Stride gives the same pieces."""
+    """V9: return whether a Merge below the Stride gives the same pieces."""
     (axis,) = _below(step.dims[0])
     assert step.dims[0].operation is not None
     factor = step.dims[0].operation.parameter
@@ -104,7 +104,7 @@ def below_a_stride(step: CandidateStep) -> bool:
 
 
 def below_shares(step: CandidateStep) -> bool:
-    """V16: whether the view can go below the Shares."""
+    """V16: return whether the view can go below the Shares."""
     base, weights = _shared(step.dims[0])
     if step.kind == MERGE and not _as_many_axes(step, base, weights):
         return False
@@ -112,7 +112,7 @@ def below_shares(step: CandidateStep) -> bool:
 
 
 def two_sums(step: CandidateStep) -> bool:
-    """V17: whether the pieces can be sums by themselves, with no more occurrences."""
+    """V17: return whether the pieces can be sums by themselves, with no more occurrences."""
     sizes, quotient = step.sizes, step.dims[0].size / step.block
     if step.state.ends.counts.reductions >= step.spec.occurrences.reductions:
         return False
@@ -125,7 +125,7 @@ def two_sums(step: CandidateStep) -> bool:
 
 
 def _as_many_axes(step: CandidateStep, base: Dim, weights: frozenset[object]) -> bool:
-    """Whether the weights may be indexed by both pieces in place of the whole."""
+    """Return whether the weights may be indexed by both pieces in place of the whole."""
     if not weights:
         return True
     pieces = zip(step.sizes[step.block].shared, step.sizes[base.size / step.block].shared, strict=True)
@@ -134,7 +134,7 @@ def _as_many_axes(step: CandidateStep, base: Dim, weights: frozenset[object]) ->
 
 
 def beside_one_weight(step: CandidateStep) -> bool:
-    """V21: whether the two dims that touch have the same weight on top, so that a Split below its Share joins them."""
+    """V21: return whether the two dims that touch have the same weight on top, so that a Split below its Share joins them."""
     left, right = _last(step.dims[0]), _first(step.dims[1])
     if not (_is_share(left) and _is_share(right)):
         return False
@@ -148,21 +148,21 @@ def beside_one_weight(step: CandidateStep) -> bool:
 
 
 def outer_alike(step: CandidateStep) -> bool:
-    """C9: whether each two outer dims that are adjacent are pieces of one axis, or of one sum, that may be outer itself."""
+    """C9: return whether two adjacent outer dims are pieces of one axis, or of one sum, that may be outer itself."""
     outer = [dim for dim in step.dims if dim in step.outer]
     found = [(a, b) for a in outer for b in outer if a is not b and adjacent(step.facts[a], step.facts[b])]
     return any(_one_axis(step, a, b) and _may_be_low_rank(step, a, b) for a, b in found)
 
 
 def _may_be_low_rank(step: CandidateStep, a: Dim, b: Dim) -> bool:
-    """Whether the sum that two sums of an earlier weight make together is small enough."""
+    """Return whether the sum that two sums of an earlier weight make together is small enough."""
     if not _shared(a)[0].is_reduce:
         return True
     return step.sizes[a.size * b.size].highest <= step.spec.contractions.most_low_rank
 
 
 def _one_axis(step: CandidateStep, left: Dim, right: Dim) -> bool:
-    """Whether the dims where they touch are pieces of one axis, or two sums, and have the same weights."""
+    """Return whether the dims where they touch are pieces of one axis, or two sums, and have the same weights."""
     (one, weights), (other, others) = _shared(_last(left)), _shared(_first(right))
     return weights == others and adjacent(step.facts[one], step.facts[other]) and is_size(step, one.size * other.size)
 

@@ -188,11 +188,11 @@ class RuleSet:
         return tuple(row for row in self.rules if kind in row.kinds)
 
     def is_on(self, name: str) -> bool:
-        """Whether the rule applies here in its published form; of a rule in two rows, whether both are on."""
+        """Return whether the rule applies here in its published form; of a rule in two rows, whether both are on."""
         return name in self._whole
 
     def forbids(self, name: str, step: CandidateStep) -> bool:
-        """Whether the rule is on in its published form and rejects the step, whatever the size that the step brings."""
+        """Return whether the rule is on in its published form and rejects the step, whatever the size that the step brings."""
         published = self._published.get(name)
         return published is not None and published(step)
 
