@@ -15,9 +15,9 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class OptionGroup(BaseModel):
-    """A group of options. Frozen; unknown names are errors."""
+    """A group of options. Frozen; unknown names are errors. The text below a field says what the option means."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def with_(self, **changes: Any) -> Self:
         """Return a copy with these fields changed, checked again."""
@@ -25,18 +25,28 @@ class OptionGroup(BaseModel):
 
 
 class Occurrences(OptionGroup):
-    """The most occurrences of each primitive; None for as many as the depth allows."""
+    """The most occurrences of each primitive in an operator; None for as many as the depth allows."""
 
     reductions: Count = 5
-    tensors: Annotated[int, Field(ge=2, le=4)] = 2  # the input and the weights; an operator has one weight at least
+    """most Reduce primitives"""
+    tensors: Annotated[int, Field(ge=2, le=4)] = 2
+    """most tensors: the input and the weights; an operator has at least one weight"""
     shares: Count | None = None
+    """most Share primitives: axes of all weights together"""
     merges: Count | None = None
+    """most Merge primitives"""
     splits: Count | None = None
+    """most Split primitives"""
     shifts: Count | None = None
+    """most Shift primitives"""
     strides: Count | None = 0
+    """most Stride primitives"""
     unfolds: Count | None = None
-    expands: Count | None = None  # repeats only; those inside contractions are not counted
-    chain_length: Positive = 6  # operations above each other
+    """most Unfold primitives"""
+    expands: Count | None = None
+    """most Expand primitives that repeat elements; those inside contractions are not counted"""
+    chain_length: Positive = 6
+    """most primitives above each other on one path"""
 
     @field_validator("tensors", mode="before")
     @classmethod
@@ -47,63 +57,87 @@ class Occurrences(OptionGroup):
 
 
 class Sizes(OptionGroup):
-    """The sizes that are tried."""
+    """The sizes that axes may have: products of powers of the variables."""
 
-    enumerations_per_variable: Positive = 5  # the width of the window of exponents
-    variables: Positive = 3  # different ones in one size
-    powers: Positive = 16  # the sum of the exponents' absolute values
-    exact_division: bool = True  # every size is a whole number for every layer
-    count_coefficients_in_weights: bool = False  # whether sharing uses up a coefficient's occurrences
-    count_merges: bool = True  # whether dividing by more than a size holds uses them up; the published system forgot
-    drop_ones: bool = True  # a size that is 1 for every layer is no size; the published system searched such loops
+    enumerations_per_variable: Positive = 5
+    """how many exponents of each variable are tried"""
+    variables: Positive = 3
+    """most different variables in one size"""
+    powers: Positive = 16
+    """largest sum of the absolute values of a size's exponents"""
+    exact_division: bool = True
+    """whether every size must be a whole number in every layer"""
+    count_coefficients_in_weights: bool = False
+    """whether an axis of a weight uses up an occurrence of the coefficients in its size"""
+    count_merges: bool = True
+    """whether a Merge that divides by more than a size holds uses up occurrences; the published system does not count them"""
+    drop_ones: bool = True
+    """whether sizes that are 1 in every layer are excluded; the published system searches loops of length 1"""
 
 
 class Reductions(OptionGroup):
     """Bounds of sums."""
 
-    multiple: Annotated[float, Field(ge=1)] = 4  # of the input's elements (bound axes apart), for all reductions together
-    largest_pooling: Annotated[float, Field(ge=1)] = 8  # the product of sums over unweighted elements
+    multiple: Annotated[float, Field(ge=1)] = 4
+    """largest product of all sums, as a multiple of the number of elements of the input (without bound axes)"""
+    largest_pooling: Annotated[float, Field(ge=1)] = 8
+    """largest product of sums over elements that no weight multiplies"""
 
 
 class Windows(OptionGroup):
-    """Bounds of Unfold and Stride."""
+    """The windows of Unfold, the steps of Stride, and Shift beside blocks."""
 
     odd: bool = True
+    """whether windows must have an odd size in every layer"""
     largest: Annotated[int, Field(gt=1)] = 30
-    least_ratio: Annotated[float, Field(ge=1)] = 2.0  # of the axis to its window
+    """largest window of an Unfold"""
+    least_ratio: Annotated[float, Field(ge=1)] = 2.0
+    """least ratio of an axis to its window"""
     largest_strided: Annotated[int, Field(gt=1)] = 30
-    shift_pattern: Annotated[float, Field(ge=0)] = 2.0  # the largest block that a Shift may stand above or below of
+    """largest axis that a Stride reads"""
+    shift_pattern: Annotated[float, Field(ge=0)] = 2.0
+    """largest minor axis of a Split on which a Shift may stand, and largest block of a Merge on a Shift"""
 
 
 class Contractions(OptionGroup):
-    """Bounds of weights."""
+    """The weights of contractions."""
 
-    least_elements: Count = 100  # of a weight, for the smallest layer
-    largest_outer: Positive = 6144  # product of the output-only axes of weights
-    least_low_rank: Positive = 3  # the size of an axis that two weights share, for the largest layer
+    least_elements: Count = 100
+    """least number of elements of a weight, in the smallest layer"""
+    largest_outer: Positive = 6144
+    """largest product of those axes of weights that only the output has"""
+    least_low_rank: Positive = 3
+    """least size of an axis that two weights share, in the largest layer"""
     most_low_rank: Positive = 8
+    """largest size of an axis that two weights share"""
 
 
 class Repeats(OptionGroup):
-    """Bounds of repeated elements: Expand above Merge."""
+    """Repeated elements: Expand above Merge."""
 
-    largest: Positive = 5  # the product of all repeats; 1 for none
-    tile: bool = True  # also of whole axes
+    largest: Positive = 5
+    """largest product of all repeats; 1 allows none"""
+    tile: bool = True
+    """whether whole axes may be repeated, too (tile)"""
 
 
 class Budget(OptionGroup):
-    """Bounds of the whole model, for one batch. Multiply-adds count as one FLOP.
-
-    `rest_*` is what the model has outside of the replaced layers.
-    """
+    """Bounds of the cost of the whole model, for one batch. A multiply-add counts as one FLOP."""
 
     least_flops: float = 0
+    """least FLOPs"""
     most_flops: float = 1e15
+    """most FLOPs"""
     least_parameters: float = 0
+    """least parameters"""
     most_parameters: float = float("inf")
-    most_memory_bytes: float = float("inf")  # of data, weights and result of any one stage of a layer
+    """most parameters"""
+    most_memory_bytes: float = float("inf")
+    """most bytes of the data, the weights and the result of one stage of a layer"""
     rest_flops: Annotated[float, Field(ge=0)] = 0
+    """FLOPs of the model outside the replaced layers"""
     rest_parameters: Annotated[float, Field(ge=0)] = 0
+    """parameters of the model outside the replaced layers"""
 
     @model_validator(mode="after")
     def _some_room(self) -> Self:
@@ -122,7 +156,9 @@ class Budget(OptionGroup):
 
 
 class LayerValues(OptionGroup):
-    """The values of the variables in one or more of the replaced layers."""
+    """The values of the variables in one kind of replaced layer."""
 
     values: Mapping[str, Positive]
+    """value of each variable, by its name"""
     count: Positive = 1
+    """how many of the replaced layers have these values"""

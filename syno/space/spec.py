@@ -39,31 +39,27 @@ DEFAULT_OCCURRENCES = 3
 
 
 class OperatorSpec(OptionGroup):
-    """The operators that are searched, and their bounds. `OperatorSpec.load` reads a spec from a YAML file.
-
-    Attributes:
-        name: a label.
-        input, output: shapes such as `N, C_in: unordered, H, H`; the mark says that the axis has no order of its own.
-        variables: `primaries; coefficients`, each `name=value:occurrences`, as in `N:0, C_in:2, H:0; k=3:2`. Occurrences
-            bound how often a variable is used by reductions and weights (3 if not given, 0 bans it).
-        layers: the values of the variables in each replaced layer.
-        bound_axes: pairs of output and input axis that are the same (a batch).
-        causal: sizes of axes, such as seq_len, along which no output position may read a later input position.
-        depth: the most primitives of an operator; a contraction counts as one.
-        finalizations: the most operators made of one set of coordinates (they differ in which axis is which).
-        rules_off: ids of canonicalization rules to switch off; `all` for every built-in one.
-        rules_on: ids of rules to switch on that are off by default, and your own rules as `package.module:name`.
-    """
+    """The operators that a search looks for, and their bounds. `OperatorSpec.load` reads a spec from a YAML file."""
 
     name: str = "operator"
+    """label"""
     input: str
+    """shape of the input, such as `N, C_in: unordered, H, H`; `unordered` marks axes whose positions have no order"""
     output: str
+    """shape of the output, as for `input`"""
     variables: str
+    """`primaries; coefficients`, each as `name=value:occurrences`, as in `N:0, C_in:2, H:0; k=3:2`. Occurrences bound how often
+    reductions and weights may use a variable (3 if not given, 0 excludes it)"""
     layers: tuple[LayerValues, ...]
+    """values of the variables in each replaced layer"""
     bound_axes: tuple[tuple[Count, Count], ...] = ()
+    """pairs of an output axis and an input axis that are the same, such as the batch"""
     causal: tuple[str, ...] = ()
+    """sizes of axes, such as seq_len, along which no output position may read a later input position"""
     depth: Positive = 12
+    """most primitives of an operator; a contraction counts as one"""
     finalizations: Positive = 2
+    """most operators made from one set of coordinates; they differ in the order of the input's axes"""
     occurrences: Occurrences = Occurrences()
     sizes: Sizes = Sizes()
     reductions: Reductions = Reductions()
@@ -72,7 +68,9 @@ class OperatorSpec(OptionGroup):
     repeats: Repeats = Repeats()
     budget: Budget = Budget()
     rules_off: tuple[str, ...] = ()
+    """ids of canonicalization rules to switch off; `all` for every built-in one"""
     rules_on: tuple[str, ...] = ()
+    """ids of rules to switch on that are off by default, and your own rules as `package.module:name`"""
 
     def __init__(self, **fields: Any) -> None:
         try:
