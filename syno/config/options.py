@@ -26,7 +26,7 @@ from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
-from syno.train.recipes import MILESTONES, RECIPES
+from syno.train.settings import MILESTONES, RECIPES
 
 FORMAT = "https://json-schema.org/draft/2020-12/schema"
 OWN_NAME: dict[str, Any] = {"type": "string", "pattern": ":"}  # of the user's own policy or the like, as package.module:name
