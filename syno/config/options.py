@@ -1,4 +1,4 @@
-"""What may be in a file with experiments: options as Markdown tables, and a JSON schema for editors.
+"""The options of a file with experiments, as Markdown tables and as a JSON schema for editors.
 
 Both are read off the models of the settings. The meaning of an option is the text below its field.
 """

@@ -1,7 +1,6 @@
-"""The list of the workflow's stages: what each reads, writes, depends on and takes.
+"""The list of the workflow's stages, with the files, settings, commands and resources of each; paths are in `syno.stages.places`.
 
 The rules of Snakemake, `syno plan`, the order of the commands, and the checks of results before a run follow from this list.
-Paths of files are in `syno.stages.places`.
 """
 
 from __future__ import annotations

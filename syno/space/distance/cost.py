@@ -26,7 +26,7 @@ from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, InputGrou
 
 
 class Cut(NamedTuple):
-    """What a Merge that cuts something off takes besides itself: other Merges, and primitives (these Merges included)."""
+    """The extra cost of a Merge that cuts something off: other Merges, and primitives (these Merges included)."""
 
     merges: int
     primitives: int

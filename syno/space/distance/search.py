@@ -103,7 +103,7 @@ def _partitions(items: list[Size]) -> Iterator[Blocks]:
 
 
 class Case(IntEnum):
-    """What becomes of an axis. Equal axes take their cases in this order, so that no assignment is tried twice."""
+    """The use of an axis. Equal axes take their cases in this order, so that no assignment is tried twice."""
 
     WEIGHT = 0  # a weight ends it
     INPUT = 1  # it becomes part of a group of the input's axes
