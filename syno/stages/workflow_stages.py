@@ -1,4 +1,4 @@
-"""The list of the workflow's stages, with the files, settings, commands and resources of each; paths are in `syno.stages.places`.
+"""The list of the workflow's stages, with files, settings, commands and resources of each; paths are in `syno.stages.places`.
 
 The rules of Snakemake, `syno plan`, the order of the commands, and the checks of results before a run follow from this list.
 """
