@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from syno.base.errors import MissingPackageError, SpecError
 from syno.base.files import check_name
 from syno.base.registry import Registry, is_path
-from syno.lower.tvm.stages import VERSIONS
+from syno.lower.tvm.installed import VERSIONS
 from syno.measure.job import Job
 from syno.measure.tvm.settings import DeviceSettings, TvmSettings
 

@@ -12,6 +12,7 @@ from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.results.table import comparable, read_losses, read_measurements, write_table
 from syno.stages import results
+from syno.stages.places import FORMATS, HEADLINES, REPORT
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from syno.report.paper.catalogue import Numbers
 
 SEARCH_FIGURES, TRAINING_FIGURES, LATENCY_FIGURES = ("reward",), ("score-flops",), ("score-latency", "speedup")
-FORMATS = ("svg", "png", "pdf")
-HEADLINES = "headlines"
 
 
 def names(experiment: Experiment) -> tuple[str, ...]:
@@ -88,9 +87,6 @@ def read_numbers(folder: Path) -> Numbers:
     return Numbers(comparable(read_measurements(folder, MADE_BY)), read_losses(folder, MADE_BY))
 
 
-FILE = "report.html"
-
-
 def write_report(experiment: Experiment, output: Path | None = None) -> Path:
     """Write the page of an experiment; return its file. Figures are drawn into it anew. SpecError if there are no results yet.
 
@@ -102,7 +98,7 @@ def write_report(experiment: Experiment, output: Path | None = None) -> Path:
     from syno.report.result_figures import pictures
 
     found = results.read(experiment)
-    file = output or experiment.folder / FILE
+    file = output or experiment.folder / REPORT
     write_whole(file, page(found, pictures(found, names(experiment))), durable=False)
     return file
 
@@ -114,6 +110,6 @@ def write_page(folder: Path, output: Path | None = None) -> Path:
     numbers, record, store = read_numbers(folder), ImportRecord.read(folder / RECORD), OperatorStore(folder)
     operators = {one.name: store.get(one.key) for one in record.operators if one.key is not None}
     notes = [f"read from {record.artifact}", *(f"missing or damaged: {problem}" for problem in record.problems)]
-    file = output or folder / FILE
+    file = output or folder / REPORT
     write_whole(file, paper_page(numbers, operators, notes), durable=False)
     return file

@@ -7,40 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
-from types import ModuleType
 from typing import Any
 
 from syno.algebra import Valuation
 from syno.algebra.code_names import code_name
-from syno.base.errors import MissingPackageError
 from syno.ir.graph import PGraph
 from syno.lower.plan import Plan
+from syno.lower.tvm.installed import tvm
 from syno.lower.tvm.source import TeStage, te_stages, to_te_source
-
-# The two are released apart. With other versions of apache-tvm-ffi, among them the one that pip would choose, TVM 0.27
-# builds and runs code, but tuning crashes the process.
-VERSIONS = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
-INSTALL = 'pip install "syno[tvm]"'
-
-
-@cache
-def tvm() -> ModuleType:
-    """Return the module `tvm`, with the submodules that generated code needs loaded.
-
-    Raises MissingPackageError where it is not installed, or not in the versions that work together.
-    """
-    try:
-        installed = {package: version(package) for package in VERSIONS}
-    except PackageNotFoundError as error:
-        raise MissingPackageError(f"TVM is not installed: there is no package {error.name}; {INSTALL}") from None
-    if installed != VERSIONS:
-        given, wanted = (" with ".join(map(" ".join, row.items())) for row in (installed, VERSIONS))
-        raise MissingPackageError(f"TVM works only as {wanted}; installed: {given}; {INSTALL}")
-    import_module("tvm.te")  # `tvm` alone does not load it
-    return import_module("tvm")
 
 
 @dataclass(frozen=True)

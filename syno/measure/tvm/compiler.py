@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from syno.base.errors import SpecError
-from syno.lower.tvm.stages import VERSIONS
+from syno.lower.tvm.installed import VERSIONS
 from syno.measure.job import Job
 from syno.measure.latency import Latency
 from syno.measure.machine import device_name

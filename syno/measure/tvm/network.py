@@ -20,7 +20,7 @@ from syno.base.errors import LoweringError
 from syno.lower.choose import plan
 from syno.lower.plan import Plan
 from syno.lower.tvm import stage_functions
-from syno.lower.tvm.stages import tvm
+from syno.lower.tvm.installed import tvm
 from syno.measure.tvm.preparation import CALL, decomposed, prepared, valuation_for
 from syno.model.module import OperatorModule, build
 

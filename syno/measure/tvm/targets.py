@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from syno.base.errors import SpecError
 from syno.base.registry import Registry
-from syno.lower.tvm.stages import tvm
+from syno.lower.tvm.installed import tvm
 from syno.measure.machine import processor_flags
 
 Attributes: TypeAlias = "dict[str, Any]"

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from syno.base.errors import LoweringError
 from syno.base.files import write_whole
 from syno.ir.graph import PGraph
-from syno.lower.tvm.stages import tvm
+from syno.lower.tvm.installed import tvm
 from syno.measure.subjects import OperatorSubject
 from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
 from syno.measure.tvm.network import import_network

@@ -20,7 +20,8 @@ from syno.lower.interpreter import interpret, shapes
 from syno.lower.plan import nominal_values
 from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
 from syno.lower.tvm import to_te_source
-from syno.lower.tvm.stages import named_sizes, tvm
+from syno.lower.tvm.installed import tvm
+from syno.lower.tvm.stages import named_sizes
 from syno.measure.tvm.targets import target
 from syno.space.identity.valuations import MOST_SUMMANDS, own_valuations
 
