@@ -38,7 +38,7 @@ class WorkflowStage:
         also: files that a job writes in addition, such as other formats.
         after: names of the stages whose `files` a job reads.
         settings: the part of the experiment's settings that the files depend on.
-        readers: for files that take long to make, a function that reads and checks one, as `module:name`. Others are made again.
+        readers: for files that take long to make, a function that reads and checks one, as `module:name`. Others are made anew.
         log: path of a job's log, and of its times and memory, without the ending; the stage's name by default.
         is_timed: whether times and memory of a job are recorded.
         is_per_network: whether there are jobs for each network that is trained.

@@ -12,8 +12,7 @@ import syno
 from syno.base.errors import MissingPackageError
 from syno.ir.library import OPERATORS
 from syno.lower.choose import plan
-from syno.lower.tvm import prim_functions, stage_functions
-from syno.lower.tvm import stages as installed
+from syno.lower.tvm import installed, prim_functions, stage_functions
 
 SIZES = {"M": 2, "N": 3, "K": 4}
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from syno.base.errors import MissingPackageError, SpecError, UnknownNameError
 from syno.ir.library import OPERATORS
-from syno.lower.tvm import stages as installed
+from syno.lower.tvm import installed
 from syno.measure.subjects import OperatorSubject
 from syno.measure.tuning import tune
 from syno.measure.tvm.settings import TvmSettings

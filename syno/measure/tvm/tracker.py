@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syno.base.errors import DeviceError
-from syno.lower.tvm import stages as installed
+from syno.lower.tvm import installed
 from syno.measure.tvm import serving
 from syno.measure.tvm.settings import LOCAL, Address, DeviceSettings
 
