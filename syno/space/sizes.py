@@ -9,11 +9,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product as combinations
+from operator import add
 
 from syno.algebra import Kind, Size, Trait, Variable, product
 from syno.space.spec import OperatorSpec
 
 Usage = tuple[int, ...]  # occurrences used up so far, one number per variable of the spec
+
+
+def added(usage: Usage, more: Usage) -> Usage:
+    """Return the occurrences that both use up together."""
+    return tuple(map(add, usage, more))
 
 
 @dataclass(slots=True, init=False, eq=False, repr=False)
