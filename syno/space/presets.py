@@ -30,7 +30,7 @@ def paper(model: str) -> OperatorSpec:
 
 
 class VisionModel(NamedTuple):
-    """What the paper's search for a vision model depends on.
+    """The values in which the paper's searches for vision models differ.
 
     Attributes:
         rows: C_in, C_out, H and the number of layers of these sizes.
