@@ -29,7 +29,7 @@ from syno.measure.tvm.settings import DeviceSettings
 
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
-    from syno.measure.subjects import Material
+    from syno.measure.reference import Material
 
 REQUEST, FINDINGS = "request.json", "findings.json"
 REASON_CHARACTERS = 500
