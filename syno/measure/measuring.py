@@ -36,7 +36,7 @@ REASON_CHARACTERS = 500
 
 
 class Request(BaseModel):
-    """What to measure, and how.
+    """A request to measure a subject.
 
     Attributes:
         options: the compiler's own settings, as JSON.

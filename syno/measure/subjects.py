@@ -29,7 +29,7 @@ class Subject(BaseModel, ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """Its name in records and messages."""
+        """The name in records and messages."""
 
     @property
     def graph(self) -> PGraph | None:

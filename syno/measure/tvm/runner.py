@@ -28,14 +28,14 @@ NOT_MEASURED = "not measured: "  # begins the message about a candidate that is 
 
 
 class Health:
-    """Whether a device is worth measuring on: counts failures in a row, and looks for the device after each.
+    """The health of a device: counts failures in a row, looks for the device after each, and says when it is lost.
 
     Args:
         device: the device.
         settings: its `wait_seconds` and `most_failures`.
 
     Attributes:
-        lost: the reason why it is not, or None.
+        lost: the reason why it is not worth measuring on, or None.
     """
 
     def __init__(self, device: Reached, settings: DeviceSettings) -> None:

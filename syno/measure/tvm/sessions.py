@@ -27,7 +27,7 @@ SHOWN_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class Lease:
-    """How a device is borrowed.
+    """The terms on which a device is borrowed.
 
     Attributes:
         device: the device.
