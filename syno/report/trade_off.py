@@ -19,8 +19,7 @@ from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREY, INK, ORANGE, finish, nothing
 from syno.report.labels import Label, place_labels
 from syno.report.results import complete, metric_of
-from syno.results.metric import ScoreMetric
-from syno.results.pareto import front, near_front
+from syno.results.metric import ScoreMetric, front, near_front
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
 LOOKS = {  # of each role: marker, its size, colour, name in the legend

@@ -24,7 +24,7 @@ from syno.base.text_tables import Row, csv_text, markdown
 from syno.measure.machine import device_name
 from syno.report.ablations.canonical import Rate, canonical_rates, complete_operators
 from syno.report.ablations.guided import Run, comparison, run, totals
-from syno.report.ablations.progress import shown_on, silent
+from syno.report.ablations.sampling import shown_on
 from syno.report.figures import BLUE, GREEN, ORANGE, finish, save
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
@@ -69,7 +69,7 @@ def canonical(
         display: shows the progress.
     """
     with display or nullcontext():
-        show = silent if display is None else shown_on(display)
+        show = shown_on(display)
         rates = canonical_rates(spec, samples, seed=seed, show=show)
         whole = complete_operators(spec, complete, show=show) if complete else []
     notes = provenance(command, spec, seed)
@@ -109,7 +109,7 @@ def distance(
     """
     check_not_empty(Space(spec))
     with display or nullcontext():
-        show = silent if display is None else shown_on(display)
+        show = shown_on(display)
         runs = [
             run(spec, use_distance=guided, trials=trials, seconds=seconds, seed=seed, show=show) for guided in (True, False)
         ]

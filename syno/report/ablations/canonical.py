@@ -30,8 +30,8 @@ from random import Random
 
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
-from syno.report.ablations.progress import Show, silent
 from syno.report.ablations.reordering import is_canonical
+from syno.report.ablations.sampling import Show, silent
 from syno.space.rules import RULES, RuleSet
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec

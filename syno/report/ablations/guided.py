@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from syno.report.ablations.progress import Show, silent
+from syno.report.ablations.sampling import Show, silent
 from syno.space.sample import Sampler
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec

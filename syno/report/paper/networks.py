@@ -12,6 +12,7 @@ from math import exp, log
 import pandas
 
 from syno.base.files import ORIGINAL
+from syno.results.metric import front
 from syno.results.paper import (
     BASELINES,
     CASE,
@@ -25,7 +26,6 @@ from syno.results.paper import (
     STACKED,
     TEST_DATA,
 )
-from syno.results.pareto import front
 
 MOST_LOST = 0.01  # of accuracy on the data of the search
 CANDIDATES = {  # of the case study, and their names in the paper
