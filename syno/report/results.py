@@ -110,6 +110,8 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
 
 
 def outcomes(trials: pandas.DataFrame) -> str:
-    """Return how many trials there are, and how they ended, in words."""
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in trials["outcome"].value_counts().items())
-    return f"{len(trials)} trials ({counts})"
+    """Return how many trials there are, and how they ended: `30 trials (22 complete, 5 pruned, 3 failed)`."""
+    count = f"{len(trials):,} trial{'' if len(trials) == 1 else 's'}"
+    if trials.empty:
+        return count
+    return f"{count} ({', '.join(f'{number:,} {outcome}' for outcome, number in trials['outcome'].value_counts().items())})"
