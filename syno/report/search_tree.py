@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -16,6 +16,7 @@ import pandas
 from matplotlib.colors import to_hex
 
 from syno.report.figures import GREY, INK
+from syno.report.page_tables import number
 from syno.report.results import TRIAL_COLUMNS, Picture, complete
 
 MOST_LEAVES = 160  # in a picture; more of them, and nobody sees anything
@@ -100,11 +101,9 @@ def search_tree(trials: pandas.DataFrame) -> Picture | None:
     return Picture("The search tree", ElementTree.tostring(_drawing(shown), encoding="unicode"), caption)
 
 
-def _walk(row: dict[object, object]) -> Walk:
+def _walk(row: dict[Any, Any]) -> Walk:
     steps = tuple(zip(str(row["path"]).split(), str(row["steps"]).split(), strict=True))
-    reward = row["reward"]
-    known = row["outcome"] == "complete" and isinstance(reward, float) and reward == reward
-    return Walk(int(str(row["number"])), steps, float(str(reward)) if known else None)
+    return Walk(row["number"], steps, number(row["reward"]) if row["outcome"] == "complete" else None)
 
 
 # ---- drawing --------------------------------------------------------------------------------------------------------
