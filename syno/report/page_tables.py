@@ -177,7 +177,7 @@ def latency(row: Row | None) -> Cell:
     if row["checked"] is False:
         notes.append("its output was not compared with a reference")
     if suspicious := row["suspicious"] is True:
-        notes.append("faster than the device can be: not to be trusted")
+        notes.append("faster than the device's peak speed: not to be trusted")
     text = f"{digits(time)} ms" + ("" if speedup is None else f" ({speedup:.2f}×)") + (" ?" if suspicious else "")
     return Cell(text, time, "; ".join(notes), warns=suspicious)
 

@@ -24,7 +24,7 @@ SPEEDUP, REWARDS = "Speedup over the original", "Rewards of the search"  # title
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers; the palette of Okabe and Ito
 BAR = 0.21  # inches
 NOTE = 0.12  # inches, of a line at the bottom
-SPACE = 0.8  # of a group that its bars fill
+SPACE = 0.8  # the share of a group that its bars fill
 AT_THE_BOTTOM = {"pruned": ("v", ORANGE, 0.085), "failed": ("x", INK, 0.035)}  # marker, colour, height as share of the axis
 
 
@@ -72,7 +72,7 @@ def _bars(axes: Axes, rows: pandas.DataFrame, operators: Sequence[str], compiler
         if isnan(speedup):
             text, end = f"{row['latency_ms']:.3g} ms; the original was not measured", 0.0
         else:
-            text, end = f"{speedup:.2f}{'' if trusted else ' (faster than the device can be)'}", speedup
+            text, end = f"{speedup:.2f}{'' if trusted else ' (faster than the peak)'}", speedup
             colour = COLOURS[number % len(COLOURS)]
             axes.barh(middle, speedup, height=0.9 * thickness, color=colour, alpha=1.0 if trusted else 0.35, zorder=2)
         halo = [withStroke(linewidth=2, foreground="white")]
@@ -135,7 +135,7 @@ class Drawing(NamedTuple):
     """A figure of an experiment.
 
     Attributes:
-        title: The title; `{metric}` and `{Metric}` in it stand for the name of the metric of its scores.
+        title: The title; `{metric}` and `{Metric}` in it stand for the name of the metric.
         caption: How to read it; `{better}` in it stands for the direction of better scores.
         draw: Draws it from results.
     """

@@ -49,7 +49,7 @@ class Results:
 
     @property
     def metric(self) -> ScoreMetric:
-        """The metric of the scores; that of the trials, where nothing was trained again; accuracy, where there are none."""
+        """The metric of the scores; without scores, the metric of the trials; without both, accuracy."""
         if self.scores.empty:
             return metric_of_trials(self.trials.columns) or ACCURACY
         return metric_of(self.scores)

@@ -23,13 +23,13 @@ from syno.report.results import complete, metric_of
 from syno.results.metric import ScoreMetric, front, near_front
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
-LOOKS = {  # of each role: marker, its size, colour, name in the legend
-    ORIGINAL: ("D", 6.5, INK, "the network as it is"),
+LOOKS = {  # for each role: marker, its size, colour, name in the legend
+    ORIGINAL: ("D", 6.5, INK, "original network"),
     "baseline": ("s", 6.0, ORANGE, "known operators"),
     "found": ("o", 6.5, BLUE, "found operators"),
 }
-WIDE = 8.0  # costs that differ by a larger factor are on a logarithmic axis
-NEAR = 0.08  # operators within this share of the ranges of cost and score from the front are named, too
+WIDE = 8.0  # if costs differ by a larger factor, their axis is logarithmic
+NEAR = 0.08  # operators this near to the front are named too; a share of the ranges of cost and score
 NAMED = 14  # operators named in one panel, at most
 WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
 
@@ -38,7 +38,7 @@ WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
 class ScoredPoint:
     """An operator's score and cost with their error bars.
 
-    An operator that is not trusted was measured to be faster than its device can be; it is on no front.
+    A point that is not trusted has a latency below what the device's peak speed allows; it is never on the front.
     """
 
     name: str
@@ -63,7 +63,7 @@ class ScoredPoint:
 
 
 def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
-    """Draw scores (mean, standard deviation over seeds) against latencies (median, 95 % interval).
+    """Draw scores (mean and standard deviation over seeds) against latencies (median and 95 % interval).
 
     There is a panel for each device and compiler. Operators without a score or a latency are left out. SpecError if a table
     lacks a column.
@@ -170,7 +170,9 @@ def _completed(
         if role in roles:
             panels[0].plot([], [], marker, color=colour, markersize=size, label=name)
     if not all(mark.trusted for marks in groups for mark in marks):
-        panels[0].plot([], [], "o", color=GREY, markerfacecolor="white", label="faster than the device can be: not trusted")
+        panels[0].plot(
+            [], [], "o", color=GREY, markerfacecolor="white", label="faster than the device's peak speed: not trusted"
+        )
     panels[0].plot([], [], color=GREY, linewidth=1.2, label="Pareto front")
     finish(figure, panels, title, notes, columns=5 if len(panels) > 1 else 4)
     figure.draw_without_rendering()

@@ -1,7 +1,7 @@
-"""The paper's two ablations as files: tables and figures, each with where its numbers come from.
+"""The paper's two ablations. Each writes tables and figures that name the source of their numbers.
 
-`canonical` measures what the canonicalization rules leave out (`syno.report.ablations.canonical`), `distance` what the shape
-distance is worth (`syno.report.ablations.guided`).
+`canonical` measures how many operators the canonicalization rules leave out (`syno.report.ablations.canonical`), `distance` how
+many more operators random walks find with the shape distance (`syno.report.ablations.guided`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The formats of files in which an operator is taken home, by name, and the library that TVM's runtime loads."""
+"""The formats of files that an operator can be written to, by name; one of them is a library for TVM's runtime."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Format:
 
 
 def check_own(file: Path) -> Path:
-    """Return a file that is named after an operator, unless source that Syno did not write would be replaced.
+    """Return the file. SpecError if it is Python source that Syno did not write, which must not be replaced.
 
-    Whoever gives an operator away chooses its name: `setup`, for instance. SpecError if such a file is there.
+    The file is named after an operator, whose author may have chosen any name, such as `setup`.
     """
     if file.suffix == ".py" and is_file(file):
         with file.open("rb") as opened:
