@@ -52,7 +52,7 @@ class ScoredPoint:
 
     @property
     def point(self) -> tuple[float, float]:
-        """Its coordinates."""
+        """The coordinates."""
         return self.cost, self.score
 
     @property

@@ -1,4 +1,4 @@
-"""How trained networks are compared: their metrics, differences of scores with intervals, and Pareto fronts.
+"""The comparison of trained networks: metrics, differences of scores with their intervals, and Pareto fronts.
 
 Welch's interval assumes that measurements are independent and about normal, but neither that both samples vary alike nor that
 they are of one size: an operator's trainings may well scatter more than the original's.
