@@ -8,12 +8,10 @@ from math import isnan, nan
 from typing import Any
 
 import pandas
-from markupsafe import Markup
 
 from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.report.figures import drawn
-from syno.report.inline_svg import inline_svg
 from syno.report.operators.gallery import cards
 from syno.report.page import document, orders
 from syno.report.page_tables import Cell, Table
@@ -41,7 +39,7 @@ class Shown:
 
     name: str
     title: str
-    svg: Markup
+    svg: str
     caption: str
     is_wrong: bool
     has_headlines: bool
@@ -76,9 +74,7 @@ def _shown(name: str, figure: PaperFigure, numbers: Numbers, table: pandas.DataF
     own = table[table["figure"] == name.removeprefix("figure-")]
     is_wrong = "latency" in figure.metrics and bool((numbers.rows["note"] == WRONG_GUARD).any())
     told = tuple(_deviation(row) for row in own[~own["same"].astype(bool)].to_dict("records"))
-    return Shown(
-        name, figure.title, Markup(inline_svg(svg, name)), " ".join([caption, *sources]), is_wrong, bool(len(own)), told
-    )
+    return Shown(name, figure.title, svg, " ".join([caption, *sources]), is_wrong, bool(len(own)), told)
 
 
 def _deviation(row: Mapping[Any, Any]) -> str:

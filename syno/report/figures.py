@@ -1,4 +1,4 @@
-"""The common ground of all figures: colours, titles and notes, and their files. No window system is used."""
+"""The parts that all figures share: colours, titles, notes and files. No window system is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ GREY, INK = "#555555", "#1A1A1A"
 DOTS_PER_INCH = 150
 NOTE_WIDTH = 22  # letters of a note in an inch
 FORMATS = ("svg", "png")
-NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}  # the same numbers, the same file
+NO_DATE = {
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+    "png": {"Software": None},
+}  # so that equal numbers give equal files
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

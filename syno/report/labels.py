@@ -1,7 +1,7 @@
 """Labels beside points, placed so that they cover neither each other nor the points.
 
-A fixed offset would be simpler, but it makes names illegible where operators have nearly equal costs, which is usual near a
-Pareto front. Each label here takes the best of 40 places around its point, which is deterministic.
+With a fixed offset, names cannot be read where operators have nearly equal costs, which is usual near a Pareto front. Here,
+each label takes the best of 40 places around its point. The choice is deterministic.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Place:
     box: Bbox  # in pixels
     offset: tuple[float, float]  # from the point to the middle of the text, in points
     gap: float
-    doubtful: bool  # it is as near to another point
+    doubtful: bool  # whether it is about as near to another point
 
 
 def place_labels(axes: Axes, labels: Sequence[Label], marks: Sequence[tuple[float, float]], lines: Sequence[Bbox] = ()) -> None:
@@ -60,7 +60,7 @@ def place_labels(axes: Axes, labels: Sequence[Label], marks: Sequence[tuple[floa
     figure.draw_without_rendering()  # the layout is made now; labels do not change it
     scale = figure.dpi / 72
     points = axes.transData.transform(np.asarray(marks, dtype=float)).tolist()
-    seen = [_around(point, MARK * scale) for point in points]
+    seen = [Bbox.from_extents(*point, *point).padded(MARK * scale) for point in points]
     seen += [box.transformed(axes.transData).padded(1.0) for box in lines]
     texts = [_written(axes, label) for label in labels]
     options = [_options(axes, label, text, points, scale) for label, text in zip(labels, texts, strict=True)]
@@ -100,12 +100,12 @@ def _options(axes: Axes, label: Label, text: Annotation, points: Sequence[Sequen
 
 def _chosen(options: Sequence[Sequence[_Place]], seen: Sequence[Bbox], frame: Bbox) -> list[_Place]:
     """Return a place for each label: chosen one after another, then again with the others in their places."""
-    chosen: list[_Place | None] = [None] * len(options)
+    chosen: dict[int, _Place] = {}
     for _ in range(ROUNDS):
         for number, places in enumerate(options):
-            others = [place.box for other, place in enumerate(chosen) if place is not None and other != number]
+            others = [place.box for other, place in chosen.items() if other != number]
             chosen[number] = min(places, key=lambda place: _harm(place, seen, others, frame))
-    return [place for place in chosen if place is not None]
+    return list(chosen.values())
 
 
 def _harm(place: _Place, seen: Sequence[Bbox], others: Sequence[Bbox], frame: Bbox) -> float:
@@ -123,7 +123,3 @@ def _distance(box: Bbox, point: Sequence[float]) -> float:
 def _shared(one: Bbox, other: Bbox) -> float:
     width, height = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
     return float(width * height) if width > 0 and height > 0 else 0.0
-
-
-def _around(point: Sequence[float], half: float) -> Bbox:
-    return Bbox.from_extents(point[0] - half, point[1] - half, point[0] + half, point[1] + half)

@@ -1,20 +1,32 @@
-"""The page of an experiment: one document of HTML that needs no other file and no network."""
+"""The page of an experiment: one document of HTML that needs no other file and no network.
+
+SVG pictures become part of it: their ids and styles are renamed so that no picture changes another.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from syno.report.inline_svg import inline_svg
+from syno.base.errors import SpecError
 from syno.report.operators.gallery import cards, order_name
 from syno.report.page_tables import latencies, summary, targets, trial_lines
-from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete
+from syno.report.results import Picture, Results, outcomes
 from syno.report.search_tree import search_tree
+
+SVG, XML = "http://www.w3.org/2000/svg", "http://www.w3.org/XML/1998/namespace"
+DROPPED = {"metadata"}
+FORBIDDEN = {"script", "foreignObject", "iframe", "animate", "set"}
+ID_LISTS = {"aria-labelledby", "aria-describedby"}
+_REFERENCE = re.compile(r"url\(\s*(['\"]?)#([^'\")]+)\1\s*\)")
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 
 
 def page(results: Results, pictures: Sequence[Picture]) -> str:
@@ -24,17 +36,15 @@ def page(results: Results, pictures: Sequence[Picture]) -> str:
 
     Raises SpecError if a table lacks a column, or a picture is no SVG that stands alone.
     """
-    tree = search_tree(results.trials)
     return document(
         "page.html",
         results=results,
         metric=results.metric,
         summary=summary(results),
         trials=trial_lines(results),
-        outcomes=_outcomes(results),
-        pictures=[(picture, Markup(inline_svg(picture.svg, f"figure-{n}"))) for n, picture in enumerate(pictures, 1)],
-        tree=tree,
-        tree_svg=None if tree is None else Markup(inline_svg(tree.svg, "search-tree")),
+        outcomes=outcomes(results.trials),
+        pictures=pictures,
+        tree=search_tree(results.trials),
         cards=cards(results),
         orders=orders(results),
     )
@@ -46,18 +56,12 @@ def orders(results: Results) -> list[tuple[str, bool]]:
     return [(results.metric.name, results.metric.more_is_better), ("FLOPs", False), *((name, False) for name in timed)]
 
 
-def _outcomes(results: Results) -> str:
-    """Return how many trials there are, and how they ended: `30 trials: 22 complete, 5 pruned, 3 failed`."""
-    counts = complete(results.trials, TRIAL_COLUMNS, "trials")["outcome"].value_counts()
-    total = f"{counts.sum():,} trial{'' if counts.sum() == 1 else 's'}"
-    return total + (": " + ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items()) if len(counts) else "")
-
-
 def document(template: str, **values: Any) -> str:
     """Return a template as a whole document, with the styles and the script in it. Values are escaped, except for `Markup`."""
     environment = Environment(
         loader=PackageLoader("syno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["inline_svg"] = inline_svg
     script = _part(environment, "page.js")
     return environment.get_template(template).render(
         **values,
@@ -71,3 +75,79 @@ def _part(environment: Environment, name: str) -> Markup:
     loader = environment.loader
     assert loader is not None
     return Markup(loader.get_source(environment, name)[0].rstrip("\n"))
+
+
+# ---- SVG documents as parts of a page -------------------------------------------------------------------------------
+
+
+def inline_svg(document: str, prefix: str) -> Markup:
+    """Return the document as an `<svg>` element whose ids all begin with `prefix`, and whose styles apply to nothing else.
+
+    It is a filter of the templates: `{{ svg|inline_svg("figure-1") }}`.
+
+    Raises SpecError if it is no SVG, holds a script, or refers to anything outside itself.
+    """
+    try:
+        root = ElementTree.fromstring(document)
+    except ElementTree.ParseError as error:
+        raise SpecError(f"not an SVG document: {error}; it begins: {document[:60]!r}") from error
+    if root.tag not in ("svg", f"{{{SVG}}}svg"):
+        raise SpecError(f"an SVG document begins with <svg>; given: <{root.tag}>")
+    for parent in list(root.iter()):
+        for child in [child for child in parent if _name(child.tag) in DROPPED]:
+            parent.remove(child)
+    for element in root.iter():
+        _inline(element, prefix)
+    root.set("id", prefix)
+    return Markup(ElementTree.tostring(root, encoding="unicode").strip())
+
+
+def _inline(element: ElementTree.Element, prefix: str) -> None:
+    element.tag = _name(element.tag)
+    if element.tag in FORBIDDEN:
+        raise SpecError(f"an SVG picture on the page holds no <{element.tag}>")
+    given = dict(element.attrib)
+    element.attrib.clear()
+    for name, value in given.items():
+        element.set(_name(name), _attribute(_name(name), value, prefix))
+    if element.tag == "style":
+        element.text = _scoped(element.text or "", prefix)
+
+
+def _name(name: str) -> str:
+    """Return the name in HTML of `{namespace}name`."""
+    space, _, local = name.rpartition("}")
+    return f"xml:{local}" if space == f"{{{XML}" else local
+
+
+def _attribute(name: str, value: str, prefix: str) -> str:
+    if name.lower().startswith("on"):
+        raise SpecError(f'an SVG picture on the page holds no script; given: {name}="{value[:60]}"')
+    if name == "id":
+        return f"{prefix}-{value}"
+    if name in ID_LISTS:
+        return " ".join(f"{prefix}-{word}" for word in value.split())
+    if name in ("href", "src") and not value.startswith("data:image/png"):
+        if not value.startswith("#"):
+            raise SpecError(f'an SVG picture on the page refers to nothing outside itself; given: {name}="{value[:60]}"')
+        return f"#{prefix}-{value[1:]}"
+    return _local(value, prefix)
+
+
+def _scoped(styles: str, prefix: str) -> str:
+    """Return style rules that apply within the picture only."""
+    if "@" in styles:
+        raise SpecError(f"styles of an SVG picture on the page have no @ rules; given: {styles.strip()[:60]!r}")
+    rules = [
+        f"{', '.join(f'#{prefix} {selector.strip()}' for selector in selectors.split(','))} {{{_local(body, prefix)}}}"
+        for selectors, body in _RULE.findall(re.sub(r"/\*.*?\*/", "", styles, flags=re.DOTALL))
+    ]
+    return "\n".join(rules)
+
+
+def _local(text: str, prefix: str) -> str:
+    """Return the text with its references to ids renamed. SpecError for other references."""
+    renamed = _REFERENCE.sub(lambda found: f"url(#{prefix}-{found[2]})", text)
+    if renamed.lower().count("url(") != len(_REFERENCE.findall(text)):
+        raise SpecError(f"an SVG picture on the page refers to nothing outside itself; given: {text.strip()[:60]!r}")
+    return renamed

@@ -1,4 +1,4 @@
-"""The tables of the page: each cell has a text, the number that it is sorted by, and a tooltip."""
+"""The tables of the page. Each cell has a text, a number to sort by, and a tooltip."""
 
 from __future__ import annotations
 
@@ -75,11 +75,8 @@ def trial_lines(results: Results) -> Table:
     more = [name for name in measured if name.removeprefix("metric_") not in (*SHOWN_METRICS, metric.name)]
     rows = []
     for row in trials.to_dict("records"):
-        name, flops, original = (
-            str(row.get("name", "")),
-            number(row.get("metric_flops")),
-            number(row.get("metric_original_flops")),
-        )
+        name = str(row.get("name", ""))
+        flops, original = number(row.get("metric_flops")), number(row.get("metric_original_flops"))
         rows.append((
             plain(row["number"]), word(row["outcome"]), plain(row["reward"]), plain(row.get(metric.column)),
             share(flops / original if flops is not None and original else None), quantity(row.get("metric_parameters")),
@@ -127,7 +124,7 @@ def word(text: Any, card: str = "") -> Cell:
 
 
 def plain(value: Any) -> Cell:
-    """Return a cell with a number as it is. An infinite loss, as of a training that diverged, is not sorted by."""
+    """Return a cell with a number as it is. An infinite loss, from a training that diverged, is shown but not sorted by."""
     known = number(value)
     if known is None:
         return Cell(NOTHING)
@@ -135,7 +132,7 @@ def plain(value: Any) -> Cell:
 
 
 def quantity(value: Any, of_original: Any = None) -> Cell:
-    """Return a cell with a large number in short, and its share of the original's; the tooltip has all digits."""
+    """Return a cell with a large number, such as `1.28 M (41 %)`. The share is of the original; the tooltip has all digits."""
     known, part = number(value), share(of_original)
     if known is None:
         return Cell(NOTHING)
@@ -173,16 +170,14 @@ def latency(row: Row | None) -> Cell:
     if row is None:
         return Cell(NOTHING)
     time, speedup = number(row["latency_ms"]), number(row["speedup"])
-    if row["status"] == "partial":
-        return Cell("partial", None, word(row["reason"]).text, warns=True)
     if row["status"] != "ok" or time is None:
-        return Cell("failed", None, word(row["reason"]).text, warns=True)
+        return Cell("partial" if row["status"] == "partial" else "failed", note=word(row["reason"]).text, warns=True)
     low, high = number(row["latency_low_ms"]), number(row["latency_high_ms"])
     notes = [] if low is None or high is None else [f"95 % interval {digits(low)} to {digits(high)} ms"]
     if row["checked"] is False:
         notes.append("its output was not compared with a reference")
     if suspicious := row["suspicious"] is True:
-        notes.append("faster than the device can be: not to be trusted")
+        notes.append("faster than the device's peak speed: not to be trusted")
     text = f"{digits(time)} ms" + ("" if speedup is None else f" ({speedup:.2f}×)") + (" ?" if suspicious else "")
     return Cell(text, time, "; ".join(notes), warns=suspicious)
 
@@ -193,7 +188,7 @@ def digits(value: float) -> str:
 
 
 def setting(times: Sequence[Row]) -> str:
-    """Return the batch and the threads of measurements as text, where all have the same."""
+    """Return the batch and the threads of measurements as text; what differs between them is left out."""
     batches, threads = ({number(row[name]) for row in times} - {None} for name in ("batch", "threads"))
     parts = [f"batch of {batch:.0f}" for batch in batches] if len(batches) == 1 else []
     parts += [f"{count:.0f} thread{'' if count == 1 else 's'}" for count in threads] if len(threads) == 1 else []

@@ -20,23 +20,24 @@ from syno.report.trade_off import cost_figure, pareto_figure
 from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS
 
+SPEEDUP, REWARDS = "Speedup over the original", "Rewards of the search"  # titles
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers; the palette of Okabe and Ito
 BAR = 0.21  # inches
 NOTE = 0.12  # inches, of a line at the bottom
-SPACE = 0.8  # of a group that its bars fill
+SPACE = 0.8  # the share of a group that its bars fill
 AT_THE_BOTTOM = {"pruned": ("v", ORANGE, 0.085), "failed": ("x", INK, 0.035)}  # marker, colour, height as share of the axis
 
 
-def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Speedup over the original") -> Figure:
-    """Draw bars of the speedup over the original network: a panel for each device, a group for each operator, fastest first,
-    and a colour for each compiler.
+def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+    """Draw the speedup over the original network as bars, the fastest operator first.
 
-    Measurements that failed or are partial have a cross and no bar. SpecError if the table lacks a column.
+    There is a panel for each device, a group of bars for each operator, and a colour for each compiler. Measurements that
+    failed or are partial have a cross and no bar. SpecError if the table lacks a column.
     """
     rows = complete(latency, LATENCY_COLUMNS, "latency")
     rows = rows[rows["role"] != ORIGINAL].drop_duplicates(["operator", "device", "compiler"], keep="last")
     if rows.empty:
-        return nothing(title, "No operator's latency was measured.", notes)
+        return nothing(SPEEDUP, "No operator's latency was measured.", notes)
     rows = rows.assign(speedup=pandas.to_numeric(rows["speedup"]))
     compilers, devices = sorted(rows["compiler"].unique()), sorted(rows["device"].unique())
     operators = list(rows.groupby("operator", sort=False)["speedup"].max().sort_values(ascending=False, kind="stable").index)
@@ -54,7 +55,7 @@ def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = (), title: 
         panels[0].plot([], [], "x", color=INK, label="failed" + (" or partial" if "partial" in set(rows["status"]) else ""))
     panels[0].set_yticks(range(len(operators)), operators, parse_math=False)
     panels[0].set_ylim(len(operators) - 0.45, -0.55)
-    finish(figure, panels, title, notes, columns=4)
+    finish(figure, panels, SPEEDUP, notes, columns=4)
     for axes in panels:
         axes.grid(False, axis="y")
     return figure
@@ -71,7 +72,7 @@ def _bars(axes: Axes, rows: pandas.DataFrame, operators: Sequence[str], compiler
         if isnan(speedup):
             text, end = f"{row['latency_ms']:.3g} ms; the original was not measured", 0.0
         else:
-            text, end = f"{speedup:.2f}{'' if trusted else ' (faster than the device can be)'}", speedup
+            text, end = f"{speedup:.2f}{'' if trusted else ' (faster than the peak)'}", speedup
             colour = COLOURS[number % len(COLOURS)]
             axes.barh(middle, speedup, height=0.9 * thickness, color=colour, alpha=1.0 if trusted else 0.35, zorder=2)
         halo = [withStroke(linewidth=2, foreground="white")]
@@ -84,15 +85,15 @@ def _bars(axes: Axes, rows: pandas.DataFrame, operators: Sequence[str], compiler
     axes.spines["right"].set_visible(False)
 
 
-def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = (), title: str = "Rewards of the search") -> Figure:
-    """Draw rewards over trial numbers, and the best so far; trials that were pruned or failed have marks of their own below.
+def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+    """Draw the reward of each trial, and the best so far. Marks at the bottom are trials that were pruned or failed.
 
     SpecError if the table lacks a column.
     """
     rows = complete(trials, TRIAL_COLUMNS, "trials")
     done = rows[(rows["outcome"] == "complete") & rows["reward"].notna()].sort_values("number")
     if done.empty and not rows["outcome"].isin(list(AT_THE_BOTTOM)).any():
-        return nothing(title, "No trial has ended.", notes)
+        return nothing(REWARDS, "No trial has ended.", notes)
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
     axes.plot(
@@ -110,7 +111,7 @@ def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = (), title: st
     axes.set_ylabel("reward")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines["right"].set_visible(False)
-    finish(figure, [axes], title, notes, columns=4)
+    finish(figure, [axes], REWARDS, notes, columns=4)
     return figure
 
 
@@ -134,7 +135,7 @@ class Drawing(NamedTuple):
     """A figure of an experiment.
 
     Attributes:
-        title: The title; `{metric}` and `{Metric}` in it stand for the name of the metric of its scores.
+        title: The title; `{metric}` and `{Metric}` in it stand for the name of the metric.
         caption: How to read it; `{better}` in it stands for the direction of better scores.
         draw: Draws it from results.
     """
@@ -165,29 +166,32 @@ FIGURES.register("score-latency")(
     Drawing(
         "{Metric} against latency",
         "Mean {metric} with its standard deviation over seeds; median latency of the whole network with its 95 % interval. The "
-        "{better} and the further to the left, the better; along the line is what no other operator betters in both.",
+        "{better} and the further to the left, the better. The line is the Pareto front: no other operator is both faster and "
+        "better than one on it.",
         lambda found: pareto_figure(found.scores, found.latency, found.notes),
     )
 )
 FIGURES.register("score-flops")(
     Drawing(
         "{Metric} against FLOPs",
-        "Mean {metric} with its standard deviation over seeds, against the share of the original network's multiply-adds that "
-        "is left with the operator in its place. The {better} and the further to the left, the better.",
+        "Mean {metric} with its standard deviation over seeds, against the FLOPs (multiply-adds) of the network with the "
+        "operator, as a share of the original network's. The {better} and the further to the left, the better.",
         lambda found: cost_figure(found.scores, found.notes),
     )
 )
 FIGURES.register("speedup")(
     Drawing(
-        "Speedup over the original",
-        "Latency of the original network over that with the operator, on the same device with the same compiler.",
+        SPEEDUP,
+        "Latency of the original network divided by the latency of the network with the operator, on the same device with the "
+        "same compiler.",
         lambda found: speedup_figure(found.latency, found.notes),
     )
 )
 FIGURES.register("reward")(
     Drawing(
-        "Rewards of the search",
-        "Each dot is an operator that was tried. Below, without a reward: what was stopped early, and what failed.",
+        REWARDS,
+        "Each dot is a trial of an operator. The marks at the bottom are trials without a reward: they were stopped early, or "
+        "failed.",
         lambda found: reward_figure(found.trials, found.notes),
     )
 )

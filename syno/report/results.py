@@ -49,7 +49,7 @@ class Results:
 
     @property
     def metric(self) -> ScoreMetric:
-        """The metric of the scores; that of the trials, where nothing was trained again; accuracy, where there are none."""
+        """The metric of the scores; without scores, the metric of the trials; without both, accuracy."""
         if self.scores.empty:
             return metric_of_trials(self.trials.columns) or ACCURACY
         return metric_of(self.scores)
@@ -110,6 +110,8 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
 
 
 def outcomes(trials: pandas.DataFrame) -> str:
-    """Return how many trials there are, and how they ended, in words."""
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in trials["outcome"].value_counts().items())
-    return f"{len(trials)} trials ({counts})"
+    """Return how many trials there are, and how they ended: `30 trials (22 complete, 5 pruned, 3 failed)`."""
+    count = f"{len(trials):,} trial{'' if len(trials) == 1 else 's'}"
+    if trials.empty:
+        return count
+    return f"{count} ({', '.join(f'{number:,} {outcome}' for outcome, number in trials['outcome'].value_counts().items())})"

@@ -1,6 +1,6 @@
 """A picture of the search tree: how often the search took each step, and the mean reward of its trials.
 
-Trials whose paths begin with the same steps share branches. Steps after which no two trials differ are one branch.
+Trials whose paths begin with the same steps share branches. A branch is a row of steps at which the tree does not fork.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -16,13 +16,14 @@ import pandas
 from matplotlib.colors import to_hex
 
 from syno.report.figures import GREY, INK
+from syno.report.page_tables import number
 from syno.report.results import TRIAL_COLUMNS, Picture, complete
 
-MOST_LEAVES = 160  # in a picture; more of them, and nobody sees anything
-STEP, ROW, MARGIN, HEAD = 52, 13, 26, 44  # in pixels: of a step to the right, of a leaf below another; around; of the legend
-LARGEST, LEAST_RADIUS = 15.0, 2.0  # radius of all trials, and the least of any
-LABEL = 150  # room for the words at the last leaf
-SCALE, SWATCHES, UNKNOWN = "viridis", 24, "#bbbbbb"  # colours of mean rewards; of no reward
+MOST_LEAVES = 160  # in a picture; with more, it cannot be read
+STEP, ROW, MARGIN, HEAD = 52, 13, 26, 44  # pixels for a step, for a leaf, around the tree, for the legend
+LARGEST, LEAST_RADIUS = 15.0, 2.0  # the radius for all trials, and the least radius
+LABEL = 150  # pixels for the text at the last leaf
+SCALE, SWATCHES, UNKNOWN = "viridis", 24, "#bbbbbb"  # the colour map of mean rewards; the colour without a reward
 
 
 class Walk(NamedTuple):
@@ -35,7 +36,7 @@ class Walk(NamedTuple):
 
 @dataclass(frozen=True)
 class Branch:
-    """Steps from one branching of the tree to the next, and the subtree behind them.
+    """The steps from one fork of the tree to the next, and the subtree behind them.
 
     Attributes:
         kinds: The kinds of the steps.
@@ -66,12 +67,12 @@ class Branch:
 
 
 def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) -> Branch:
-    """Return the tree of walks that have their first `depth` steps in common, of which the last are `kinds`."""
+    """Return the tree of walks that share their first `depth` steps, the last of which have these kinds."""
     groups: dict[tuple[str, str], list[Walk]] = {}
     for walk in walks:
         if depth < len(walk.steps):
             groups.setdefault(walk.steps[depth], []).append(walk)
-    if kinds and len(groups) == 1 and all(depth < len(walk.steps) for walk in walks):  # no two differ here
+    if kinds and len(groups) == 1 and all(depth < len(walk.steps) for walk in walks):  # no fork here
         ((kind, _),) = groups
         return grown(walks, depth + 1, (*kinds, kind))
     children = [grown(group, depth + 1, (kind,)) for (kind, _), group in groups.items()]
@@ -81,8 +82,8 @@ def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) ->
 def search_tree(trials: pandas.DataFrame) -> Picture | None:
     """Return the picture, an SVG; None if the trials have no paths.
 
-    A circle's area is proportional to the number of trials that went through it, its colour is their mean reward, and its
-    tooltip has both. Its distance from the left is the number of steps to it.
+    The area of a circle is proportional to the number of trials that go through it. Its colour is their mean reward, and its
+    tooltip shows both numbers. Its distance from the left is its number of steps.
     """
     rows = complete(trials, TRIAL_COLUMNS, "trials")
     if not {"path", "steps"} <= set(rows.columns) or rows.empty:
@@ -93,18 +94,17 @@ def search_tree(trials: pandas.DataFrame) -> Picture | None:
     shown = root.cut(least)
     left_out = f" Branches with fewer than {least} trials are left out." if least > 1 else ""
     caption = (
-        f"{len(root.walks):,} trials from the left to the right, step by step. The area of a circle is proportional to the "
-        "number of trials that went through it; its colour is the mean reward of those that are complete, grey if there is "
-        f"none. Steps after which no two trials differ are one branch. Hover over a circle for its numbers.{left_out}"
+        f"The steps of {len(root.walks):,} trials, from left to right. Trials that begin with the same steps share a line, and "
+        "a line without a fork may stand for several steps. The area of a circle is proportional to the number of trials that "
+        "go through it. Its colour is the mean reward of the complete ones; it is grey if none is complete. Hover over a "
+        f"circle for its numbers.{left_out}"
     )
     return Picture("The search tree", ElementTree.tostring(_drawing(shown), encoding="unicode"), caption)
 
 
-def _walk(row: dict[object, object]) -> Walk:
+def _walk(row: dict[Any, Any]) -> Walk:
     steps = tuple(zip(str(row["path"]).split(), str(row["steps"]).split(), strict=True))
-    reward = row["reward"]
-    known = row["outcome"] == "complete" and isinstance(reward, float) and reward == reward
-    return Walk(int(str(row["number"])), steps, float(str(reward)) if known else None)
+    return Walk(row["number"], steps, number(row["reward"]) if row["outcome"] == "complete" else None)
 
 
 # ---- drawing --------------------------------------------------------------------------------------------------------

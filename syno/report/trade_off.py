@@ -1,4 +1,4 @@
-"""Figures of scores against costs, which are latencies or FLOPs. The Pareto front is drawn, and operators near it are named."""
+"""Figures of scores against latency or FLOPs. They show the Pareto front, and name the operators on it and near it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from matplotlib.transforms import Bbox
 from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREY, INK, ORANGE, finish, nothing
 from syno.report.labels import Label, place_labels
+from syno.report.page_tables import setting
 from syno.report.results import complete, metric_of
-from syno.results.metric import ScoreMetric
-from syno.results.pareto import front, near_front
+from syno.results.metric import ScoreMetric, front, near_front
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
-LOOKS = {  # of each role: marker, its size, colour, name in the legend
-    ORIGINAL: ("D", 6.5, INK, "the network as it is"),
+LOOKS = {  # for each role: marker, its size, colour, name in the legend
+    ORIGINAL: ("D", 6.5, INK, "original network"),
     "baseline": ("s", 6.0, ORANGE, "known operators"),
     "found": ("o", 6.5, BLUE, "found operators"),
 }
-WIDE = 8.0  # costs that differ by a larger factor are on a logarithmic axis
-NEAR = 0.08  # operators within this share of the ranges of cost and score from the front are named, too
+WIDE = 8.0  # if costs differ by a larger factor, their axis is logarithmic
+NEAR = 0.08  # operators this near to the front are named too; a share of the ranges of cost and score
 NAMED = 14  # operators named in one panel, at most
 WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
 
@@ -38,7 +38,7 @@ WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
 class ScoredPoint:
     """An operator's score and cost with their error bars.
 
-    An operator that is not trusted was measured to be faster than its device can be; it is on no front.
+    A point that is not trusted has a latency below what the device's peak speed allows; it is never on the front.
     """
 
     name: str
@@ -52,7 +52,7 @@ class ScoredPoint:
 
     @property
     def point(self) -> tuple[float, float]:
-        """Its coordinates."""
+        """The coordinates."""
         return self.cost, self.score
 
     @property
@@ -62,15 +62,15 @@ class ScoredPoint:
         return [across, Bbox.from_extents(self.cost, self.score - self.spread, self.cost, self.score + self.spread)]
 
 
-def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = (), title: str = "") -> Figure:
-    """Draw scores (mean, standard deviation over seeds) against latencies (median, 95 % interval).
+def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+    """Draw scores (mean and standard deviation over seeds) against latencies (median and 95 % interval).
 
     There is a panel for each device and compiler. Operators without a score or a latency are left out. SpecError if a table
     lacks a column.
     """
     trained, timed = complete(scores, SCORE_COLUMNS, "scores"), complete(latency, LATENCY_COLUMNS, "latency")
     metric = metric_of(trained)
-    title = title or f"{metric.name.capitalize()} against latency"
+    title = f"{metric.name.capitalize()} against latency"
     known = _finite(trained)[["operator", "score", "score_std"]].drop_duplicates("operator")
     both = timed[timed["status"] == "ok"].merge(known, on="operator").dropna(subset=["latency_ms"])
     both = both[both["latency_ms"] > 0]
@@ -78,15 +78,17 @@ def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Se
         return nothing(title, "No operator has both a score and a latency.", notes)
     targets = list(both.groupby(["device", "compiler"], sort=True))
     columns = min(len(WIDTHS), len(targets))
-    rows = ceil(len(targets) / columns)
-    figure = Figure(figsize=(WIDTHS[columns - 1], 0.9 + 3.9 * rows), layout="constrained")
-    panels = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
+    lines = ceil(len(targets) / columns)
+    figure = Figure(figsize=(WIDTHS[columns - 1], 0.9 + 3.9 * lines), layout="constrained")
+    panels = list(figure.subplots(lines, columns, sharey=True, squeeze=False).flat)
     for axes in panels[len(targets) :]:
         axes.remove()
     groups = []
     for axes, ((device, compiler), points) in zip(panels, targets, strict=False):
-        groups.append([_timed(row) for row in points.to_dict("records")])
-        _panel(axes, groups[-1], f"latency/ms{_setting(points)}")
+        rows = points.to_dict("records")
+        groups.append([_timed(row) for row in rows])
+        same = setting(rows)
+        _panel(axes, groups[-1], f"latency/ms ({same})" if same else "latency/ms")
         names = ", ".join(dict.fromkeys(points["device_name"].dropna().astype(str)))
         heading = f"{compiler} on {device}" + (f" ({names})" if names else "")
         axes.set_title(fill(heading, int(14 * WIDTHS[columns - 1] / columns)), fontsize=8.5, parse_math=False)
@@ -96,14 +98,14 @@ def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Se
     return figure
 
 
-def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = (), title: str = "") -> Figure:
+def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
     """Draw scores (mean, standard deviation over seeds) against shares of the original's FLOPs.
 
     SpecError if the table lacks a column.
     """
     rows = complete(scores, SCORE_COLUMNS, "scores")
     metric = metric_of(rows)
-    title = title or f"{metric.name.capitalize()} against FLOPs"
+    title = f"{metric.name.capitalize()} against FLOPs"
     marks = [
         ScoredPoint(str(row["operator"]), row["role"], share, share, share, float(row["score"]), _or(row["score_std"], 0.0))
         for row in _finite(rows).dropna(subset=["flops_share"]).to_dict("records")
@@ -133,15 +135,6 @@ def _timed(row: dict[Any, Any]) -> ScoredPoint:
 
 def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None or isnan(value) else float(value)
-
-
-def _setting(points: pandas.DataFrame) -> str:
-    """Return the batch and the threads as text, where they are the same for all."""
-    batches, threads = points["batch"].dropna().unique(), points["threads"].dropna().unique()
-    parts = [f"batch of {batches[0]:.0f}"] if len(batches) == 1 else []
-    if len(threads) == 1:
-        parts.append("1 thread" if threads[0] == 1 else f"{threads[0]:.0f} threads")
-    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _panel(axes: Axes, marks: Sequence[ScoredPoint], label: str) -> None:
@@ -177,7 +170,9 @@ def _completed(
         if role in roles:
             panels[0].plot([], [], marker, color=colour, markersize=size, label=name)
     if not all(mark.trusted for marks in groups for mark in marks):
-        panels[0].plot([], [], "o", color=GREY, markerfacecolor="white", label="faster than the device can be: not trusted")
+        panels[0].plot(
+            [], [], "o", color=GREY, markerfacecolor="white", label="faster than the device's peak speed: not trusted"
+        )
     panels[0].plot([], [], color=GREY, linewidth=1.2, label="Pareto front")
     finish(figure, panels, title, notes, columns=5 if len(panels) > 1 else 4)
     figure.draw_without_rendering()

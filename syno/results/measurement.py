@@ -141,28 +141,8 @@ class Measurements(Record):
     measurements: tuple[Measurement, ...]
 
 
-def of_training(record: TrainingRecord, source: str) -> list[Measurement]:
-    """Return what a training measured: the score, and what the network costs. An infinite loss is left out.
-
-    Args:
-        record: The record of the training.
-        source: The record's file.
-    """
-    return [row for row in rows_of_training(record, source) if row.status == OK]
-
-
-def of_tuning(record: TuningRecord, source: str) -> list[Measurement]:
-    """Return the latency of a compiled network or operator, and what it costs; nothing if the record's status is not "ok".
-
-    Args:
-        record: The record of the tuning.
-        source: The record's file.
-    """
-    return [row for row in rows_of_tuning(record, source) if row.status == OK]
-
-
 def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield the measurements of a training as `of_training` does, and its score also if the training diverged.
+    """Yield what a training measured: the score, and what the network costs. If it diverged, the score has no value.
 
     Args:
         record: The record of the training.
@@ -193,7 +173,9 @@ def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Itera
 
 
 def rows_of_tuning(record: TuningRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield the measurements of a tuning as `of_tuning` does, and its latency also if it failed or is partial.
+    """Yield the latency of a compiled network or operator, and what it costs.
+
+    A tuning that failed gives a latency without a value, one that is partial a latency only.
 
     Args:
         record: The record of the tuning.

@@ -1,4 +1,4 @@
-"""The metrics that trained networks are compared by, and the difference of two of them with its interval.
+"""The comparison of trained networks: metrics, differences of scores with their intervals, and Pareto fronts.
 
 Welch's interval assumes that measurements are independent and about normal, but neither that both samples vary alike nor that
 they are of one size: an operator's trainings may well scatter more than the original's.
@@ -11,6 +11,8 @@ they are of one size: an operator's trainings may well scatter more than the ori
 ('loss (nats per token)', True)
 >>> [round(number, 4) for number in difference([0.944, 0.951, 0.949], [0.957, 0.960, 0.959])]
 [-0.0107, -0.0183, -0.003]
+>>> front([(3.0, 0.9), (1.0, 0.5), (2.0, 0.4)])
+[1, 0]
 
 Source: B. L. Welch, "The generalization of 'Student's' problem when several different population variances are involved",
 Biometrika 34 (1947).
@@ -21,13 +23,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, isnan, nan
+from math import inf, isfinite, isnan, nan
 from statistics import mean, stdev
 from typing import NamedTuple
 
 from syno.train.settings import Metric
 
 CONFIDENCE = 0.95
+Point = tuple[float, float]  # cost, quality
 
 
 @dataclass(frozen=True)
@@ -122,3 +125,39 @@ def difference(sample: Sequence[float], reference: Sequence[float]) -> Differenc
 def spread(sample: Sequence[float]) -> float:
     """Return the standard deviation of a sample; NaN if it has fewer than two numbers, or one that is not finite."""
     return stdev(sample) if len(sample) > 1 and all(map(isfinite, sample)) else nan
+
+
+# ---- Pareto fronts --------------------------------------------------------------------------------------------------
+
+
+def front(points: Sequence[Point]) -> list[int]:
+    """Return the indices of the points that no other point dominates, by rising cost.
+
+    One point dominates another if it costs no more and is no worse, and is better in one of the two. Equal points do not
+    dominate each other: all of them are on the front or none. Points that are not finite are never on the front.
+    """
+    finite = [place for place, point in enumerate(points) if all(map(isfinite, point))]
+    kept: list[int] = []
+    best = (inf, -inf)  # the last point on the front
+    for place in sorted(finite, key=lambda place: (points[place][0], -points[place][1], place)):
+        if points[place][1] > best[1] or points[place] == best:
+            kept.append(place)
+            best = points[place]
+    return kept
+
+
+def near_front(points: Sequence[Point], within: Point) -> list[int]:
+    """Return the indices of the points that are on the front, or would be if they cost less and were better by `within`."""
+    ahead = [points[place] for place in front(points)]
+    cheaper, better = within
+    return [
+        place
+        for place, (cost, quality) in enumerate(points)
+        if isfinite(cost)
+        and isfinite(quality)
+        and not any(_dominates(point, (cost - cheaper, quality + better)) for point in ahead)
+    ]
+
+
+def _dominates(one: Point, other: Point) -> bool:
+    return one[0] <= other[0] and one[1] >= other[1] and one != other

@@ -1,7 +1,7 @@
 """The paper's evaluation: its networks, layers, devices and baselines, and the numbers that only the paper has.
 
-These numbers are accuracies and losses, mostly of networks without an operator. Beside them are numbers that figures compare
-with: costs of the networks as they are, and what others have published.
+These numbers are accuracies and losses, mostly of networks without an operator. There are also numbers for comparison: costs
+of the original networks, and what others have published.
 
 Source: paper, sections 9.1 to 9.4; the authors' list of baselines.
 """
@@ -45,7 +45,7 @@ BASELINES = (INT8, STACKED, *NAS_PTE)  # operators that no search of the paper f
 WRONG_GUARD = "of the published TVM code, in which the bounds check of Unfold is wrong: such kernels read mostly zeros"
 GUARD = (
     "The TVM kernels that the authors published check the bounds of Unfold against the window's size instead of the axis': "
-    "they read mostly zeros, skip that work, and compute something else. TVM latencies of their operators are of such kernels."
+    "they read mostly zeros, skip that work, and compute wrong results. TVM latencies of their operators are of such kernels."
 )
 
 TOLD, CASE_STUDY = "the paper's baselines", "the paper's Figure 8"  # sources of its numbers
@@ -68,7 +68,7 @@ ACCURACIES = {
 IN_CASE_STUDY = {ORIGINAL: 0.70679, INT8: 0.70290, STACKED: 0.69242, "operator_1": 0.70451}
 LOSS = 5.8516  # of GPT-2 as it is, after 30 minutes
 
-# FLOPs and parameters of the networks as they are, with as many classes as the data set has. They are counted as those of the
+# FLOPs and parameters of the original networks, with as many classes as the data set has. They are counted as those of the
 # published operators were (`syno.model.counting.published_flops`), and a test counts them again. Some are in the paper.
 COSTS = {
     "cifar100": {

@@ -16,7 +16,7 @@ from syno.base.errors import SpecError
 from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
 from syno.measure.machine import device_name
-from syno.report.ablations.progress import rejections
+from syno.report.ablations.sampling import rejections
 from syno.search.evaluation import find_evaluation
 from syno.search.workers import Interruption, Stoppable, StoppingDisplay, Worker, worker_processes
 from syno.space.space import Space

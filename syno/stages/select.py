@@ -13,8 +13,7 @@ from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL, json_with_checksum, read_json, write_whole
 from syno.config import Experiment
 from syno.ir.text import parse_stored
-from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, metric_of_trials
-from syno.results.pareto import front
+from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
 from syno.results.parquet import read_parquet
 from syno.stages.artifact import best_published
 from syno.stages.places import SCORES, SELECTED

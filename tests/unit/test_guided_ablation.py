@@ -11,7 +11,7 @@ import small_specs
 
 from syno.base.progress import TerminalDisplay
 from syno.report.ablations.guided import run
-from syno.report.ablations.progress import shown_on
+from syno.report.ablations.sampling import shown_on
 from syno.space import Sampler, Space
 
 

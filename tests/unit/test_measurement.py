@@ -19,7 +19,7 @@ from syno.measure.network_subject import NetworkSubject
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
-from syno.results.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements, of_training, of_tuning
+from syno.results.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements, rows_of_training, rows_of_tuning
 from syno.results.table import COLUMNS, measurement_table
 from syno.train.settings import WorkloadSettings
 from syno.train.training_record import TrainingRecord
@@ -95,7 +95,7 @@ def test_a_table_of_nothing_has_its_columns() -> None:
 
 
 def test_a_training_gives_its_score_and_the_costs() -> None:
-    accuracy, flops, parameters = of_training(trained(), "train/x/seed3.json")
+    accuracy, flops, parameters = rows_of_training(trained(), "train/x/seed3.json")
     assert (accuracy.metric, accuracy.value, accuracy.unit) == ("accuracy", 0.75, "fraction")
     assert (accuracy.operator, accuracy.operator_id, accuracy.seed) == ("conv1x1", OPERATORS["conv1x1"]().id, 3)
     assert (accuracy.model, accuracy.data, accuracy.device) == ("resnet8", "glyphs", "cpu")
@@ -104,12 +104,13 @@ def test_a_training_gives_its_score_and_the_costs() -> None:
 
 
 def test_a_training_that_broke_has_no_loss() -> None:
-    metrics = [one.metric for one in of_training(trained(metric="loss", score=math.inf), "a file")]
+    found = rows_of_training(trained(metric="loss", score=math.inf), "a file")
+    metrics = [one.metric for one in found if one.status == "ok"]
     assert metrics == ["flops", "parameters"]
 
 
 def test_a_tuning_gives_latency_and_costs_of_one_sample() -> None:
-    latency, flops, parameters = of_tuning(tuned(), "tune/original/inductor-cpu.json")
+    latency, flops, parameters = rows_of_tuning(tuned(), "tune/original/inductor-cpu.json")
     assert (latency.metric, latency.value, latency.unit, latency.repeats) == ("latency", 2.0, "ms", 20)
     assert (latency.model, latency.layer, latency.device, latency.compiler) == ("resnet8", None, "a processor", "inductor")
     assert (flops.value, flops.repeats, parameters.value) == (1000.0, None, 10)
@@ -119,17 +120,18 @@ def test_a_tuning_gives_latency_and_costs_of_one_sample() -> None:
 def test_one_layer_and_an_operator_by_itself() -> None:
     layer = tuned(subject=NetworkSubject(model="resnet8", classes=5, image_shape=(3, 16, 16), layer="conv1"))
     operator = tuned(subject=OperatorSubject.of(OPERATORS["conv1x1"](), {"C_in": 4, "C_out": 8, "H": 4}))
-    assert [(one.model, one.layer) for one in of_tuning(layer, "f")[:1]] == [("resnet8", "conv1")]
-    assert [(one.model, one.layer) for one in of_tuning(operator, "f")[:1]] == [(None, "C_in=4, C_out=8, H=4")]
+    assert [(one.model, one.layer) for one in [*rows_of_tuning(layer, "f")][:1]] == [("resnet8", "conv1")]
+    assert [(one.model, one.layer) for one in [*rows_of_tuning(operator, "f")][:1]] == [(None, "C_in=4, C_out=8, H=4")]
 
 
 @pytest.mark.parametrize("status", ["failed", "partial"])
 def test_nothing_comes_of_what_is_not_to_be_compared(status: str) -> None:
-    assert of_tuning(tuned(status=status, reason="why", latency_ms=2.0 if status == "partial" else None), "a file") == []
+    found = rows_of_tuning(tuned(status=status, reason="why", latency_ms=2.0 if status == "partial" else None), "a file")
+    assert [(one.metric, one.status) for one in found] == [("latency", status)]
 
 
 def test_a_time_that_cannot_be_is_marked() -> None:
-    assert [one.note for one in of_tuning(tuned(suspicious=True), "a file")] == [SUSPICIOUS, "", ""]
+    assert [one.note for one in rows_of_tuning(tuned(suspicious=True), "a file")] == [SUSPICIOUS, "", ""]
 
 
 def test_the_measurements_of_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

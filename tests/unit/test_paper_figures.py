@@ -193,7 +193,7 @@ def test_labels_and_legends(numbers: Numbers) -> None:
     assert "60 ms (1.00x)" in texts["figure-8"] and "INT8\naccuracy 0.7029" in texts["figure-8"]
     assert all(name in texts["figure-6"] for name in MODELS.values())
     assert (
-        "as the paper tells it: 5.8516" in texts["figure-10"]
+        "as the paper prints it: 5.8516" in texts["figure-10"]
         and "with the operator, after 30 minutes: 5.6700" in texts["figure-10"]
     )
 

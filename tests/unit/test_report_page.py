@@ -20,8 +20,7 @@ from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name
 from syno.report import result_figures as drawings
 from syno.report.figures import drawn
-from syno.report.inline_svg import inline_svg
-from syno.report.page import page
+from syno.report.page import inline_svg, page
 from syno.report.page_tables import number, summary, trial_lines
 from syno.report.result_figures import reward_figure
 from syno.report.results import Picture, Results
@@ -111,7 +110,7 @@ def test_a_card_has_the_numbers_to_sort_by(html: str) -> None:
 def test_tables_pictures_and_notes_are_there(html: str) -> None:
     text = Document(html).text
     expected = (
-        "0.9467 ± 0.0040", "-1.3 points (95 %: -2.1 to -0.4)", "1.28 M (41 %)", "failed", "Caption of Cost.", "30 trials: ",
+        "0.9467 ± 0.0040", "-1.3 points (95 %: -2.1 to -0.4)", "1.28 M (41 %)", "failed", "Caption of Cost.", "30 trials (",
         *NOTES, "for i0 in range(N):", "operator operator_1", "y[i0, i1, i2, i3] = sum(",
         "not to be trusted", "was not compared with a reference",
     )  # fmt: skip

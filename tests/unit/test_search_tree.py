@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from syno.report import search_tree as tree
-from syno.report.inline_svg import inline_svg
+from syno.report.page import inline_svg
 from syno.report.search_tree import Walk, grown, search_tree
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -18,7 +18,7 @@ from syno.base.errors import LoweringError, MissingPackageError, UnknownNameErro
 from syno.cli import app
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
-from syno.report.take_home import FORMATS, library, program, source
+from syno.report.take_home import FORMATS, formats, program, source
 from syno.report.take_home.source import equal_to_meaning
 
 SIZES = {"C_in": 4, "C_out": 6, "H": 5}
@@ -152,8 +152,8 @@ class TestTvm:
             FORMATS["tvm"].write(OPERATORS["conv2d"](), tmp_path / "it.so", SIZES)
 
     def test_a_wrong_library_is_not_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        original: Callable[..., Any] = library.import_network
-        monkeypatch.setattr(library, "import_network", lambda found, *x: original(nn.Sequential(found, nn.ReLU()), *x))
+        original: Callable[..., Any] = formats.import_network
+        monkeypatch.setattr(formats, "import_network", lambda found, *x: original(nn.Sequential(found, nn.ReLU()), *x))
         with pytest.raises(WrongOutputError, match="the library of conv2d differs"):
             FORMATS["tvm"].write(OPERATORS["conv2d"](), tmp_path / "it.so", {**SIZES, "N": 1})
         assert not list(tmp_path.iterdir())

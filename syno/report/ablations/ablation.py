@@ -1,7 +1,7 @@
-"""The paper's two ablations as files: tables and figures, each with where its numbers come from.
+"""The paper's two ablations. Each writes tables and figures that name the source of their numbers.
 
-`canonical` measures what the canonicalization rules leave out (`syno.report.ablations.canonical`), `distance` what the shape
-distance is worth (`syno.report.ablations.guided`).
+`canonical` measures how many operators the canonicalization rules leave out (`syno.report.ablations.canonical`), `distance` how
+many more operators random walks find with the shape distance (`syno.report.ablations.guided`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from syno.base.text_tables import Row, csv_text, markdown
 from syno.measure.machine import device_name
 from syno.report.ablations.canonical import Rate, canonical_rates, complete_operators
 from syno.report.ablations.guided import Run, comparison, run, totals
-from syno.report.ablations.progress import shown_on, silent
+from syno.report.ablations.sampling import shown_on
 from syno.report.figures import BLUE, GREEN, ORANGE, finish, save
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
@@ -69,19 +69,17 @@ def canonical(
         display: shows the progress.
     """
     with display or nullcontext():
-        show = silent if display is None else shown_on(display)
+        show = shown_on(display)
         rates = canonical_rates(spec, samples, seed=seed, show=show)
         whole = complete_operators(spec, complete, show=show) if complete else []
     notes = provenance(command, spec, seed)
-    first = [rate.row() for rate in rates]
     tables: dict[str, Sequence[Row]] = {
-        "canonical": first,
+        "canonical": [rate.row() for rate in rates],
         "canonical-complete": [row.row() for row in whole],
         "canonical-paper": beside_the_paper(rates),
     }
     figure = canonical_figure(rates, f"Random graphs that are canonical, {spec.name} ({samples:,} of each size)", notes)
-    files = [*_written(folder, tables, notes), *save(figure, folder / "canonical")]
-    return Ablation(tuple(files), _text(tables, notes))
+    return _saved(folder, "canonical", tables, figure, notes)
 
 
 def distance(
@@ -109,15 +107,14 @@ def distance(
     """
     check_not_empty(Space(spec))
     with display or nullcontext():
-        show = silent if display is None else shown_on(display)
+        show = shown_on(display)
         runs = [
             run(spec, use_distance=guided, trials=trials, seconds=seconds, seed=seed, show=show) for guided in (True, False)
         ]
     notes = provenance(command, spec, seed)
     tables = {"distance": comparison(runs), "distance-totals": totals(runs)}
     figure = distance_figure(runs, f"Random walks with the shape distance and without, {spec.name}, depth {spec.depth}", notes)
-    files = [*_written(folder, tables, notes), *save(figure, folder / "distance")]
-    return Ablation(tuple(files), _text(tables, notes))
+    return _saved(folder, "distance", tables, figure, notes)
 
 
 def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
@@ -146,22 +143,16 @@ def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
     ]
 
 
-def _written(folder: Path, tables: Mapping[str, Sequence[Row]], notes: Sequence[str]) -> list[Path]:
-    paths = []
-    for name, rows in tables.items():
+def _saved(folder: Path, name: str, tables: Mapping[str, Sequence[Row]], figure: Figure, notes: Sequence[str]) -> Ablation:
+    """Write the tables that have rows, and the figure."""
+    files, parts = [], []
+    for table, rows in tables.items():
         if rows:
-            paths.append(folder / f"{name}.csv")
-            write_whole(paths[-1], csv_text(rows, notes))
-    return paths
-
-
-def _text(tables: Mapping[str, Sequence[Row]], notes: Sequence[str]) -> str:
-    parts = [
-        markdown([{name: value for name, value in row.items() if name not in UNSEEN} for row in rows])
-        for rows in tables.values()
-        if rows
-    ]
-    return "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n"
+            files.append(folder / f"{table}.csv")
+            write_whole(files[-1], csv_text(rows, notes))
+            parts.append(markdown([{key: value for key, value in row.items() if key not in UNSEEN} for row in rows]))
+    files += save(figure, folder / name)
+    return Ablation(tuple(files), "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n")
 
 
 def provenance(command: str, spec: OperatorSpec, seed: int) -> list[str]:
@@ -218,7 +209,5 @@ def distance_figure(runs: Sequence[Run], title: str, notes: Sequence[str]) -> Fi
 
 
 def _inverse(shares: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    values: npt.NDArray[np.float64] = np.asarray(shares, dtype=np.float64)
-    inverse = np.full_like(values, np.inf)
-    np.divide(1.0, values, out=inverse, where=values != 0)
-    return inverse
+    with np.errstate(divide="ignore"):
+        return np.reciprocal(np.asarray(shares, dtype=np.float64))

@@ -1,6 +1,6 @@
-"""Ablation of the canonicalization rules: the share of partial operators that pass them, by size, and what they leave out.
+"""Ablation of the canonicalization rules: the share of partial operators that pass them, by size, and how many they leave out.
 
-Two measurements, of a space without its rules:
+There are two measurements of a space without its rules:
 
 *By sampling.* A random graph of n primitives is built from the output up: each step is drawn with equal chances among the
 kinds of steps that the options allow (sizes, occurrences, windows, contractions; no distance, no budget, no rules), then
@@ -12,10 +12,10 @@ also exclude operators that are nearly the same, or are assumed to be of little 
 graph.
 
 *By exhaustion.* All complete operators of up to n primitives within the budget, with the rules and without: how many graphs
-there are, and how many meanings they have (by fingerprint). With the rules off, C1 stays on: it says that sums come first,
-which some order of every graph does, so it excludes none.
+there are, and how many meanings they have (by fingerprint). With the rules off, C1 stays on: it says that sums come first.
+Every graph has such an order, so C1 excludes none.
 
-In both, each weight has two axes at least and ends one of them, which is no bare sum: the published system has no others.
+In both, each weight has at least two axes and ends one of them (no bare sums), as all weights of the published system do.
 
 Paper: the canonicalization ablation (rate of canonical samples by size; more than 70 graphs for each canonical one).
 """
@@ -30,8 +30,8 @@ from random import Random
 
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
-from syno.report.ablations.progress import Show, silent
 from syno.report.ablations.reordering import is_canonical
+from syno.report.ablations.sampling import Show, silent
 from syno.space.rules import RULES, RuleSet
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec

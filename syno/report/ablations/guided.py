@@ -2,8 +2,8 @@
 
 A trial is one walk of the sampler, which builds an operator step by step and remembers dead ends and found operators. Both
 sides have the same memory, rules and budget. With the distance a walk enters no state that is farther from an operator
-than the depth left, and looks two steps ahead for dead ends; without it only a bound on FLOPs is asked. Operators are counted
-once for each meaning (fingerprint). Time is the CPU time of one process, including the construction of the space.
+than the depth left, and looks two steps ahead for dead ends; without it, only the bound on FLOPs is checked. Operators are
+counted once for each meaning (fingerprint). Time is the CPU time of one process, including the construction of the space.
 
 Paper: the ablation of shape distance (no valid operator in 500 million trials without it).
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from syno.report.ablations.progress import Show, silent
+from syno.report.ablations.sampling import Show, silent
 from syno.space.sample import Sampler
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
@@ -24,7 +24,7 @@ from syno.space.spec import OperatorSpec
 
 @dataclass
 class Run:
-    """The walks of one side, with the distance or without.
+    """The walks of one side of the comparison: with the distance or without.
 
     Attributes:
         name: "with distance" or "without".

@@ -18,7 +18,6 @@ from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_svg
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import to_source
-from syno.report.inline_svg import inline_svg
 from syno.report.page_tables import (
     Cell,
     Row,
@@ -72,7 +71,7 @@ class Card:
     name: str
     id: str
     role: str
-    drawing: Markup
+    drawing: str
     expression: Markup
     facts: tuple[tuple[str, Cell], ...]
     timings: tuple[LatencyRow, ...]
@@ -127,8 +126,8 @@ def _card(place: int, name: str, results: Results, row: Row, times: dict[Target,
         ("id", Cell(graph.id[:8], note=graph.id)),
     )
     return Card(
-        place, name, graph.id, word(row.get("role")).text, Markup(inline_svg(to_svg(graph), f"drawing-{place}")),
-        _coloured(expression(graph)), facts, tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order), provenance,
+        place, name, graph.id, word(row.get("role")).text, to_svg(graph), _coloured(expression(graph)), facts,
+        tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order), provenance,
     )  # fmt: skip
 
 

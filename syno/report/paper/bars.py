@@ -1,4 +1,4 @@
-"""Figures with bars: 5, 8, 9 and `alpha-nas`. The bars have colours of Okabe and Ito, and hatches for print in grey."""
+"""The drawings of Figures 5, 8, 9 and `alpha-nas`, which have bars. Hatches tell the bars apart in print without colour."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from syno.report.paper.comparisons import NAS_PTE_NAME, OURS
 from syno.results.paper import COMPILERS, DEVICES, LAYERS, MODELS
 
 WIDTH = 4.2  # inches of a panel
-GROUP = 0.8  # of the space between groups, filled with bars
+GROUP = 0.8  # the share of the space between groups that bars fill
 LOOKS = ((BLUE, ""), (ORANGE, "///"), (GREEN, "..."), ("#CC79A7", "xxx"))  # colours and hatches of bars
 MEAN = "geometric\nmean"
-THICK = 0.38  # of the space for a network, each of the two bars of its savings
+THICK = 0.38  # the share of a network's space that each of its two bars takes
 SAVINGS = (("fewer_flops", "fewer FLOPs", BLUE, ""), ("fewer_parameters", "fewer parameters", ORANGE, "///"))
 
 
@@ -29,7 +29,7 @@ def panels(figure: Figure, rows: int, columns: int) -> list[list[Axes]]:
 
 
 def present(names: Sequence[str], found: pandas.Series) -> list[str]:
-    """Return the names that occur, in their order, then whatever else occurs."""
+    """Return the names that occur in `found`, in the order of `names`, then all others that occur."""
     there = list(dict.fromkeys(map(str, found)))
     return [name for name in names if name in there] + [name for name in there if name not in names]
 
@@ -54,7 +54,7 @@ def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: st
         axes.axvline(len(models) - 0.5, color=GREY, linewidth=0.6, linestyle=":")
         axes.set_title(_device(device), fontsize=9)
         axes.margins(y=0.12)
-    line[0].set_ylabel("speedup over the network as it is")
+    line[0].set_ylabel("speedup over the original network")
     _legend(line[0], {COMPILERS.get(compiler, compiler): place for place, compiler in enumerate(compilers)})
     finish(figure, line, title, notes, columns=len(compilers))
     _no_vertical_grid(line)

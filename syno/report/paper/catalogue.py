@@ -1,4 +1,4 @@
-"""The paper's figures by name: the tables that each is drawn from, how it is drawn, and its caption."""
+"""The paper's figures by name, each with its tables, its drawing and its caption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Numbers(NamedTuple):
     """The input of figures.
 
     Attributes:
-        rows: The table of measurements, from any mixture of origins, without those that do not compare with others.
+        rows: The table of measurements, of one origin or several, without measurements that failed or are partial.
         losses: The loss curve of GPT-2's training (step, minutes, loss); without rows where there is none.
     """
 
@@ -85,9 +85,9 @@ FIVE, SIX, EIGHT, NINE, TEN, ALPHA = (
 PAPER_FIGURES.register("figure-5")(
     PaperFigure(
         FIVE,
-        "For each network, device and compiler the fastest operator whose accuracy on CIFAR-100 is above the network's less "
-        "0.01, over the network as it is. ResNet-34 has ResNet-18's operators, with their accuracies in ResNet-18. One picture "
-        "at a time.",
+        "For each network, device and compiler: the speedup of the fastest operator over the original network, among the "
+        "operators whose accuracy on CIFAR-100 is less than 0.01 below the network's. ResNet-34 was not searched: it has "
+        "ResNet-18's operators, with their accuracies in ResNet-18. The batch size is 1.",
         ("latency", "accuracy"),
         _network_tables,
         lambda numbers, tables, notes: end_to_end_figure(tables["figure-5"], tables["figure-5-means"], FIVE, notes),
@@ -96,8 +96,8 @@ PAPER_FIGURES.register("figure-5")(
 PAPER_FIGURES.register("figure-6")(
     PaperFigure(
         SIX,
-        "Large hollow marks are the networks as they are; the lines are the Pareto fronts of each network. Operators whose "
-        "accuracy on ImageNet is unknown are left out. One picture at a time.",
+        "Large hollow marks are the original networks; each line is the Pareto front of one network. Operators whose "
+        "accuracy on ImageNet is unknown are left out. The batch size is 1.",
         ("latency", "accuracy"),
         lambda numbers: {"figure-6": networks.trade_offs(numbers.rows)},
         lambda numbers, tables, notes: imagenet_figure(tables["figure-6"], SIX, notes),
@@ -106,7 +106,7 @@ PAPER_FIGURES.register("figure-6")(
 PAPER_FIGURES.register("figure-8")(
     PaperFigure(
         EIGHT,
-        "Latency of one picture, speedup over the network as it is, and accuracy on ImageNet.",
+        "Latency with a batch size of 1, speedup over the original network, and accuracy on ImageNet.",
         ("latency", "accuracy"),
         lambda numbers: {"figure-8": networks.case_study(numbers.rows)},
         lambda numbers, tables, notes: case_study_figure(tables["figure-8"], EIGHT, notes),
@@ -115,9 +115,9 @@ PAPER_FIGURES.register("figure-8")(
 PAPER_FIGURES.register("figure-9")(
     PaperFigure(
         NINE,
-        "Speedups over the convolution; of NAS-PTE's three sequences the fastest in each layer. In the titles: how much faster "
-        "our fastest is than theirs, as the geometric mean over the layers. L9, L18 and L31 are 1x1 convolutions, which both "
-        "replace by operators with windows of 3.",
+        "Speedups over the convolution. For each layer, only the fastest of NAS-PTE's three sequences is shown. The titles "
+        "say how many times as fast as NAS-PTE's fastest our fastest operator is, as the geometric mean over the layers. "
+        "L9, L18 and L31 are 1x1 convolutions, which both systems replace by operators with windows of 3.",
         ("latency",),
         _layer_tables,
         lambda numbers, tables, notes: layerwise_figure(tables["figure-9"], tables["figure-9-means"], NINE, notes),
@@ -126,7 +126,7 @@ PAPER_FIGURES.register("figure-9")(
 PAPER_FIGURES.register("figure-10")(
     PaperFigure(
         TEN,
-        "Means of 100 steps; the log of the training with the operator was not published.",
+        "Each point of the curve is the mean of 100 steps. The log of the training with the operator was not published.",
         ("loss",),
         lambda numbers: {"figure-10": numbers.losses},
         lambda numbers, tables, notes: language_figure(numbers.losses, comparisons.scores(numbers.rows), TEN, notes),
@@ -135,10 +135,11 @@ PAPER_FIGURES.register("figure-10")(
 PAPER_FIGURES.register("alpha-nas")(
     PaperFigure(
         ALPHA,
-        "Syno: of each network the operator that leaves it the fewest FLOPs, of those whose accuracy on CIFAR-100 is above the "
-        "network's less 0.01; how accuracy changes, in points, and speedups on all devices with both compilers. FLOPs of the "
-        "networks as they are were counted here, as the authors counted. αNAS: numbers of its paper's abstract (Jin, "
-        "Phothilimthana, Roy, OOPSLA 2022). Its networks and their training differ, so the two are not directly comparable.",
+        "Syno: for each network, the operator with the fewest FLOPs among those whose accuracy on CIFAR-100 is less than "
+        "0.01 below the network's. Beside the bars are the change of accuracy, in points, and the smallest and largest "
+        "speedup over all devices and both compilers. The FLOPs of the original networks were counted here in the authors' "
+        "way. αNAS: numbers from the abstract of its paper (Jin, Phothilimthana, Roy, OOPSLA 2022). Its networks and their "
+        "training differ, so the two systems are not directly comparable.",
         ("flops", "parameters", "accuracy", "latency"),
         lambda numbers: {"alpha-nas": comparisons.savings(numbers.rows)},
         lambda numbers, tables, notes: savings_figure(tables["alpha-nas"], ALPHA, notes),

@@ -1,4 +1,4 @@
-"""Layers beside NAS-PTE, savings beside αNAS, and the loss of GPT-2: the tables of Figures 9 and 10 and of `alpha-nas`."""
+"""The tables of Figures 9 and 10 and of `alpha-nas`: layers compared with NAS-PTE, GPT-2's loss, savings compared with αNAS."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def layers(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def best_over_best(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return how much faster the best of ours is than the best of theirs: geometric means over the layers that both have.
+    """Return how many times as fast as NAS-PTE's best operators ours are: geometric means over the layers that both have.
 
-    Columns: device, compiler, speedup; speedup_with_original: over the faster of theirs and the convolution itself; layers (how
-    many).
+    Columns: device, compiler, speedup; speedup_with_original (over the faster of NAS-PTE's best and the convolution itself);
+    layers (their number).
     """
     best = table[table["is_best"]].pivot(index=KEYS, columns="family", values="latency_ms")
     best = best.reindex(columns=[ORIGINAL, NAS_PTE_NAME, OURS]).dropna(subset=[NAS_PTE_NAME, OURS]).reset_index()
@@ -80,7 +80,7 @@ def savings(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.Data
     """Return the savings of αNAS, then for each network the accurate enough operator that leaves it the fewest FLOPs.
 
     Columns: system, network (its name in print), operator, data (that the FLOPs are of), fewer_flops and fewer_parameters
-    (shares of the network as it is, at most 1), lost_cifar100 and lost_imagenet (of accuracy; missing where unknown),
+    (shares of the original network's, at most 1), lost_cifar100 and lost_imagenet (of accuracy; missing where unknown),
     least_speedup and largest_speedup (of all devices and compilers).
     """
     theirs = pandas.DataFrame(
@@ -130,8 +130,8 @@ class Scores(NamedTuple):
     """Losses after the search's 30 minutes, in nats per token; None if unknown.
 
     Attributes:
-        logged: The loss of the network as it is, from the log of its training.
-        told: The same, as the paper prints it.
+        logged: The loss of the original network, from the log of its training.
+        told: The loss of the original network, as the paper prints it.
         operator: The loss of the network with the operator.
     """
 

@@ -1,4 +1,4 @@
-"""The paper's headline numbers beside those computed from the table of measurements, and why some differ."""
+"""The paper's headline numbers, compared with those computed from the table of measurements."""
 
 from __future__ import annotations
 

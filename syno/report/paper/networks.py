@@ -1,7 +1,7 @@
-"""Networks with operators beside the networks as they are: the tables of Figures 5, 6 and 8.
+"""The tables of Figures 5, 6 and 8, which compare networks with operators and the original networks.
 
-All functions take the table of measurements (`syno.results.table`), with rows from anywhere: own measurements, the published
-artifact and the paper.
+All functions take the table of measurements (`syno.results.table`). Its rows may be own measurements, the published artifact's
+and the paper's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from math import exp, log
 import pandas
 
 from syno.base.files import ORIGINAL
+from syno.results.metric import front
 from syno.results.paper import (
     BASELINES,
     CASE,
@@ -25,7 +26,6 @@ from syno.results.paper import (
     STACKED,
     TEST_DATA,
 )
-from syno.results.pareto import front
 
 MOST_LOST = 0.01  # of accuracy on the data of the search
 CANDIDATES = {  # of the case study, and their names in the paper
@@ -56,7 +56,7 @@ def ordered(rows: pandas.DataFrame, **names: Iterable[str]) -> pandas.DataFrame:
 
 
 def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
-    """Return latencies of whole networks, or of layers of them, as they are and with operators.
+    """Return latencies of whole networks, or of their layers, with operators and without.
 
     Columns: model, layer, device, compiler, operator, latency_ms, original_ms (with the same compiler on the same device;
     missing where that was not measured), speedup.
@@ -70,7 +70,7 @@ def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
 
 
 def accuracies(rows: pandas.DataFrame, data: str) -> pandas.DataFrame:
-    """Return accuracies on a data set, without those of the case study, which are of other trainings.
+    """Return accuracies on a data set. Those of the case study are left out, since they are from other trainings.
 
     Columns: model, operator, accuracy (the mean, where there are several).
     """
@@ -80,7 +80,7 @@ def accuracies(rows: pandas.DataFrame, data: str) -> pandas.DataFrame:
 
 
 def with_original(scores: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the accuracies in networks whose own accuracy is known, with a column more: original_accuracy."""
+    """Return the accuracies in networks whose original accuracy is known, which is in the new column original_accuracy."""
     originals = scores[scores["operator"] == ORIGINAL].drop(columns="operator")
     return scores.merge(originals.rename(columns={"accuracy": "original_accuracy"}), on="model")
 
@@ -89,7 +89,7 @@ def with_original(scores: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.DataFrame:
-    """Return the fastest operator whose accuracy is above that of the network less `most_lost`.
+    """Return the fastest operator whose accuracy is less than `most_lost` below the original network's.
 
     Columns: as in `timed`, and accuracy, original_accuracy. A row for each model, device and compiler for which there is such
     an operator; models in the paper's order.
@@ -100,7 +100,7 @@ def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.Data
 
 
 def accurate_enough(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.DataFrame:
-    """Return the operators whose accuracy is above that of the network less `most_lost`.
+    """Return the operators whose accuracy is less than `most_lost` below the original network's.
 
     Columns: model, operator, accuracy, original_accuracy.
     """
@@ -128,10 +128,10 @@ def means(best: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def trade_offs(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return every operator, and the network as it is, whose accuracy on ImageNet and latency are both known.
+    """Return every operator, and the original network, whose accuracy on ImageNet and latency are both known.
 
-    Columns: as in `timed`, and accuracy, original_accuracy, lost (of accuracy), on_front: whether no other of the same network,
-    device and compiler is as fast and as accurate, and better in one of the two.
+    Columns: as in `timed`, and accuracy, original_accuracy, lost (of accuracy), on_front: whether the row is on the Pareto
+    front of its network, device and compiler.
     """
     scores = with_original(accuracies(rows, TEST_DATA))
     points = timed(rows).merge(scores, on=["model", "operator"]).dropna(subset=["speedup"])
@@ -145,7 +145,7 @@ def trade_offs(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def largest(points: pandas.DataFrame, compiler: str, most_lost: float) -> pandas.Series | None:
-    """Return the row with the largest speedup among operators that lose no more; None if there is none."""
+    """Return the row with the largest speedup among operators that lose at most `most_lost`; None if there is none."""
     found = points[(points["compiler"] == compiler) & (points["lost"] <= most_lost) & (points["operator"] != ORIGINAL)]
     return None if found.empty else found.sort_values("speedup").iloc[-1]
 
@@ -154,7 +154,7 @@ def largest(points: pandas.DataFrame, compiler: str, most_lost: float) -> pandas
 
 
 def case_study(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return ResNet-18 as it is, in 8-bit integers, with two convolutions in a row, and with Operator 1.
+    """Return the original ResNet-18, and ResNet-18 in 8-bit integers, with two convolutions in a row, and with Operator 1.
 
     Columns: device, candidate, operator, latency_ms, original_ms, speedup, accuracy (on ImageNet, as the paper prints it).
     """

@@ -1,4 +1,4 @@
-"""Figures with points and lines: 6 and 10."""
+"""The drawings of Figures 6 and 10, which have points and lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "v"), ("#E69F00",
 def imagenet_figure(points: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
     """Draw accuracy against latency on a logarithmic axis, in a panel for each compiler and device.
 
-    Large hollow marks are the networks as they are; a line joins the Pareto front of each network.
+    Large hollow marks are the original networks; a line joins the Pareto front of each network.
     """
     if points.empty:
         return nothing(title, "No network has both an accuracy on ImageNet and a latency.", notes)
@@ -55,9 +55,9 @@ def language_figure(losses: pandas.DataFrame, known: Scores, title: str, notes: 
         return nothing(title, "The log of GPT-2's training is not in the data.", notes)
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot(losses["minutes"], losses["loss"], color=INK, linewidth=1, label="GPT-2 as it is")
+    axes.plot(losses["minutes"], losses["loss"], color=INK, linewidth=1, label="original GPT-2")
     for value, colour, mark, label in (
-        (known.told, ORANGE, "s", f"as it is, after {MINUTES:g} minutes, as the paper tells it"),
+        (known.told, ORANGE, "s", f"original, after {MINUTES:g} minutes, as the paper prints it"),
         (known.operator, BLUE, "o", f"with the operator, after {MINUTES:g} minutes"),
     ):
         if value is not None:

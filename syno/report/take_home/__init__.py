@@ -1,4 +1,4 @@
-"""Taking an operator home: a file in a format of choice, compared with what the operator means before it is written."""
+"""Write an operator to a file that works without Syno, after a check that it computes what the operator means."""
 
 from syno.report.take_home.formats import FORMATS, Format, check_own
 from syno.report.take_home.source import take_home

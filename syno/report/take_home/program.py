@@ -1,6 +1,6 @@
-"""An operator as a program of `torch.export`, or as an ONNX file: for one set of sizes, batches of any, with new weights.
+"""An operator as a program of `torch.export` or as an ONNX file, for one set of sizes and any batch size, with new weights.
 
-Before it is written, the file is read again, and its output compared with what the operator means.
+Before the file is written, its content is loaded, and its output is compared with what the operator means.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An operator as source that needs nothing of Syno: a PyTorch module, or TVM's tensor expressions. Both hold for all sizes.
+"""An operator as source code that does not import Syno: a PyTorch module or TVM's tensor expressions, both for all sizes.
 
 Before it is written, the source is compared with the interpreter at small sizes, in double precision.
 """

@@ -1,12 +1,12 @@
 "use strict";
-// What is looked at is in the address after #: filter=<words>, sort=<order>, card=<operator> (as often as one likes).
+// The address after # holds the state of the page: filter=<words>, sort=<order>, card=<operator> (any number of cards).
 (() => {
   const gallery = document.getElementById("gallery");
   const cards = [...document.querySelectorAll(".card")];
   const filter = document.getElementById("filter");
   const sort = document.getElementById("sort");
   const isOpen = (card) => card.classList.contains("open");
-  document.body.classList.add("script"); // without a script all cards stay open
+  document.body.classList.add("script"); // without the script, all cards stay open
 
   function open(card, opened) {
     card.classList.toggle("open", opened);
@@ -29,7 +29,7 @@
     gallery.append(...[...cards].sort((one, other) => compare(value(one), value(other), direction)));
   }
 
-  // Numbers before texts; what is not known comes last, whichever the direction.
+  // Numbers come before texts. Unknown values come last in both directions.
   function compare(one, other, direction) {
     if (one === null || other === null) return (one === null) - (other === null);
     if (typeof one !== typeof other) return typeof one === "number" ? -1 : 1;
@@ -79,7 +79,7 @@
       await navigator.clipboard.writeText(text.textContent);
       button.textContent = "Copied";
     } catch {
-      getSelection().selectAllChildren(text); // where a page may not write there: the reader does
+      getSelection().selectAllChildren(text); // the page may not use the clipboard: select the text, so that the reader can copy it
       button.textContent = "Selected";
     }
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
