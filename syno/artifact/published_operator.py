@@ -19,11 +19,15 @@ from typing import Annotated
 from pydantic import Field
 
 from syno.algebra import Size, Valuation, VariableTable
+from syno.algebra.limits import shortened
 from syno.artifact.dot_reader import read_dot
 from syno.artifact.files import META, Meta, Published, PublishedFile, read_json
-from syno.base.errors import ParseError, SynoError
+from syno.base.errors import ParseError, SynoError, UnknownNameError, suggestion
+from syno.base.files import is_file, is_folder
 from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
 from syno.ir.rewriting import normal_form
+from syno.ir.text import read_operator_file
 
 GRAPH_FILE = "graph.dot"
 LAYERS_FILE = "kernel_scheduler_dir/metadata.json"
@@ -198,3 +202,29 @@ def _weight_shapes(content: _Layers, graph: PGraph, variables: VariableTable, fi
     if shapes[:1] != drawn[:1] or shapes[-1:] != drawn[-1:] or not same_weights:
         raise ParseError(f"{file}: its shapes are {' '.join(texts)}, but {GRAPH_FILE} beside it draws {graph!r}")
     return tuple(shapes[inner])
+
+
+def find_operator(given: str, folder: Path = Path()) -> PGraph:
+    """Return the operator that `given` names.
+
+    Args:
+        given: a name in `OPERATORS`, the path of a file that holds an operator's text, or that of a published folder.
+        folder: where relative paths start.
+
+    Raises:
+        UnknownNameError: it is none of these.
+        ParseError: the file or the folder holds no operator; the message names the place.
+    """
+    if given in OPERATORS:
+        return OPERATORS[given]()
+    path = folder / given
+    if is_folder(path):
+        if not (path / GRAPH_FILE).exists():
+            raise ParseError(f"{path}: a folder without {GRAPH_FILE}; give a published operator's folder, or a text file")
+        return read_folder(path).graph
+    if is_file(path):
+        return read_operator_file(path)
+    raise UnknownNameError(
+        f'"{shortened(given)}" is neither a file, a published folder, nor a known operator; known are: {", ".join(OPERATORS)}.'
+        f"{suggestion(given, OPERATORS)}"
+    )

@@ -79,7 +79,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that an import has written.")] = FOLDER,
 ) -> None:
     """Write the report of an import: figures, deviations from the paper, operators. It opens without a server."""
-    from syno.stages.report import write_page
+    from syno.stages.figures import write_page
 
     typer.echo(f"{write_page(folder)}")
 

@@ -197,6 +197,6 @@ def figure(config: Config, name: Annotated[str, typer.Argument(metavar="FIGURE",
 @app.command(rich_help_panel=STAGES)
 def report(config: Config, output: OutputFile = None) -> None:
     """Write the report, one page that opens without a server."""
-    from syno.stages.report import write_report
+    from syno.stages.figures import write_report
 
     typer.echo(write_report(experiment_of(config), output))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from syno.artifact.lookup import find_operator
+from syno.artifact.published_operator import find_operator
 from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import with_variables

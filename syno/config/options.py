@@ -1,4 +1,4 @@
-"""What may be in a file with experiments: options as Markdown tables, and a JSON schema for editors.
+"""The options of a file with experiments, as Markdown tables and as a JSON schema for editors.
 
 Both are read off the models of the settings. The meaning of an option is the text below its field.
 """
@@ -26,7 +26,7 @@ from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
-from syno.train.recipes import MILESTONES, RECIPES
+from syno.train.settings import MILESTONES, RECIPES
 
 FORMAT = "https://json-schema.org/draft/2020-12/schema"
 OWN_NAME: dict[str, Any] = {"type": "string", "pattern": ":"}  # of the user's own policy or the like, as package.module:name

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from syno.data.cifar100 import cifar100
     from syno.data.contract import DATASETS, Batches, PictureData, content_hash
-    from syno.data.digits import digits
-    from syno.data.glyphs import glyphs
+    from syno.data.glyphs import digits, glyphs
     from syno.data.imagenet import imagenet
     from syno.data.language import lm1b, pydoc
     from syno.data.pictures import DataSet
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "cifar100": "cifar100",
-    "digits": "digits",
+    "digits": "glyphs",
     "glyphs": "glyphs",
     "imagenet": "imagenet",
     "lm1b": "language",

@@ -133,13 +133,11 @@ def _read(settings: Cifar100Settings, split: str) -> Part:
         return _decoded(rows_of_files(files, COLUMNS), f"{settings.folder}, {split}")
     for file in _pickles(settings.folder, split):
         return _unpickled(file)
-    if settings.download:
-        return _decoded(rows_of_hub(settings.repository, split, COLUMNS, settings.folder), settings.repository)
-    raise DataError(
+    absent = (
         f"there is no CIFAR-100 ({split}) in the folder {settings.folder}: neither cifar100/{split}-*.parquet nor "
-        f"cifar-100-python/{split}; get it with `hf download {settings.repository} --repo-type dataset --local-dir "
-        f"{settings.folder}`, or with data_settings: {{download: true}}, or name its folder with data_settings: {{folder: ...}}"
+        f"cifar-100-python/{split}"
     )
+    return _decoded(rows_of_hub(settings, split, COLUMNS, absent), settings.repository)
 
 
 def _unpickled(file: Path) -> Part:

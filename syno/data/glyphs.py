@@ -1,11 +1,11 @@
-"""Glyphs: procedural pictures that only operators which mix neighbouring positions can tell apart.
+"""Small data sets without files: procedural pictures of glyphs, and scikit-learn's digits.
 
-Each class is a glyph: a fixed random pattern of binary cells. A picture shows one glyph at a random place, of a random size,
-slightly rotated, in a random colour on a random background, under noise. Colour and place do not depend on the class. Only
-the arrangement of cells does, so a 1x1 convolution learns next to nothing, and a network learns more, the larger the
-neighbourhood that its operator reads.
+Only operators that mix neighbouring positions can tell glyphs apart. Each class is a glyph: a fixed random pattern of binary
+cells. A picture shows one glyph at a random place, of a random size, slightly rotated, in a random colour on a random
+background, under noise. Colour and place do not depend on the class. Only the arrangement of cells does, so a 1x1 convolution
+learns next to nothing, and a network learns more, the larger the neighbourhood that its operator reads.
 
-All arithmetic is in float64, and the result is rounded to steps of 1/32, so that rounding differences between machines
+Glyphs are drawn in float64, and the result is rounded to steps of 1/32, so that rounding differences between machines
 disappear.
 """
 
@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from syno.base.errors import SpecError
-from syno.data.contract import DATASETS, content_hash
+from syno.base.errors import MissingPackageError, SpecError
+from syno.data.augmentation import Augmentation
+from syno.data.contract import DATASETS, content_hash, generator_of
 from syno.data.pictures import DataSet
-from syno.data.settings import GLYPH_PRESETS, GlyphSettings
+from syno.data.settings import GLYPH_PRESETS, DigitsSettings, GlyphSettings
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +33,7 @@ TURN = 0.12  # radians, standard deviation of the rotation
 CONTRAST = (1.0, 2.0)
 BASE = 0.5  # standard deviation of the background's colour
 STEPS = 32  # of brightness per unit
+DIGIT_CLASSES = 10
 
 Pictures = tuple[torch.Tensor, torch.Tensor]  # float32 [n, 3, size, size], int64 labels [n]
 
@@ -115,3 +117,30 @@ def _share(position: Floats, pitch: Floats, cells: int) -> Floats:
     cell = np.arange(cells)
     inside = np.minimum(position[..., None] - cell, cell + 1 - position[..., None])  # below 0: outside
     return np.clip(inside * pitch[..., None] + 0.5, 0, 1)
+
+
+@DATASETS.register("digits")
+def digits(**settings: Any) -> DataSet:
+    """Return 1,797 grey pictures of digits, 8x8. A random part of them is to test on.
+
+    Args:
+        settings: fields of DigitsSettings.
+
+    Raises:
+        MissingPackageError: scikit-learn is not installed.
+        SpecError, ShapeError: settings that do not exist, or that do not fit the pictures.
+    """
+    chosen = DigitsSettings.of(**settings)
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise MissingPackageError('the data set "digits" is part of scikit-learn: pip install scikit-learn') from None
+    found = load_digits()
+    images = torch.from_numpy(np.rint(found.images * (255 / 16)).astype(np.uint8))[:, None]
+    labels = torch.from_numpy(found.target.astype(np.int64))
+    if chosen.test >= len(labels):
+        raise SpecError(f"test is {chosen.test}, but there are {len(labels)} pictures in all; leave some to train on")
+    order = torch.randperm(len(labels), generator=generator_of(chosen.seed))
+    test, train = order[: chosen.test], order[chosen.test :]
+    augmentation = Augmentation.of(chosen.augmented, images[train])
+    return DataSet("digits", images[train], labels[train], images[test], labels[test], DIGIT_CLASSES, augmentation=augmentation)

@@ -64,16 +64,8 @@ def _tokenized(settings: Lm1bSettings, split: str, tokenizer: Tokenizer) -> Path
 
 def _documents(settings: Lm1bSettings, split: str, files: list[Path]) -> Iterator[list[str]]:
     """Yield the documents of a split, many at once. DataError if there are none, or they are damaged."""
-    if files:
-        tables = rows_of_files(files, [COLUMN])
-    elif settings.download:
-        tables = rows_of_hub(settings.repository, split, [COLUMN], settings.folder)
-    else:
-        raise DataError(
-            f"there is no text ({split}) in the folder {settings.folder}: no {split}-*.parquet and no {split}/*.parquet; get "
-            f"it with `hf download {settings.repository} --repo-type dataset --local-dir {settings.folder}`, or with "
-            "data_settings: {download: true}, or name its folder with data_settings: {folder: ...}"
-        )
+    absent = f"there is no text ({split}) in the folder {settings.folder}: no {split}-*.parquet and no {split}/*.parquet"
+    tables = rows_of_files(files, [COLUMN]) if files else rows_of_hub(settings, split, [COLUMN], absent)
     for place, table in tables:
         texts = table.column(COLUMN).to_pylist()
         if not all(isinstance(text, str) for text in texts):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from syno.base.errors import DataError, one_line
+from syno.data.settings import Cifar100Settings, Lm1bSettings
 
 PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/{split}/*.parquet")
 ROWS = 1000  # read at once
@@ -61,21 +62,27 @@ def _check_sizes(metadata: Any, columns: Sequence[str]) -> None:
                 raise ValueError(f"{part.path_in_schema} has {size:,} bytes, compressed to {stored:,}: it may be an attack")
 
 
-def rows_of_hub(repository: str, split: str, columns: Sequence[str], folder: Path) -> Iterator[tuple[str, Any]]:
+def rows_of_hub(
+    settings: Cifar100Settings | Lm1bSettings, split: str, columns: Sequence[str], absent: str
+) -> Iterator[tuple[str, Any]]:
     """Yield tables of a repository on the Hub as `rows_of_files` does, through `datasets`, which keeps a copy in HF_HOME.
 
-    Raises DataError if it cannot be downloaded.
+    Raises DataError if it cannot be downloaded; or if the settings do not allow that, with `absent`: which files are missing.
     """
+    repository, folder = settings.repository, settings.folder
+    command = f"hf download {repository} --repo-type dataset --local-dir {folder}"
+    if not settings.download:
+        raise DataError(
+            f"{absent}; get it with `{command}`, or with data_settings: {{download: true}}, or name its folder with "
+            "data_settings: {folder: ...}"
+        )
     import datasets
 
     place = f'"{repository}", {split}'
     try:
         found = datasets.load_dataset(repository, split=split)
     except Exception as error:  # the network and a repository raise anything
-        raise DataError(
-            f"{place} cannot be had from the Hub: {one_line(error)}; or copy it to {folder}: "
-            f"hf download {repository} --repo-type dataset --local-dir {folder}"
-        ) from error
+        raise DataError(f"{place} cannot be had from the Hub: {one_line(error)}; or copy it to {folder}: {command}") from error
     _check_columns(place, found.column_names, columns)
     as_stored = {name: kind for name, kind in found.features.items() if type(kind).__name__ == "Image"}
     for name in as_stored:

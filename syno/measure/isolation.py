@@ -23,7 +23,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended.
+    """The ending of a command.
 
     Attributes:
         end: "done" for exit code 0; "crashed" for another one or a signal; "timeout" and "out_of_memory" where it was killed

@@ -1,4 +1,4 @@
-"""What a compiler gets to do its work, and what it tells while it works."""
+"""The job of a compiler: what it gets to do its work, and what it tells while it works."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Phase: TypeAlias = Literal["starting", "building", "compiling", "tuning", "measu
 
 
 class TrialCount(BaseModel):
-    """How far a compiler is that tunes.
+    """The progress of a compiler that tunes.
 
     Attributes:
         task: the task (one kernel at one shape) that is being tuned, from 1; 0 before the first.

@@ -29,14 +29,14 @@ from syno.measure.tvm.settings import DeviceSettings
 
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
-    from syno.measure.subjects import Material
+    from syno.measure.reference import Material
 
 REQUEST, FINDINGS = "request.json", "findings.json"
 REASON_CHARACTERS = 500
 
 
 class Request(BaseModel):
-    """What to measure, and how.
+    """A request to measure a subject.
 
     Attributes:
         options: the compiler's own settings, as JSON.

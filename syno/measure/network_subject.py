@@ -11,11 +11,13 @@ from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
-from syno.measure.subjects import SEED, Material, Subject
+from syno.measure.subjects import SEED, Subject
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from syno.measure.reference import Material
 
 
 class BackboneSubject(Subject):
@@ -72,7 +74,7 @@ class BackboneSubject(Subject):
         import torch
         from torch import nn
 
-        from syno.measure.reference import in_double, random_input, telling_inputs, vary_constants
+        from syno.measure.reference import Material, in_double, random_input, vary_constants
         from syno.model.counting import model_cost
         from syno.model.layers import rule_for
         from syno.model.substitution import substitute
@@ -86,12 +88,6 @@ class BackboneSubject(Subject):
             symbols = None
         example = _zeros(shape, symbols)
 
-        def placed(network: nn.Module) -> nn.Module:
-            for module in network.modules():
-                if isinstance(module, nn.Conv2d):
-                    module.to(memory_format=layout)
-            return network.to(device).eval()
-
         if graph is None:
             network, literal, reference_name = original, original, "eager module"
         else:
@@ -101,16 +97,16 @@ class BackboneSubject(Subject):
         price = model_cost(network, example)
         vary_constants(network.eval(), random_input(shape, torch.Generator().manual_seed(SEED), symbols), SEED)
         literal.load_state_dict(network.state_dict())
-        reference, module = in_double(literal), placed(network)
-        generator = torch.Generator(device).manual_seed(SEED)
-
-        def inputs(x: torch.Tensor) -> tuple[torch.Tensor]:
-            return (x.contiguous(memory_format=layout),)
-
+        reference = in_double(literal)  # a copy, made before the network moves to the device
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                module.to(memory_format=layout)
         return Material(
-            module=module,
-            make_inputs=lambda: inputs(random_input(shape, generator, symbols)),
-            make_check_inputs=lambda: [inputs(x) for x in telling_inputs(shape, generator, symbols, int(price.flops))],
+            module=network.to(device).eval(),
+            shape=shape,
+            generator=torch.Generator(device).manual_seed(SEED),
+            symbols=symbols,
+            layout=layout,
             reference=reference,
             reference_name=reference_name,
             flops=int(price.flops),

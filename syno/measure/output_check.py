@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from syno.base.errors import SpecError, WrongOutputError
-from syno.measure.reference import to_double
+from syno.measure.reference import Material, to_double
 from syno.measure.rounding import (
     SMALLEST,
     SimulatedRounding,
@@ -28,9 +28,6 @@ from syno.measure.rounding import (
     unit_roundoff,
 )
 from syno.measure.timing import LatencySettings
-
-if TYPE_CHECKING:
-    from syno.measure.subjects import Material
 
 Inputs: TypeAlias = tuple[Any, ...]
 

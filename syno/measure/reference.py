@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -16,6 +17,44 @@ from syno.ir.graph import PGraph
 CORNER_GAIN, CORNER_SHARE = 8.0, 1 / 16  # how much larger corners are, and the share of a side over which that falls off
 FEWEST_SAMPLES = 4
 MOST_FLOPS = 8e9  # of all calls that are compared; at least one is made in any case
+
+
+@dataclass(frozen=True)
+class Material:
+    """A module with inputs and a reference, as it is compiled, checked and measured.
+
+    Attributes:
+        module: in evaluation mode, on the device.
+        shape: of an input, with the batch.
+        generator: draws the inputs, on the device.
+        reference: computes the right output, on the host and in double precision; takes inputs of any type and device.
+        reference_name: "interpreter", "literal module", "fused module", "network of literal modules" or "eager module".
+        flops: multiply-adds of one call.
+        parameters: the number of trainable parameters.
+        symbols: the number of symbols, if the input is numbers of symbols; None if it is real numbers.
+        layout: the memory format of inputs.
+        simulated: the reference as operations of PyTorch, if the reference is not.
+    """
+
+    module: nn.Module
+    shape: tuple[int, ...]
+    generator: torch.Generator
+    reference: Callable[..., Any]
+    reference_name: str
+    flops: int
+    parameters: int
+    symbols: int | None = None
+    layout: torch.memory_format = torch.contiguous_format
+    simulated: Callable[..., Any] | None = None
+
+    def make_inputs(self) -> tuple[Tensor, ...]:
+        """Return one input; each call draws another one."""
+        return (random_input(self.shape, self.generator, self.symbols).contiguous(memory_format=self.layout),)
+
+    def make_check_inputs(self) -> list[tuple[Tensor, ...]]:
+        """Return the inputs for which outputs are compared with the reference."""
+        inputs = telling_inputs(self.shape, self.generator, self.symbols, self.flops)
+        return [(x.contiguous(memory_format=self.layout),) for x in inputs]
 
 
 # ---- modules in double precision -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How much rounding changes a network's output, and so how much an output may differ from double precision.
+"""Estimates of how much rounding changes a network's output, and so how much it may differ from double precision.
 
 The network runs in double precision, with a random error after each operation:
 

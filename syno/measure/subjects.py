@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
@@ -16,35 +14,11 @@ from syno.ir.text import parse
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+
+    from syno.measure.reference import Material
 
 INTERPRETED_STEPS = 2_000_000  # of operators whose reference is the interpreter; it takes about a second
 SEED = 0
-
-
-@dataclass(frozen=True)
-class Material:
-    """A module with inputs and a reference.
-
-    Attributes:
-        module: in evaluation mode, on the device.
-        make_inputs: makes one input, with the batch.
-        make_check_inputs: makes the inputs for which outputs are compared with the reference.
-        reference: computes the right output, on the host and in double precision; takes inputs of any type and device.
-        reference_name: "interpreter", "literal module", "fused module", "network of literal modules" or "eager module".
-        flops: multiply-adds of one call.
-        parameters: the number of trainable parameters.
-        simulated: the reference as operations of PyTorch, if the reference is not.
-    """
-
-    module: nn.Module
-    make_inputs: Callable[[], tuple[torch.Tensor, ...]]
-    make_check_inputs: Callable[[], list[tuple[torch.Tensor, ...]]]
-    reference: Callable[..., Any]
-    reference_name: str
-    flops: int
-    parameters: int
-    simulated: Callable[..., Any] | None = None
 
 
 class Subject(BaseModel, ABC):
@@ -55,7 +29,7 @@ class Subject(BaseModel, ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """Its name in records and messages."""
+        """The name in records and messages."""
 
     @property
     def graph(self) -> PGraph | None:
@@ -114,12 +88,11 @@ class OperatorSubject(Subject):
 
         from syno.lower.choose import plan
         from syno.lower.interpreter import interpret, shapes
-        from syno.measure.reference import by_sample, in_double, random_input, telling_inputs
+        from syno.measure.reference import Material, by_sample, in_double
         from syno.model import build
 
         graph, values = self.graph, self.values(batch)
         valuation = graph.valuation(values)
-        shape = shapes(graph, valuation)[0]
         chosen = plan(graph, values)
         module = build(graph, values, mode=self.mode, seed=SEED, device=device).eval()
 
@@ -133,15 +106,13 @@ class OperatorSubject(Subject):
         forms = by_sample(in_double(other_form), graph)
         steps = valuation.numel(dim.size for dim in (*graph.output, *graph.reduces))
         interprets = steps <= INTERPRETED_STEPS
-        generator = torch.Generator(device).manual_seed(SEED)
-        flops = chosen.flops(valuation)
         return Material(
             module=module,
-            make_inputs=lambda: (random_input(shape, generator),),
-            make_check_inputs=lambda: [(x,) for x in telling_inputs(shape, generator, flops=flops)],
+            shape=shapes(graph, valuation)[0],
+            generator=torch.Generator(device).manual_seed(SEED),
             reference=interpreted if interprets else forms,
             reference_name="interpreter" if interprets else f"{other} module",
-            flops=flops,
+            flops=chosen.flops(valuation),
             parameters=chosen.parameters(valuation),
             simulated=forms,
         )
@@ -181,31 +152,27 @@ class ModelSubject(Subject):
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
-        from syno.measure.reference import in_double, random_input, telling_inputs, vary_constants
+        from syno.measure.reference import Material, in_double, random_input, vary_constants
 
         torch.manual_seed(SEED)
         module = imported(self.factory, "factory")(**self.arguments)
         if not isinstance(module, torch.nn.Module):
             raise SpecError(f'the factory "{self.factory}" returned {type(module).__name__}; it must return an nn.Module')
         module = module.to(device).eval()
-        shape, symbols = (batch, *self.input_shape), self.symbols
-        vary_constants(module, random_input(shape, torch.Generator(device).manual_seed(SEED), symbols), SEED)
+        shape = (batch, *self.input_shape)
+        example = random_input(shape, torch.Generator(device).manual_seed(SEED), self.symbols)
+        vary_constants(module, example, SEED)
         reference = in_double(module)
-        generator = torch.Generator(device).manual_seed(SEED)
-
-        def make_inputs() -> tuple[torch.Tensor, ...]:
-            return (random_input(shape, generator, symbols),)
-
         counter = FlopCounterMode(display=False)
         with torch.no_grad(), counter:
-            module(*make_inputs())
-        flops = counter.get_total_flops() // 2  # it counts a multiply-add as two
+            module(example)
         return Material(
             module=module,
-            make_inputs=make_inputs,
-            make_check_inputs=lambda: [(x,) for x in telling_inputs(shape, generator, symbols, flops)],
+            shape=shape,
+            generator=torch.Generator(device).manual_seed(SEED),
+            symbols=self.symbols,
             reference=reference,
             reference_name="eager module",
-            flops=flops,
+            flops=counter.get_total_flops() // 2,  # it counts a multiply-add as two
             parameters=sum(parameter.numel() for parameter in module.parameters()),
         )

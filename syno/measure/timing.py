@@ -25,7 +25,7 @@ LEAST_CALL_MS = 1e-4  # shorter calls count as this long, so that measuring ends
 
 
 class LatencySettings(BaseModel):
-    """How latency is measured. Repeats go on until there are `least_repeats` that took `least_ms`, or `most_repeats`."""
+    """The measuring of latency. Repeats go on until there are `least_repeats` that took `least_ms`, or `most_repeats`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     warm_up_ms: float = Field(default=100, ge=0)

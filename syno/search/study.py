@@ -20,7 +20,7 @@ from optuna.pruners import BasePruner
 from syno.base.errors import SearchStoppedError, SpecError, SynoError
 from syno.base.progress import Display
 from syno.ir.graph import PGraph
-from syno.search.attempt import Attempt
+from syno.search.attempt import run_trial
 from syno.search.dispatch import Dispatch, unfrozen_afterwards
 from syno.search.evaluation import Evaluate
 from syno.search.ledger import ProgressMeter
@@ -182,7 +182,7 @@ class Study:
                     if display is not None:
                         display.show(meter.progress(dispatch.ledger, self.name, n_trials, notes()))
                     if trial is not None:
-                        fault = Attempt(dispatch, self.reward, trial).run(evaluate)
+                        fault = run_trial(trial, evaluate, self.reward, dispatch)
                         machine_faults = machine_faults + 1 if fault is not None and fault.kind == "machine" else 0
                         if fault is None or not machine_faults:
                             continue

@@ -23,26 +23,28 @@ class Action(NamedTuple):
     id: str
 
 
-class TreeStep(Protocol):
-    """A step of the search tree: an action taken at a node, and the node that it leads to.
-
-    Attributes:
-        kind: the primitive, "Contraction" or "Finalize".
-        id: content id of what is added, the same in every process: one operation has one id, whatever node it is added to.
-        node: the node that it leads to.
-        operator: the complete operator if the step is a Finalize, else None.
-    """
+class ActionLike(Protocol):
+    """Anything with the attributes `kind` and `id` of an `Action`."""
 
     @property
-    def kind(self) -> str:  # noqa: D102  (documented in the class)
+    def kind(self) -> str:  # noqa: D102  (documented in `Action`)
         ...
 
     @property
     def id(self) -> str:  # noqa: D102
         ...
 
+
+class TreeStep(ActionLike, Protocol):
+    """A step of the search tree: an action taken at a node. One operation has one id, whatever node it is added to.
+
+    Attributes:
+        node: the node that it leads to.
+        operator: the complete operator if the step is a Finalize, else None.
+    """
+
     @property
-    def node(self) -> Hashable:  # noqa: D102
+    def node(self) -> Hashable:  # noqa: D102  (documented in the class)
         ...
 
     @property
@@ -50,20 +52,8 @@ class TreeStep(Protocol):
         ...
 
 
-class TreeDraft(Protocol):
-    """A step that was not checked yet: it may lead to a dead end.
-
-    Attributes:
-        kind, id: as of the step.
-    """
-
-    @property
-    def kind(self) -> str:  # noqa: D102  (documented in the class)
-        ...
-
-    @property
-    def id(self) -> str:  # noqa: D102
-        ...
+class TreeDraft(ActionLike, Protocol):
+    """A step that was not checked yet: it may lead to a dead end."""
 
     @property
     def look(self) -> Callable[[], TreeStep | None]:

@@ -13,7 +13,7 @@ from syno.ir import dim as dims
 from syno.ir.dim import Dim
 from syno.space.facts import DimFacts, FactTable, Origin, Role
 from syno.space.rules import RuleSet
-from syno.space.sizes import SizeTable, Usage
+from syno.space.sizes import SizeTable, Usage, added
 from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
 from syno.space.steps import CONTRACTION, EXPAND, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
@@ -167,7 +167,7 @@ class Candidates:
             dim, shared = dims[i], facts[i].size.shared
             if len(picks) == room or not self.sizes.fits(usage, shared):
                 return
-            used = tuple(a + b for a, b in zip(usage, shared, strict=True))
+            used = added(usage, shared)
             yield from choose(i + 1, (*picks, dim), outer, used, reached)
             if self.may_be_outer(facts[i], reached * dim.size):
                 more_outer = reached * dim.size if facts[i].role is Role.OUTER else reached

@@ -6,11 +6,11 @@ Source: the published system's finalization.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
-from syno.algebra import Valuations, product
+from syno.algebra import Valuation, Valuations, product
 from syno.base.errors import LoweringError
 from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
@@ -52,14 +52,14 @@ def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
     used = set(operator.variables)
     distinct = Counter(tuple((name, value) for name, value in row.items() if name in used) for row in spec.valuations)
     rows = Valuations([dict(key) for key in distinct])
-    plan = min(
-        plans(operator, rows),
-        key=lambda plan: (sum(plan.flops(row) * n for row, n in zip(rows, distinct.values(), strict=True)), -len(plan.stages)),
-    )
-    counted = list(zip(rows, distinct.values(), strict=True))
+
+    def total(count: Callable[[Valuation], int]) -> int:
+        return sum(count(row) * layers for row, layers in zip(rows, distinct.values(), strict=True))
+
+    plan = min(plans(operator, rows), key=lambda plan: (total(plan.flops), -len(plan.stages)))
     return Cost(
-        spec.budget.rest_flops + sum(plan.flops(row) * n for row, n in counted),
-        spec.budget.rest_parameters + sum(plan.parameters(row) * n for row, n in counted),
+        spec.budget.rest_flops + total(plan.flops),
+        spec.budget.rest_parameters + total(plan.parameters),
         max(plan.peak_memory_bytes(row) for row in rows),
     )
 
@@ -85,11 +85,7 @@ class Completion:
         """Return the complete operators that the state is, at most `finalizations` of them."""
         if not state.ends.counts.weights or len(state.data) != len(self.wanted):
             return []
-        found = []
-        for axes in self.assignments(state):
-            step = self.candidate(state, axes)
-            if self.rules.reject(step) is None:
-                found.append(axes)
+        found = [axes for axes in self.assignments(state) if self.rules.reject(self.candidate(state, axes)) is None]
         if not found:
             return []
         operators = [self.operator(state, axes) for axes in found]

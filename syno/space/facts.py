@@ -7,6 +7,7 @@ Source: the published system's coloring of pGraphs.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from syno.ir.dim import Dim, Operation
@@ -52,24 +53,9 @@ Side = Operation | Dim | None  # a Merge, a reduction, or nothing
 Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), the sides to the left and to the right
 
 
+@dataclass(slots=True, init=False, eq=False, repr=False)
 class DimFacts:
     """Facts about one dim."""
-
-    __slots__ = (
-        "base",
-        "blocks",
-        "discards",
-        "height",
-        "only_sums",
-        "origin",
-        "pooled",
-        "role",
-        "scope",
-        "shared_by",
-        "size",
-        "tags",
-        "weighted",
-    )
 
     origin: Origin
     size: SizeFacts

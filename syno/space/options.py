@@ -141,11 +141,10 @@ class Budget(OptionGroup):
 
     @model_validator(mode="after")
     def _some_room(self) -> Self:
-        for what, least, most in (
-            ("flops", self.least_flops, self.most_flops),
-            ("parameters", self.least_parameters, self.most_parameters),
+        for what, least, most, rest in (
+            ("flops", self.least_flops, self.most_flops, self.rest_flops),
+            ("parameters", self.least_parameters, self.most_parameters, self.rest_parameters),
         ):
-            rest = self.rest_flops if what == "flops" else self.rest_parameters
             if least > most:
                 raise ValueError(f"least_{what} is {least:g} and most_{what} is {most:g}: no model fits; raise most_{what}")
             if most <= rest:

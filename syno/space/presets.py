@@ -8,7 +8,9 @@ Paper: section 8.1 (setup). Source: settings and results of the published artifa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 from syno.base.registry import Registry
 from syno.space.spec import OperatorSpec
@@ -27,109 +29,78 @@ def paper(model: str) -> OperatorSpec:
     return PRESETS[model]()
 
 
-def _vision(
-    name: str,
-    rows: Sequence[tuple[int, int, int, int]],
-    *,
-    flops: float,
-    rest_flops: float,
-    rest_parameters: float,
-    largest_outer: int,
-    ratio: tuple[float, float] = (0.15, 0.9),
-    merges: int = 1,
-    most_low_rank: int = 8,
-) -> OperatorSpec:
-    """Return the spec of a vision model.
+class VisionModel(NamedTuple):
+    """The values in which the paper's searches for vision models differ.
 
-    Args:
+    Attributes:
         rows: C_in, C_out, H and the number of layers of these sizes.
         flops, rest_flops: FLOPs of the original model, and of what it has outside of the replaced layers, for one image.
         rest_parameters: parameters outside of the replaced layers.
         largest_outer, most_low_rank, merges: options of the space.
         ratio: least and most FLOPs of the model, as shares of the original's.
     """
-    return OperatorSpec(
-        name=name,
-        input="N, C_in: unordered, H, H",
-        output="N, C_out: unordered, H, H",
-        variables="N:0, C_in:2, C_out:4, H:0; k_1=3:2, k_2=7:2, s=2:2, g=32:3",
-        bound_axes=[(0, 0)],
-        depth=12,
-        layers=[{"values": {"N": BATCH, "C_in": i, "C_out": o, "H": h}, "count": n} for i, o, h, n in rows],
-        occurrences={"tensors": 3, "merges": merges, "splits": 3, "shifts": 2, "strides": 0},
-        windows={"least_ratio": 2.3},
-        contractions={"largest_outer": largest_outer, "least_low_rank": 8, "most_low_rank": most_low_rank},
-        repeats={"largest": 1, "tile": False},
-        budget={
-            "least_flops": max(ratio[0] * flops, rest_flops) * BATCH,
-            "most_flops": ratio[1] * flops * BATCH,
-            "rest_flops": rest_flops * BATCH,
-            "rest_parameters": rest_parameters,
-        },
-    )
+
+    rows: tuple[tuple[int, int, int, int], ...]
+    flops: float
+    rest_flops: float
+    rest_parameters: float
+    largest_outer: int
+    ratio: tuple[float, float] = (0.15, 0.9)
+    merges: int = 1
+    most_low_rank: int = 8
+
+    def spec(self, name: str) -> OperatorSpec:
+        """Return the spec of the search, under this name."""
+        least, most = self.ratio
+        return OperatorSpec(
+            name=name,
+            input="N, C_in: unordered, H, H",
+            output="N, C_out: unordered, H, H",
+            variables="N:0, C_in:2, C_out:4, H:0; k_1=3:2, k_2=7:2, s=2:2, g=32:3",
+            bound_axes=[(0, 0)],
+            depth=12,
+            layers=[{"values": {"N": BATCH, "C_in": i, "C_out": o, "H": h}, "count": n} for i, o, h, n in self.rows],
+            occurrences={"tensors": 3, "merges": self.merges, "splits": 3, "shifts": 2, "strides": 0},
+            windows={"least_ratio": 2.3},
+            contractions={"largest_outer": self.largest_outer, "least_low_rank": 8, "most_low_rank": self.most_low_rank},
+            repeats={"largest": 1, "tile": False},
+            budget={
+                "least_flops": max(least * self.flops, self.rest_flops) * BATCH,
+                "most_flops": most * self.flops * BATCH,
+                "rest_flops": self.rest_flops * BATCH,
+                "rest_parameters": self.rest_parameters,
+            },
+        )
 
 
-@PRESETS.register("resnet18")
-def resnet18() -> OperatorSpec:
-    """Return the spec of ResNet-18: all 3x3 and 1x1 convolutions (19)."""
-    rows = [(64, 64, 56, 4), (64, 128, 28, 2), (128, 128, 28, 3), (128, 256, 14, 2)]
-    rows += [(256, 256, 14, 3), (256, 512, 7, 2), (512, 512, 7, 3)]
-    return _vision("resnet18", rows, flops=1.824e9, rest_flops=129.7e6, rest_parameters=70_308, largest_outer=2048)
-
-
-@PRESETS.register("resnet34")
-def resnet34() -> OperatorSpec:
-    """Return the spec of ResNet-34: all 3x3 and 1x1 convolutions (35), with the options of ResNet-18.
-
-    The paper evaluates ResNet-18's operators in this model.
-    """
-    rows = [(64, 64, 56, 6), (64, 128, 28, 2), (128, 128, 28, 7), (128, 256, 14, 2)]
-    rows += [(256, 256, 14, 11), (256, 512, 7, 2), (512, 512, 7, 5)]
-    return _vision("resnet34", rows, flops=3.678e9, rest_flops=136.4e6, rest_parameters=77_732, largest_outer=2048)
-
-
-@PRESETS.register("densenet121")
-def densenet121() -> OperatorSpec:
-    """Return the spec of DenseNet-121: all 3x3 convolutions (58)."""
-    return _vision(
-        "densenet121",
-        [(128, 32, 56, 6), (128, 32, 28, 12), (128, 32, 14, 24), (128, 32, 7, 16)],
-        flops=2.896e9,
-        rest_flops=1657.6e6,
-        rest_parameters=4_918_244,
-        ratio=(0.15, 1.0),
-        largest_outer=5120,
-    )
-
-
-@PRESETS.register("resnext29_2x64d")
-def resnext29_2x64d() -> OperatorSpec:
-    """Return the spec of ResNeXt-29, 2x64d: all 3x3 convolutions (10), which are grouped."""
-    return _vision(
-        "resnext29_2x64d",
-        [(128, 128, 56, 3), (256, 256, 28, 3), (512, 512, 14, 3), (1024, 1024, 7, 1)],
-        flops=5.126e9,
-        rest_flops=2816.7e6,
-        rest_parameters=11_787_048,
-        ratio=(0.15, 0.95),
-        merges=2,
-        largest_outer=4096,
-    )
-
-
-@PRESETS.register("efficientnet_v2_s")
-def efficientnet_v2_s() -> OperatorSpec:
-    """Return the spec of EfficientNet-V2-S: the 3x3 convolutions of its fused blocks (10)."""
-    return _vision(
-        "efficientnet_v2_s",
-        [(24, 24, 112, 2), (24, 96, 56, 1), (48, 192, 56, 3), (48, 192, 28, 1), (64, 256, 28, 3)],
-        flops=2.90e9,
-        rest_flops=1515.0e6,
-        rest_parameters=19_500_340,
-        ratio=(0.5, 0.9),
-        largest_outer=6144,
-        most_low_rank=24,
-    )
+# fmt: off
+VISION_MODELS = {
+    "resnet18": VisionModel(  # all 3x3 and 1x1 convolutions (19)
+        ((64, 64, 56, 4), (64, 128, 28, 2), (128, 128, 28, 3), (128, 256, 14, 2), (256, 256, 14, 3), (256, 512, 7, 2),
+         (512, 512, 7, 3)),
+        flops=1.824e9, rest_flops=129.7e6, rest_parameters=70_308, largest_outer=2048,
+    ),
+    "resnet34": VisionModel(  # all 3x3 and 1x1 convolutions (35); the paper evaluates ResNet-18's operators in this model
+        ((64, 64, 56, 6), (64, 128, 28, 2), (128, 128, 28, 7), (128, 256, 14, 2), (256, 256, 14, 11), (256, 512, 7, 2),
+         (512, 512, 7, 5)),
+        flops=3.678e9, rest_flops=136.4e6, rest_parameters=77_732, largest_outer=2048,
+    ),
+    "densenet121": VisionModel(  # all 3x3 convolutions (58)
+        ((128, 32, 56, 6), (128, 32, 28, 12), (128, 32, 14, 24), (128, 32, 7, 16)),
+        flops=2.896e9, rest_flops=1657.6e6, rest_parameters=4_918_244, largest_outer=5120, ratio=(0.15, 1.0),
+    ),
+    "resnext29_2x64d": VisionModel(  # all 3x3 convolutions (10), which are grouped
+        ((128, 128, 56, 3), (256, 256, 28, 3), (512, 512, 14, 3), (1024, 1024, 7, 1)),
+        flops=5.126e9, rest_flops=2816.7e6, rest_parameters=11_787_048, largest_outer=4096, ratio=(0.15, 0.95), merges=2,
+    ),
+    "efficientnet_v2_s": VisionModel(  # the 3x3 convolutions of its fused blocks (10)
+        ((24, 24, 112, 2), (24, 96, 56, 1), (48, 192, 56, 3), (48, 192, 28, 1), (64, 256, 28, 3)),
+        flops=2.90e9, rest_flops=1515.0e6, rest_parameters=19_500_340, largest_outer=6144, ratio=(0.5, 0.9), most_low_rank=24,
+    ),
+}
+# fmt: on
+for name, model in VISION_MODELS.items():
+    PRESETS.register(name)(partial(model.spec, name))
 
 
 @PRESETS.register("gpt2")

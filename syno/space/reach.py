@@ -54,7 +54,7 @@ def reach(space: StateGraph, operator: PGraph) -> list[PathStep]:
     _check_shapes(space.spec, operator)
     refusals: list[tuple[int, str]] = []
     for graph in weight_orders(operator):
-        orders = _Orders(space, graph)
+        orders = _StepOrders(space, graph)
         path = orders.find()
         if path is not None:
             return path
@@ -86,7 +86,7 @@ def _check_shapes(spec: OperatorSpec, operator: PGraph) -> None:
 
 
 @dataclass
-class _Orders:
+class _StepOrders:
     """The depth-first search for an order of one operator's steps.
 
     Attributes:

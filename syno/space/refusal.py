@@ -7,6 +7,7 @@ from syno.space.candidates import OPTIONS, Candidates
 from syno.space.distance.feasibility import Feasibility
 from syno.space.distance.problem import UNREACHABLE
 from syno.space.rules import RuleSet
+from syno.space.sizes import added
 from syno.space.state import State
 from syno.space.steps import CONTRACTION, EXPAND, MERGE, REDUCE, SPLIT, STRIDE, UNFOLD, CandidateStep
 
@@ -113,7 +114,7 @@ def _contraction(candidates: Candidates, step: CandidateStep) -> str:
     for dim in step.dims:
         if not sizes.fits(used, step.facts[dim].size.shared):
             return f"the variables of {dim.size} occur too often (variables: {spec.variables})"
-        used = tuple(a + b for a, b in zip(used, step.facts[dim].size.shared, strict=True))
+        used = added(used, step.facts[dim].size.shared)
     reached, options = step.state.ends.outer, spec.contractions
     for dim in step.dims:
         if dim in step.outer:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product as combinations
+from operator import add
 
 from syno.algebra import Kind, Size, Trait, Variable, product
 from syno.space.spec import OperatorSpec
@@ -15,23 +17,14 @@ from syno.space.spec import OperatorSpec
 Usage = tuple[int, ...]  # occurrences used up so far, one number per variable of the spec
 
 
+def added(usage: Usage, more: Usage) -> Usage:
+    """Return the occurrences that both use up together."""
+    return tuple(map(add, usage, more))
+
+
+@dataclass(slots=True, init=False, eq=False, repr=False)
 class SizeFacts:
     """Facts about one size under the spec's valuations."""
-
-    __slots__ = (
-        "can_be_window",
-        "exponents",
-        "highest",
-        "is_coefficient",
-        "is_legal",
-        "is_odd",
-        "is_one",
-        "is_valid",
-        "joined",
-        "lowest",
-        "shared",
-        "total",
-    )
 
     lowest: float  # over the layers
     highest: float

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from syno.algebra import ONE, Size
 from syno.base.files import name_from
 from syno.ir.dim import Dim, content_id, output_axis
 from syno.ir.graph import PGraph
-from syno.space.sizes import Usage
+from syno.space.sizes import Usage, added
 from syno.space.spec import OperatorSpec
+
+BY_ID = attrgetter("id")
 
 
 class Counts(NamedTuple):
@@ -60,7 +63,7 @@ class Ends:
     def after(self, usage: Usage, counts: Mapping[str, int], **changes: Any) -> Ends:
         """Return the totals after a step that adds `usage` and `counts`, with the other fields changed as given."""
         now = self.counts._replace(**{name: getattr(self.counts, name) + number for name, number in counts.items()})
-        return replace(self, usage=tuple(a + b for a, b in zip(self.usage, usage, strict=True)), counts=now, **changes)
+        return replace(self, usage=added(self.usage, usage), counts=now, **changes)
 
 
 @dataclass(frozen=True)
@@ -102,12 +105,9 @@ class State:
     def replaced(self, bottoms: Iterable[Dim], tops: Iterable[Dim], expanded: Iterable[Dim], ends: Ends) -> State:
         """Return the state in which `tops` are live in place of `bottoms`, and `expanded` are expanded."""
         gone = set(bottoms)
-        live = [dim for dim in self.live if dim not in gone]
-        live += tops
-        live.sort(key=_by_id)
-        more = tuple(expanded)
-        expansions = self.expansions if not more else tuple(sorted((*self.expansions, *more), key=_by_id))
-        return State(tuple(live), expansions, ends)
+        live = (*(dim for dim in self.live if dim not in gone), *tops)
+        expansions = (*self.expansions, *expanded)
+        return State(tuple(sorted(live, key=BY_ID)), tuple(sorted(expansions, key=BY_ID)), ends)
 
     def assembled(self, spec: OperatorSpec, axes: tuple[Dim, ...]) -> PGraph:
         """Return the operator that reads its input at `axes`, and its weights at the axes that the state has for them."""
@@ -120,7 +120,3 @@ class State:
         return PGraph(
             output, axes, tuple(map(tuple, weights)), self.expansions, name_from(spec.name), defaults=spec.table.defaults
         )
-
-
-def _by_id(dim: Dim) -> str:
-    return dim.id

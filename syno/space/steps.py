@@ -10,7 +10,7 @@ from syno.ir import dim as dims
 from syno.ir.dim import Dim, content_id
 from syno.ir.graph import PGraph
 from syno.space.facts import DimFacts, FactTable, Role
-from syno.space.sizes import SizeTable
+from syno.space.sizes import SizeTable, added
 from syno.space.spec import OperatorSpec
 from syno.space.state import Increase, State
 
@@ -123,7 +123,7 @@ class CandidateStep:
         for dim in self.dims:
             data, axis = dims.share(dim, weight)
             tops.append(axis)
-            usage = tuple(a + b for a, b in zip(usage, self.facts[dim].size.shared, strict=True))
+            usage = added(usage, self.facts[dim].size.shared)
             if dim in self.outer:
                 expanded.append(data)
                 outer = outer * dim.size if self.facts[dim].role is Role.OUTER else outer

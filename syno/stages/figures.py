@@ -1,4 +1,4 @@
-"""Figures: those of an experiment, and the paper's, from the table of measurements and the frozen trials."""
+"""Figures of an experiment, the paper's figures, and the report page, from the table of measurements and the frozen trials."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.artifact.imported import MADE_BY
+from syno.artifact.imported import MADE_BY, RECORD, ImportRecord
 from syno.base.errors import SpecError
+from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.results.table import comparable, read_losses, read_measurements, write_table
 from syno.stages import results
+from syno.stages.places import FORMATS, HEADLINES, REPORT
+from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:
     import pandas
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
     from syno.report.paper.catalogue import Numbers
 
 SEARCH_FIGURES, TRAINING_FIGURES, LATENCY_FIGURES = ("reward",), ("score-flops",), ("score-latency", "speedup")
-FORMATS = ("svg", "png", "pdf")
-HEADLINES = "headlines"
 
 
 def names(experiment: Experiment) -> tuple[str, ...]:
@@ -84,3 +85,31 @@ def read_numbers(folder: Path) -> Numbers:
     from syno.report.paper.catalogue import Numbers
 
     return Numbers(comparable(read_measurements(folder, MADE_BY)), read_losses(folder, MADE_BY))
+
+
+def write_report(experiment: Experiment, output: Path | None = None) -> Path:
+    """Write the page of an experiment; return its file. Figures are drawn into it anew. SpecError if there are no results yet.
+
+    An experiment of published data has the page of its import.
+    """
+    if experiment.artifact is not None:
+        return write_page(experiment.folder, output)
+    from syno.report.page import page
+    from syno.report.result_figures import pictures
+
+    found = results.read(experiment)
+    file = output or experiment.folder / REPORT
+    write_whole(file, page(found, pictures(found, names(experiment))), durable=False)
+    return file
+
+
+def write_page(folder: Path, output: Path | None = None) -> Path:
+    """Write the page of an import: figures, headline numbers, operators; return its file. SpecError if there is no import."""
+    from syno.artifact.page import paper_page
+
+    numbers, record, store = read_numbers(folder), ImportRecord.read(folder / RECORD), OperatorStore(folder)
+    operators = {one.name: store.get(one.key) for one in record.operators if one.key is not None}
+    notes = [f"read from {record.artifact}", *(f"missing or damaged: {problem}" for problem in record.problems)]
+    file = output or folder / REPORT
+    write_whole(file, paper_page(numbers, operators, notes), durable=False)
+    return file

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.measure.compilers import name_in_files
-
 if TYPE_CHECKING:
     from syno.config import Experiment
 
@@ -36,6 +34,8 @@ def training_file(experiment: Experiment, key: str, seed: int) -> Path:
 
 def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
     """Return the file of a measurement's record."""
+    from syno.measure.compilers import name_in_files  # takes half a second, which the help page need not wait for
+
     return experiment.folder / TUNING.format(key=key, compiler=name_in_files(compiler), device=in_a_name(device))
 
 
@@ -56,4 +56,6 @@ def device_named(experiment: Experiment, part: str) -> str:
 
 def compiler_in_files(experiment: Experiment, part: str) -> str:
     """Return the compiler whose name in files this is."""
+    from syno.measure.compilers import name_in_files
+
     return next(compiler for compiler in experiment.tune.compilers if name_in_files(compiler) == part)

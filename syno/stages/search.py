@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime
 
+from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
@@ -114,9 +115,7 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
 def _check_device(experiment: Experiment) -> None:
     """Raise MissingDeviceError if this machine cannot train operators, before the data is loaded, which may take long."""
     if experiment.evaluation == "training" and experiment.workload is not None:
-        from syno.base.devices import require_device  # imports torch
-
-        require_device(experiment.workload.training.device)
+        require_device(experiment.workload.training.device, "training.device")
 
 
 def make_evaluation(experiment: Experiment) -> Evaluate:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from syno.algebra.limits import MOST_LINE_CHARACTERS
-from syno.artifact.lookup import find_operator
+from syno.artifact.published_operator import find_operator
 from syno.base.errors import ParseError, SpecError, UnknownNameError
 from syno.base.files import write_whole
 from syno.config.experiment import RESULTS

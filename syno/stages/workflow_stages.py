@@ -1,7 +1,6 @@
-"""The list of the workflow's stages: what each reads, writes, depends on and takes.
+"""The list of the workflow's stages, with files, settings, commands and resources of each; paths are in `syno.stages.places`.
 
 The rules of Snakemake, `syno plan`, the order of the commands, and the checks of results before a run follow from this list.
-Paths of files are in `syno.stages.places`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.registry import imported
-from syno.measure.compilers import name_in_files
 from syno.stages import places
 
 if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
@@ -40,12 +38,11 @@ class WorkflowStage:
         also: files that a job writes in addition, such as other formats.
         after: names of the stages whose `files` a job reads.
         settings: the part of the experiment's settings that the files depend on.
-        readers: for files that take long to make, a function that reads and checks one, as `module:name`. Damage to them is an
-            error. Files without a reader are made again.
+        readers: for files that take long to make, a function that reads and checks one, as `module:name`. Others are made anew.
         log: path of a job's log, and of its times and memory, without the ending; the stage's name by default.
         is_timed: whether times and memory of a job are recorded.
         is_per_network: whether there are jobs for each network that is trained.
-        is_shared: whether files are outside of the folder of results, and several experiments may need them.
+        is_shared: whether files are outside the folder of results, for several experiments.
         is_page: whether files are drawings and pages, which are larger than records.
         memory_mib, minutes: what the first attempt of a job may take.
     """
@@ -135,6 +132,8 @@ def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcard
 
 
 def _measurements(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+    from syno.measure.compilers import name_in_files
+
     return [
         {"key": key, "compiler": name_in_files(compiler), "device": places.in_a_name(device)}
         for compiler, device in (experiment.tune.pairs if experiment.workload is not None else ())

@@ -15,7 +15,7 @@ from syno.report.page import page
 from syno.report.result_figures import FIGURES, pictures
 from syno.results.metric import METRICS
 from syno.stages.artifact import import_artifact
-from syno.stages.report import write_page
+from syno.stages.figures import write_page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 pytestmark = pytest.mark.slow

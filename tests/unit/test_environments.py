@@ -107,7 +107,7 @@ def test_what_draws_needs_none_of_what_it_does_without() -> None:
     import sys
 
     absent = "; ".join(f"sys.modules[{name!r}] = None" for name in sorted(KINDS["plot"][1]))
-    stages = "syno.cli, syno.stages.tables, syno.stages.figures, syno.stages.report, syno.report.result_figures"
+    stages = "syno.cli, syno.stages.tables, syno.stages.figures, syno.stages.figures, syno.report.result_figures"
     code = f"import sys; {absent}; import {stages}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr

@@ -18,10 +18,10 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.results.parquet import write_parquet
 from syno.stages import figures, results
+from syno.stages.figures import write_report
 from syno.stages.kept import keep_config
 from syno.stages.operators import operator_of
 from syno.stages.places import FROZEN, SELECTED, training_file
-from syno.stages.report import write_report
 from syno.stages.select import read_selected, select
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.top import top

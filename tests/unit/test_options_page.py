@@ -21,8 +21,7 @@ from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
 from syno.space import OperatorSpec, paper
 from syno.space.presets import PRESETS
-from syno.train.recipes import MILESTONES, RECIPES
-from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train.settings import MILESTONES, RECIPES, TrainingSettings, WorkloadSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 NAMED = [*(POLICIES[name].Settings for name in POLICIES), *(REWARDS[name] for name in REWARDS)]

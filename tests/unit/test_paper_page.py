@@ -17,7 +17,7 @@ from syno.report.paper.catalogue import PAPER_FIGURES
 from syno.results.paper import GUARD
 from syno.results.table import read_measurements
 from syno.stages.artifact import import_artifact
-from syno.stages.report import write_page, write_report
+from syno.stages.figures import write_page, write_report
 from syno.stages.store import OperatorStore
 
 

@@ -19,8 +19,7 @@ from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.module import OperatorModule
 from syno.model.substitution import substitute
 from syno.train.optimization import initialize, make_optimizer, make_schedule, on_device, own_state
-from syno.train.recipes import MILESTONES, RECIPES
-from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train.settings import MILESTONES, RECIPES, TrainingSettings, WorkloadSettings
 from syno.train.tasks import measure_accuracy
 from syno.train.training import train
 from syno.train.workload import ProxyTraining, Workload

@@ -11,11 +11,10 @@ import pytest
 from syno.base.errors import SpecError, UnknownNameError
 from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.stages.figures import draw
+from syno.stages.figures import draw, write_report
 from syno.stages.kept import keep_config
 from syno.stages.manifest import write_manifest
 from syno.stages.operators import operator_of
-from syno.stages.report import write_report
 from syno.stages.restore import look_over
 from syno.stages.search import work
 from syno.stages.select import select

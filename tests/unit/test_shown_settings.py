@@ -17,9 +17,8 @@ from syno.config import Experiment, load_experiment, load_experiments
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
-from syno.stages.figures import draw
+from syno.stages.figures import draw, write_report
 from syno.stages.places import training_file, tuning_file
-from syno.stages.report import write_report
 from syno.stages.select import write_selected
 from syno.stages.tables import make_tables
 from syno.stages.train import train

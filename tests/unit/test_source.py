@@ -14,8 +14,8 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.results.parquet import write_parquet
 from syno.stages import figures
+from syno.stages.figures import write_report
 from syno.stages.kept import keep_config
-from syno.stages.report import write_report
 from syno.stages.select import Selected, read_selected, select
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syno.artifact.lookup import find_operator
+from syno.artifact.published_operator import find_operator
 from syno.base.errors import ParseError
 from syno.ir.library import OPERATORS
 from syno.ir.text import MARK, with_checksum

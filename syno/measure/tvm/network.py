@@ -1,5 +1,8 @@
 """A PyTorch network as a module of TVM's Relax, in which every stage of a synthesized operator is one PrimFunc.
 
+A copy of the network is made ready for TVM's importer: normalizations become products and sums, and each operator one call of
+`syno::synthesized`, of which PyTorch knows only the shape of its result. The importer emits the operator's stages for the call.
+
 >>> import torch, syno
 >>> module = syno.build(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 >>> sorted(name.name_hint for name in import_network(module, torch.zeros(2, 4, 6, 6)).get_global_vars())
@@ -11,18 +14,25 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from copy import deepcopy
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import fx, nn
 
+from syno.algebra import Valuation
 from syno.base.errors import LoweringError
 from syno.lower.choose import plan
+from syno.lower.interpreter import shapes
 from syno.lower.plan import Plan
 from syno.lower.tvm import stage_functions
 from syno.lower.tvm.installed import tvm
-from syno.measure.tvm.preparation import CALL, decomposed, prepared, valuation_for
 from syno.model.module import OperatorModule, build
+
+CALL = "synthesized"
+ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+LINEAR = torch.ops.aten.linear.default
 
 
 def import_network(module: nn.Module, *examples: torch.Tensor) -> Any:
@@ -43,40 +53,146 @@ def import_network(module: nn.Module, *examples: torch.Tensor) -> Any:
     tvm()
     from tvm.relax.frontend.torch import from_exported_program
 
+    name = f"the operator {module.graph.name}" if isinstance(module, OperatorModule) else f"the model {type(module).__name__}"
     network, operators = prepared(module)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are about PyTorch's own internals
         try:
             program = torch.export.export(network, tuple(example.cpu() for example in examples))
         except Exception as error:  # there are very many kinds
-            raise LoweringError(f"{_name(module)} cannot be exported by PyTorch: {_first_line(error)}") from error
+            raise LoweringError(f"{name} cannot be exported by PyTorch: {_first_line(error)}") from error
         try:
             return from_exported_program(
                 decomposed(program),
                 run_ep_decomposition=False,
                 unwrap_unit_return_tuple=True,
-                custom_convert_map={f"{CALL}.default": _Converter(operators), "embedding.default": _embedding},
+                custom_convert_map={f"{CALL}.default": partial(_operator, operators), "embedding.default": _embedding},
             )
         except LoweringError:
             raise
         except Exception as error:
             raise LoweringError(
-                f"{_name(module)} cannot be imported into TVM: {_operations(error)}; replace them in the model, or take "
-                "another compiler"
+                f"{name} cannot be imported into TVM: {_operations(error)}; replace them in the model, or take another compiler"
             ) from error
 
 
-class _Converter:
-    """Emits the stages of an operator where TVM's importer meets a call of it."""
+class Affine(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+    """A normalization with fixed statistics: x * scale + offset."""
 
-    def __init__(self, operators: Sequence[OperatorModule]) -> None:
-        self.operators = operators
+    def __init__(self, norm: nn.modules.batchnorm._BatchNorm) -> None:
+        super().__init__()
+        scale = torch.rsqrt(norm.running_var + norm.eps)
+        scale = scale if norm.weight is None else scale * norm.weight
+        offset = -norm.running_mean * scale
+        offset = offset if norm.bias is None else offset + norm.bias
+        self.register_buffer("scale", scale.detach())
+        self.register_buffer("offset", offset.detach())
 
-    def __call__(self, node: fx.Node, importer: Any) -> Any:
-        argument, number, _ = node.args
-        operator, x = self.operators[number], importer.env[argument]
-        values = valuation_for(operator, [int(length) for length in x.ty.shape.values])
-        return emit_operator(importer.block_builder, operator, plan(operator.graph, values, inference=True), dict(values), x)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[N, C, ...] -> [N, C, ...]."""
+        shape = (-1, *(1,) * (x.dim() - 2))
+        return x * self.scale.view(shape) + self.offset.view(shape)
+
+
+class OperatorCall(nn.Module):  # type: ignore[misc]
+    """A call of `syno::synthesized` in place of an operator.
+
+    Args:
+        number: the operator's number in the network.
+        operator: is not a submodule: its weights are not exported.
+    """
+
+    def __init__(self, number: int, operator: OperatorModule) -> None:
+        super().__init__()
+        self.number, self.operator = number, (operator,)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of the operator's output shape."""
+        (operator,) = self.operator
+        shape = shapes(operator.graph, valuation_for(operator, x.shape))[2]
+        return _call()(x, self.number, list(shape))
+
+
+def valuation_for(operator: OperatorModule, shape: Sequence[int]) -> Valuation:
+    """Return the operator's sizes for an input of this shape."""
+    graph = operator.graph
+    free = {str(dim.size): int(length) for dim, length in zip(graph.input, shape, strict=True)}
+    return graph.valuation({**{name: free[name] for name in graph.runtime_variables}, **operator.sizes})
+
+
+def prepared(module: nn.Module) -> tuple[nn.Module, list[OperatorModule]]:
+    """Return a copy of `module` for export, on the CPU, and the operators that its calls replace."""
+    copy = deepcopy(module).cpu().eval().to(memory_format=torch.contiguous_format)
+    operators = [part for part in copy.modules() if isinstance(part, OperatorModule)]
+    replacements: dict[nn.Module, nn.Module] = {part: OperatorCall(number, part) for number, part in enumerate(operators)}
+    for part in copy.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is not None:
+            replacements[part] = Affine(part)
+    for name, part in list(copy.named_modules(remove_duplicate=False)):  # a module may be in several places
+        if name and part in replacements:
+            copy.set_submodule(name, replacements[part])
+    return replacements.get(copy, copy), operators
+
+
+@cache
+def _call() -> Any:
+    """Define `syno::synthesized` on first use, and return it. It has a shape and no implementation: nothing ever runs it."""
+    torch.library.define(f"syno::{CALL}", "(Tensor x, int number, int[] shape) -> Tensor")
+    torch.library.register_fake(f"syno::{CALL}", lambda x, number, shape: x.new_empty(shape))
+    return getattr(torch.ops.syno, CALL)
+
+
+def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return the program in PyTorch's core operations and linear layers, with `attention` where it computes the same.
+
+    TVM makes few kernels of these, each with one product. PyTorch's own decomposition of attention scales queries and keys each
+    by itself, and looks through all scores for rows in which every position is masked. TVM's operator for attention is one
+    kernel of everything, too large to be tuned well. A linear layer stays one operation: with positions and batch made one axis
+    before it and two after it, nothing would be fused to it.
+    """
+    table = torch.export.default_decompositions()
+    pytorchs_own = table[ATTENTION]
+
+    def chosen(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> torch.Tensor:
+        same_heads = query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
+        if attn_mask is None and not dropout_p and same_heads:  # no row of scores is masked as a whole
+            return attention(query, key, value, is_causal=is_causal, scale=scale)
+        return pytorchs_own(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+    table[ATTENTION] = chosen
+    del table[LINEAR]
+    return program.run_decompositions(table)
+
+
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, is_causal: bool = False, scale: float | None = None
+) -> torch.Tensor:
+    """Compute `scaled_dot_product_attention`. [..., L, E], [..., S, E], [..., S, V] -> [..., L, V]."""
+    *heads, length, features = query.shape
+    queries, keys, values = (part.reshape(-1, *part.shape[-2:]) for part in (query, key, value))
+    scores = torch.bmm(queries, keys.transpose(1, 2)) * (features**-0.5 if scale is None else scale)  # [heads, L, S]
+    if is_causal:
+        own, others = (torch.arange(count, device=scores.device) for count in scores.shape[1:])
+        scores = scores.masked_fill(others > own.unsqueeze(1), float("-inf"))
+    return torch.bmm(scores.softmax(2), values).reshape(*heads, length, -1)
+
+
+def _operator(operators: Sequence[OperatorModule], node: fx.Node, importer: Any) -> Any:
+    """Emit the stages of an operator where TVM's importer meets a call of it."""
+    argument, number, _ = node.args
+    operator, x = operators[number], importer.env[argument]
+    values = valuation_for(operator, [int(length) for length in x.ty.shape.values])
+    return emit_operator(importer.block_builder, operator, plan(operator.graph, values, inference=True), dict(values), x)
 
 
 def _embedding(node: fx.Node, importer: Any) -> Any:
@@ -129,7 +245,3 @@ def _operations(error: Exception) -> str:
 
 def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
-
-
-def _name(module: nn.Module) -> str:
-    return f"the operator {module.graph.name}" if isinstance(module, OperatorModule) else f"the model {type(module).__name__}"

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from syno.base.errors import DeviceError, SynoError
-from syno.measure.tvm.sessions import Lease, last_words, time_candidate, workers
+from syno.measure.tvm.sessions import Lease, Workers, last_words, time_candidate
 from syno.measure.tvm.settings import DeviceSettings
 from syno.measure.tvm.tracker import ANSWER_SECONDS, LOOK_SECONDS, Reached, reach
 
@@ -28,14 +28,14 @@ NOT_MEASURED = "not measured: "  # begins the message about a candidate that is 
 
 
 class Health:
-    """Whether a device is worth measuring on: counts failures in a row, and looks for the device after each.
+    """The health of a device: counts failures in a row, looks for the device after each, and says when it is lost.
 
     Args:
         device: the device.
         settings: its `wait_seconds` and `most_failures`.
 
     Attributes:
-        lost: the reason why it is not, or None.
+        lost: the reason why it is not worth measuring on, or None.
     """
 
     def __init__(self, device: Reached, settings: DeviceSettings) -> None:
@@ -92,7 +92,7 @@ class Measuring:
     def __init__(self, lease: Lease, settings: DeviceSettings, evaluator: Sequence[Any]) -> None:
         self.health = Health(lease.device, settings)
         self._lease, self._attempts, self._evaluator = lease, 1 + settings.retries, tuple(evaluator)
-        self._workers = workers(lease)
+        self._workers = Workers(lease)
         self._threads = ThreadPoolExecutor(lease.device.servers)
 
     def begin(self, artifact: str, kind: str, arguments: Sequence[Any]) -> Future[Outcome]:

@@ -1,21 +1,25 @@
 """Search for schedules with MetaSchedule, one task after another, where the database has too few trials.
 
+Importing this module loads neither TVM nor PyTorch: the processes that build schedules on this machine import it, too.
+
 Paper: section 7.1 (tuning with MetaSchedule).
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from syno.measure.job import TrialCount
 from syno.measure.tuning_record import TaskResult
 from syno.measure.tvm.database import TrialDatabase
-from syno.measure.tvm.local import load_intrinsics, local_builder, local_runner
 from syno.measure.tvm.runner import callbacks
 from syno.measure.tvm.settings import TvmSettings
 
@@ -24,6 +28,8 @@ from syno.measure.tvm.settings import TvmSettings
 FEW, MANY = 64, 512
 FEW_TRIALS = 128
 
+INTRINSICS = "tvm.s_tir.tensor_intrin"
+ELSEWHERE = ("cuda", "rocm", "hexagon")  # kinds of targets that have a module of intrinsics
 MOST_SEED = 2**31 - 2  # of TVM's random numbers, which begin with 1 at least
 
 
@@ -62,7 +68,6 @@ class _Search:
             task_name=name,
             rand_state=(self.settings.seed * 1_000_003 + have) % MOST_SEED + 1,  # earlier schedules are not drawn again
             num_threads=self.settings.builders,
-            logger=_silent(),
         ).clone()
 
         def told(measured: int) -> None:
@@ -72,6 +77,8 @@ class _Search:
             self.progress(f"task {number} of {of}, {name}: {have + measured} of {have + trials} trials, {said}")
 
         self.count(number, have)
+        remote = hasattr(self.runner, "measuring")  # failures of a remote device are not results of the candidate
+        storing = callbacks(self.runner) if remote else meta_schedule.measure_callback.MeasureCallback.create("default")
         stopped: list[BaseException] = []
         try:
             meta_schedule.tune_tasks(
@@ -84,24 +91,13 @@ class _Search:
                 runner=self.runner,
                 database=self.database.trials,
                 cost_model=self.cost_model,
-                measure_callbacks=[
-                    *self._callbacks(),
-                    _callback(told, self.deadline, stopped),
-                ],
+                measure_callbacks=[*storing, _callback(told, self.deadline, stopped)],
                 task_scheduler="round-robin",
             )
         except RuntimeError:  # TVM turns the errors of callbacks into these
             if stopped:
                 raise stopped[0] from None
             raise
-
-    def _callbacks(self) -> list[Any]:
-        """Return the callbacks that store results; failures of a remote device are not results of the candidate."""
-        from tvm.s_tir import meta_schedule
-
-        if hasattr(self.runner, "measuring"):
-            return callbacks(self.runner)
-        return list(meta_schedule.measure_callback.MeasureCallback.create("default"))
 
 
 def tune_network(
@@ -209,9 +205,46 @@ def _callback(told: Callable[[int], None], deadline: float, stopped: list[BaseEx
     return derived_object(Watch)()
 
 
-def _silent() -> logging.Logger:
-    logger = logging.getLogger("syno.tvm.silent")
-    logger.propagate = False
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-    return logger
+def build_schedule(module: Any, target: Any, parameters: Any) -> Any:
+    """Build a scheduled PrimFunc. TVM's own function would first import all intrinsics.
+
+    It runs in a fresh process, to which it is sent, so it imports what it needs.
+    """
+    import tvm
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+    return tvm.tirx.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)
+
+
+def local_builder(settings: TvmSettings) -> Any:
+    """Return a `meta_schedule.builder.Builder` on this machine."""
+    from tvm.s_tir.meta_schedule.builder import LocalBuilder
+
+    return LocalBuilder(max_workers=settings.builders, timeout_sec=settings.build_seconds, f_build=build_schedule)
+
+
+def local_runner(settings: TvmSettings) -> Any:
+    """Return a `meta_schedule.runner.Runner` on this machine, with as many threads as TVM_NUM_THREADS says."""
+    from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
+
+    evaluator = EvaluatorConfig(number=1, repeat=2, min_repeat_ms=settings.least_ms // 2)
+    return LocalRunner(timeout_sec=settings.run_seconds, evaluator_config=evaluator)
+
+
+def load_intrinsics(kind: str) -> None:
+    """Load the intrinsics of processors, and those of targets of this kind, before MetaSchedule makes its first schedule.
+
+    TVM's package parses the instructions of all kinds, which takes 25 seconds; 20 of them go to NVIDIA's GPUs.
+    """
+    if INTRINSICS not in sys.modules:
+        absent = [f"{INTRINSICS}.{name}" for name in ELSEWHERE if f"{INTRINSICS}.{name}" not in sys.modules]
+        sys.modules.update((name, ModuleType(name)) for name in absent)  # an import that finds them looks no further
+        try:
+            package = importlib.import_module(INTRINSICS)
+        finally:
+            for name in absent:
+                del sys.modules[name]
+        for name in absent:
+            package.__dict__.pop(name.rpartition(".")[2], None)
+    if kind in ELSEWHERE:
+        importlib.import_module(f"{INTRINSICS}.{kind}")

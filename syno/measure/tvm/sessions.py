@@ -27,7 +27,7 @@ SHOWN_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class Lease:
-    """How a device is borrowed.
+    """The terms on which a device is borrowed.
 
     Attributes:
         device: the device.
@@ -72,14 +72,12 @@ def _request(device: Reached, wait_seconds: float, seconds: float) -> Any:
 
 
 class Workers:
-    """Processes that hold sessions, one for each server; a hanging session is ended with its process. `workers` makes them.
+    """Processes that hold sessions, one for each server of a device; a hanging session is ended with its process."""
 
-    Args:
-        pool: TVM's `PopenPoolExecutor`.
-    """
+    def __init__(self, lease: Lease) -> None:
+        from tvm.support.popen_pool import PopenPoolExecutor
 
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
+        self._pool = PopenPoolExecutor(max_workers=lease.device.servers, timeout=lease.limit_seconds)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the function's result from a worker. Raises TimeoutError after its lease's limit, or the function's error."""
@@ -91,13 +89,6 @@ class Workers:
             if worker.is_alive():
                 worker._proc.kill()  # the pool would first wait for the end of its work
         self._pool.shutdown()
-
-
-def workers(lease: Lease) -> Workers:
-    """Return as many workers as the device has servers."""
-    from tvm.support.popen_pool import PopenPoolExecutor
-
-    return Workers(PopenPoolExecutor(max_workers=lease.device.servers, timeout=lease.limit_seconds))
 
 
 def last_words(text: str) -> str:
@@ -167,7 +158,7 @@ def measure_remote(
 
     device = reach(device.name, device.tracker, device.key)
     lease = Lease(device, seconds, wait_seconds, settings.threads)
-    processes = workers(lease)
+    processes = Workers(lease)
     try:
         found, timing = processes.call(run_session, lease, str(library), kind, list(expected), settings)
     except Exception as failure:  # of any kind: TVM's, the worker's, the network's

@@ -34,7 +34,7 @@ Target: TypeAlias = Annotated[str | Mapping[str, Any], AfterValidator(_known)]
 
 
 class TvmSettings(BaseModel):
-    """How MetaSchedule looks for schedules. A task is one kernel at one shape; a network has some dozens of them."""
+    """The search of MetaSchedule for schedules. A task is one kernel at one shape; a network has some dozens of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     target: Target | None = None

@@ -114,28 +114,13 @@ def cuda(architecture: str, on: Attributes) -> Attributes:
     return {"kind": "cuda", "arch": architecture, **CUDA_LIMITS, "host": on}
 
 
+X86_SERVER: Attributes = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v3"}
+# Six Arm Cortex-A78AE cores; the GPU beside them is an Ampere of compute capability 8.7.
+JETSON: Attributes = {
+    "kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a78", "mattr": ["+neon"], "num-cores": 6,
+}  # fmt: skip
 TARGETS.register("host")(lambda: host(os.cpu_count() or 1))
-
-
-@TARGETS.register("jetson-orin-nano-cpu")
-def jetson_orin_nano_cpu() -> Attributes:
-    """Return the target for the six Arm Cortex-A78AE cores."""
-    return {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a78", "mattr": ["+neon"], "num-cores": 6}
-
-
-@TARGETS.register("jetson-orin-nano-gpu")
-def jetson_orin_nano_gpu() -> Attributes:
-    """Return the target for its Ampere GPU, of compute capability 8.7."""
-    return cuda("sm_87", jetson_orin_nano_cpu())
-
-
-@TARGETS.register("a100")
-def a100() -> Attributes:
-    """Return the target for an NVIDIA A100 in an x86-64 server."""
-    return cuda("sm_80", {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v3"})
-
-
-@TARGETS.register("h100")
-def h100() -> Attributes:
-    """Return the target for an NVIDIA H100 or H200 in an x86-64 server."""
-    return cuda("sm_90", {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v3"})
+TARGETS.register("jetson-orin-nano-cpu")(lambda: JETSON)
+TARGETS.register("jetson-orin-nano-gpu")(lambda: cuda("sm_87", JETSON))
+TARGETS.register("a100")(lambda: cuda("sm_80", X86_SERVER))
+TARGETS.register("h100")(lambda: cuda("sm_90", X86_SERVER))  # the H200, too

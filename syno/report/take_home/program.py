@@ -20,7 +20,8 @@ from syno.base.errors import LoweringError, MissingPackageError, WrongOutputErro
 from syno.base.files import write_whole
 from syno.ir.graph import PGraph
 from syno.measure.output_check import Deviation, OutputCheck
-from syno.measure.subjects import Material, OperatorSubject
+from syno.measure.reference import Material
+from syno.measure.subjects import OperatorSubject
 
 NEEDS_FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
 LENGTHS = (1, 3)  # of axes that may have any length: exporters like to take a length of 1 for a constant

@@ -25,14 +25,14 @@ from syno.space.distance.conditions import (
 from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, InputGroup
 
 
-class Cut(NamedTuple):
-    """What a Merge that cuts something off takes besides itself: other Merges, and primitives (these Merges included)."""
+class CutCost(NamedTuple):
+    """The extra cost of a Merge that cuts something off: other Merges, and primitives (these Merges included)."""
 
     merges: int
     primitives: int
 
 
-AT_ONCE, ABOVE_SHIFT, AFTER_MERGE = Cut(0, 0), Cut(0, 1), Cut(1, 1)
+AT_ONCE, ABOVE_SHIFT, AFTER_MERGE = CutCost(0, 0), CutCost(0, 1), CutCost(1, 1)
 
 
 class Removal(NamedTuple):
@@ -162,7 +162,7 @@ def _removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
 # ---- Merges ----------------------------------------------------------------------------------------------------------
 
 
-def _cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> Cut | None:
+def _cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> CutCost | None:
     """Return what it takes to cut the surplus off a group, or to part its block; None if no Merge can.
 
     `ended` says that a weight ends what is cut off.

@@ -1,4 +1,4 @@
-"""Whether a state may still become an operator: the shape distance, and bounds of FLOPs on both sides.
+"""The test whether a state may still become an operator, by the shape distance and by bounds of FLOPs on both sides.
 
 Paper: section 5.4.
 """

@@ -44,7 +44,7 @@ class Cuts(NamedTuple):
 
 
 class Endings(NamedTuple):
-    """How an axis may end without becoming part of the input."""
+    """The ways in which an axis may end without becoming part of the input."""
 
     weight: int  # contractions after which a weight may have ended it: 1, 2, or UNREACHABLE
     window: int  # contractions before it can be a window as it is: 0, 1, or UNREACHABLE
@@ -53,7 +53,7 @@ class Endings(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What the distance knows of a live dim."""
+    """A live dim as the distance sees it."""
 
     size: Size
     is_open: bool  # whether another primitive may stand above it
@@ -70,7 +70,7 @@ class Axis(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """How many primitives of each kind may still be used; numbers above the depth left are cut to that."""
+    """The numbers of primitives of each kind that may still be used, at most the depth left."""
 
     merges: int
     splits: int
@@ -92,7 +92,7 @@ class Conflicts(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What may still be used, and what has been used so far."""
+    """The amounts that may still be used, and those used so far."""
 
     left: Allowance
     room: Usage  # occurrences of variables left
@@ -106,7 +106,7 @@ class Limits(NamedTuple):
 
 @dataclass
 class Goal:
-    """What the axes of every state in a space have to become, and the bounds on the way there.
+    """The sizes that the axes of every state in a space must become, and the bounds on the way there.
 
     Attributes:
         spec, sizes: of the space.
@@ -225,7 +225,7 @@ class Assignment:
 
     @property
     def surpluses(self) -> list[Size]:
-        """What has to be cut off, one size for each group that has too much."""
+        """The sizes that must be cut off, one for each group that has too much."""
         return [group.surplus for group in self.groups if group.surplus is not ONE]
 
     @property

@@ -79,7 +79,7 @@ class ShapeDistance:
         excess = product(axis.size for axis in axes) / self._wanted
         if excess.trait is Trait.UNDEFINED or excess.trait is Trait.ILLEGAL_COEFFICIENT or len(axes) < 1:
             return None
-        return _Search(self, axes, limits, most).run()
+        return _BranchAndBound(self, axes, limits, most).run()
 
     def has_surplus(self, size: Size, coefficients: bool) -> bool:
         """Return whether a positive power of a primary variable, or of any if `coefficients`, is in the size."""
@@ -103,7 +103,7 @@ def _partitions(items: list[Size]) -> Iterator[Blocks]:
 
 
 class Case(IntEnum):
-    """What becomes of an axis. Equal axes take their cases in this order, so that no assignment is tried twice."""
+    """The use of an axis. Equal axes take their cases in this order, so that no assignment is tried twice."""
 
     WEIGHT = 0  # a weight ends it
     INPUT = 1  # it becomes part of a group of the input's axes
@@ -112,7 +112,7 @@ class Case(IntEnum):
     PIECES = 4  # it is cut into pieces, each of which ends as a window, as a repeat, or by a weight
 
 
-class _Search:
+class _BranchAndBound:
     """Branch and bound: over the partitions of the input's axes into blocks made together, and the cases of the axes."""
 
     def __init__(self, distance: ShapeDistance, axes: tuple[Axis, ...], limits: Limits, most: int) -> None:

@@ -7,7 +7,7 @@ Paper: section 5.4.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self, get_type_hints
 
 from syno.ir.dim import Dim
 from syno.space.rules.symmetry import Channels, violations
@@ -16,26 +16,26 @@ from syno.space.steps import MERGE, SHIFT, UNFOLD, CandidateStep
 
 
 class Guarantees(NamedTuple):
-    """Facts about every state, one field for each."""
+    """Facts about every state, one field for each, with the ids of the rules that ensure it."""
 
     # where views go
-    merges_below_joins: bool  # no Merge goes on a Split or a Share
-    unfolds_below_splits: bool  # no Unfold goes on a Split
-    shifted_blocks_are_small: bool  # of the two pieces of a Merge above a Shift, one is small
-    slid_blocks_are_small: bool  # of the two pieces of a Merge above an Unfold, one is smaller than the window
-    no_window_over_sums: bool  # no Unfold slides over an axis that stands on reductions alone
-    no_sum_as_window: bool  # no reduction is the window of an Unfold as it is
+    merges_below_joins: Annotated[bool, "V1", "V16"]  # no Merge goes on a Split or a Share
+    unfolds_below_splits: Annotated[bool, "V11"]  # no Unfold goes on a Split
+    shifted_blocks_are_small: Annotated[bool, "V6"]  # of the two pieces of a Merge above a Shift, one is small
+    slid_blocks_are_small: Annotated[bool, "V12"]  # of the pieces of a Merge above an Unfold, one is smaller than the window
+    no_window_over_sums: Annotated[bool, "V20"]  # no Unfold slides over an axis that stands on reductions alone
+    no_sum_as_window: Annotated[bool, "V19"]  # no reduction is the window of an Unfold as it is
     # which axes are kept apart
-    adjacent_stay_apart: bool  # no Split joins two adjacent axes, such as two sums, alone
-    shared_stay_apart: bool  # no Split joins two axes of one weight
-    outer_not_adjacent: bool  # no weight ends two adjacent axes
+    adjacent_stay_apart: Annotated[bool, "V4"]  # no Split joins two adjacent axes, such as two sums, alone
+    shared_stay_apart: Annotated[bool, "V21"]  # no Split joins two axes of one weight
+    outer_not_adjacent: Annotated[bool, "C9"]  # no weight ends two adjacent axes
     # what weights and sums are like
-    weights_are_matmuls: bool  # each weight has an axis in common with the data, and ends another
-    weights_are_large: bool  # each weight has a least number of elements
-    views_before_weights: bool  # after a weight, views go only on axes that stand on it
-    chains_are_short: bool  # the number of primitives above each other is limited
-    sums_come_first: bool  # no reduction comes after another primitive
-    pooling_is_small: bool  # the product of sums over unweighted elements is limited
+    weights_are_matmuls: Annotated[bool, "C5"]  # each weight has an axis in common with the data, and ends another
+    weights_are_large: Annotated[bool, "C6"]  # each weight has a least number of elements
+    views_before_weights: Annotated[bool, "C8"]  # after a weight, views go only on axes that stand on it
+    chains_are_short: Annotated[bool, "C13"]  # the number of primitives above each other is limited
+    sums_come_first: Annotated[bool, "C1"]  # no reduction comes after another primitive
+    pooling_is_small: Annotated[bool, "C14"]  # the product of sums over unweighted elements is limited
 
     @classmethod
     def of(cls, rules: RuleSet) -> Self:
@@ -43,23 +43,7 @@ class Guarantees(NamedTuple):
         return cls(**{name: all(map(rules.is_on, ids)) for name, ids in ENSURED_BY.items()})
 
 
-ENSURED_BY = {
-    "merges_below_joins": ("V1", "V16"),
-    "unfolds_below_splits": ("V11",),
-    "shifted_blocks_are_small": ("V6",),
-    "slid_blocks_are_small": ("V12",),
-    "no_window_over_sums": ("V20",),
-    "no_sum_as_window": ("V19",),
-    "adjacent_stay_apart": ("V4",),
-    "shared_stay_apart": ("V21",),
-    "outer_not_adjacent": ("C9",),
-    "weights_are_matmuls": ("C5",),
-    "weights_are_large": ("C6",),
-    "views_before_weights": ("C8",),
-    "chains_are_short": ("C13",),
-    "sums_come_first": ("C1",),
-    "pooling_is_small": ("C14",),
-}
+ENSURED_BY = {name: hint.__metadata__ for name, hint in get_type_hints(Guarantees, include_extras=True).items()}
 # Rules whose published form looks at the first dim of a step alone, not at its size or other dims.
 FIRST_DIM_ALONE = {
     MERGE: ("V1", "V2", "V16", "V17", "C8"),

@@ -11,9 +11,9 @@ from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.report import page_tables
 from syno.stages import figures
+from syno.stages.figures import write_report
 from syno.stages.operators import compared_networks
 from syno.stages.places import training_file, tuning_file
-from syno.stages.report import write_report
 from syno.stages.search import work
 from syno.stages.select import select
 from syno.stages.study import freeze
