@@ -1,5 +1,5 @@
-# `make demo` and `make test` need nothing but Python 3.11 or newer: they make a virtual environment, install what is locked,
-# and run the quickstart from synthesis to figures, or the tests. TorchInductor also takes a C++ compiler, where there is one.
+# `make demo` and `make test` need only Python 3.11 or newer. They make a virtual environment, install the locked versions, and run the
+# quickstart from synthesis to figures, or the tests. TorchInductor also needs a C++ compiler; without one, its records say so.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -19,7 +19,7 @@ test: $(INSTALLED)
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m "slow and not slurm" -n auto --dist worksteal
 
-# On a real Slurm, which these tests start on this host, as root, if its packages are installed: tests/slurm/cluster.py.
+# These tests start a real Slurm on this host (tests/slurm/cluster.py). They need root and Slurm's packages.
 slurm: $(INSTALLED)
 	$(BIN)/python -m pytest -m slurm -n 0 -rs
 
@@ -35,8 +35,8 @@ $(INSTALLED): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[dev]"
 	touch $@
 
-# What is installed now becomes the lock. The lock is a list of constraints: where torch's ordinary build is installed,
-# it brings its CUDA packages itself.
+# Write the versions that pip installs now to the lock. The lock is a list of constraints without CUDA packages: the ordinary build of
+# torch installs its CUDA packages itself.
 lock:
 	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet --editable ".[dev]"

@@ -1,10 +1,10 @@
-# From synthesis to figures: `snakemake --cores 2` runs config/quickstart.yaml, `--configfile FILE` other experiments, and with the
-# name of one of several experiments, only that one. Every rule runs one `syno` command, which does the same by hand.
+# The workflow from synthesis to figures. `snakemake --cores 2` runs config/quickstart.yaml, and `--configfile FILE` runs other experiments.
+# With the name of one of several experiments, only that one runs. Every rule runs one `syno` command, which can also be run by hand.
 from snakemake.utils import min_version
 
 min_version("9.14")
 
-if not workflow.overwrite_configfiles:  # else the quickstart's settings would be mixed with the given ones
+if not workflow.overwrite_configfiles:  # otherwise the quickstart's settings would be merged with the given ones
 
     configfile: f"{workflow.basedir}/config/quickstart.yaml"
 

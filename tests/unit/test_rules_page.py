@@ -16,17 +16,17 @@ from syno.space.rules.listing import rows, rules_table
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 HEAD = """# The rules
 
-A canonicalization rule rejects a step whose result is reached in another way, exactly or nearly. Each rule is a row of
+A canonicalization rule rejects a step if another way leads to its result, exactly or approximately. Each rule is a row of
 a table: it can be switched off (`rules_off` in a spec) or on (`rules_on`), and counts what it rejects. `all` stands for
-every built-in rule. Rules of your own are named by their path in `rules_on`: [The space](space.md#rules-of-your-own).
+every built-in rule. Your own rules are named by their path in `rules_on`: [The space](space.md#rules-of-your-own).
 
-Each rule has an example in `syno/space/rules/examples.py`. An exact rule is proven on it: both forms have one
-fingerprint. For an approximate rule the table gives the share of summands at which both forms of its example read the
-same; it grows with the sizes. A policy rejects operators that equal no other, because they are assumed to be of little
-use. If a rule of the published system is exact for some steps only, a second row, whose id ends in p, rejects the other
-steps as a policy; both rows together are the published rule. Without its exact rules a space holds the same functions;
-this was compared in seven small spaces, up to four primitives, with the other rules at their defaults. V1p alone
-removes 14 of 21 functions from a space of `C -> D`, and V17p removes 4.
+Each rule has an example in `syno/space/rules/examples.py`. The example proves an exact rule: both forms have the same
+fingerprint. For an approximate rule, the table gives the share of summands for which both forms of its example read the
+same element; it grows with the sizes. A policy rejects operators that are equal to no other operator, because they are
+assumed to be of little use. If a rule of the published system is exact for some steps only, a second row, whose id ends
+in p, rejects the other steps as a policy; both rows together are the published rule. Without its exact rules, a space
+holds the same functions. This was compared in seven small spaces, up to four primitives, with the other rules at their
+defaults. V1p alone removes 14 of 21 functions from a space of `C -> D`, and V17p removes 4.
 
 """
 

@@ -1,5 +1,5 @@
-# The experiments, and functions that take parts of rules from the list of stages (syno/stages/workflow_stages.py). An experiment
-# is known by its folder of results.
+# The experiments, and functions that return parts of rules from the list of stages (syno/stages/workflow_stages.py). The folder of
+# results identifies an experiment.
 import os
 import re
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way, keys
 
 @contextmanager
 def in_words():
-    """Turn errors in the input into an error of the workflow, with the message that a command would print."""
+    """Turn input errors into errors of the workflow, with the message that a command would print."""
     try:
         yield
     except SynoError as error:
@@ -42,7 +42,7 @@ def the_experiments():
 EXPERIMENTS = the_experiments()
 PUBLISHED = [folder for folder, experiment in EXPERIMENTS.items() if experiment.artifact is not None]
 CONFIG = "{folder}/experiment.yaml"  # written when the workflow starts
-ENVIRONMENTS = {kind: f"../../envs/{kind}.yaml" for kind in ("search", "train", "tune", "plot")}  # of conda
+ENVIRONMENTS = {kind: f"../../envs/{kind}.yaml" for kind in ("search", "train", "tune", "plot")}  # for conda
 
 use_this_environment()
 understand_slurm()
@@ -61,18 +61,18 @@ wildcard_constraints:
 
 
 def written_by(stage):
-    """Return an output: the files that a job of a stage writes; those that other stages read come first."""
+    """Return the files that a job of a stage writes, as an output; files that other stages read come first."""
     found = (*STAGES[stage].files, *STAGES[stage].also)
     return list(found) if STAGES[stage].is_shared else [f"{{folder}}/{file}" for file in found]
 
 
 def read_by(stage):
-    """Return an input function: the files of other stages that a job of a stage reads."""
+    """Return the files of other stages that a job of a stage reads, as an input function."""
     return lambda wildcards: files_of(wildcards.folder, STAGES[stage].after)
 
 
 def log_of(stage):
-    """Return the log of a job."""
+    """Return the log file of a job."""
     return f"{{folder}}/log/{STAGES[stage].log or stage}.log"
 
 
@@ -82,7 +82,7 @@ def times_of(stage):
 
 
 def settings_of(stage):
-    """Return a parameter: the settings that a stage depends on, as text."""
+    """Return the settings on which a stage depends as text, as a parameter."""
     return lambda wildcards: settings_text(wildcards.folder, STAGES[stage].settings)
 
 
@@ -104,7 +104,7 @@ def files_of(folder, stages):
 
 
 def selected_keys(folder):
-    """Return the keys of the networks to train, once operators are selected. A dry run before that makes names up."""
+    """Return the keys of the networks to train, once operators are selected. A dry run before the selection uses placeholders."""
     if workflow.dryrun and not Path(folder, SELECTED).exists():
         return keys(EXPERIMENTS[folder])
     file = Path(checkpoints.select.get(folder=folder).output[0])
@@ -113,7 +113,7 @@ def selected_keys(folder):
 
 
 def selectable(wildcards):
-    """Return what operators are selected from: the frozen trials, another experiment's selection and scores, or an import."""
+    """Return the input of the selection: the frozen trials, another experiment's selection and scores, or an import."""
     source = EXPERIMENTS[wildcards.folder].select.source
     if source is None:
         return files_of(wildcards.folder, STAGES["select"].after)
@@ -138,7 +138,7 @@ def results_of(folder):
     per_network = [name for name, stage in STAGES.items() if stage.is_per_network]
     # Trainings of the original and the baselines need not wait for the search.
     early = STAGES["train"].paths(experiment, keys(experiment, []))
-    # Snakemake would not miss an intermediate file that was deleted, unless it is asked for it.
+    # Snakemake makes a deleted intermediate file again only if the file is requested.
     return [*map(str, (*files_on_the_way(experiment), *early)), lambda wildcards: files_of(folder, per_network)]
 
 

@@ -1,4 +1,4 @@
-# Converts ImageNet, a folder with a folder for each class, to the files that FFCV reads.
+# Converts ImageNet, which has a folder of pictures for each class, to the files that FFCV reads.
 rule convert:
     output:
         written_by("convert"),
@@ -35,9 +35,9 @@ rule data:
         "syno data {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
 
-# Imports the published data. Its folder is no input: published data does not change, and results stay valid where the data is no
-# longer at hand. To import a checkout again, for example when it is complete, delete artifact.json.
-OF_PUBLISHED = "|".join(map(re.escape, PUBLISHED)) or "(?!)"  # no folder
+# Imports the published data. Its folder is not an input, because published data does not change and results stay valid on machines that
+# don't have it. To import a checkout again, for example after it was completed, delete artifact.json.
+OF_PUBLISHED = "|".join(map(re.escape, PUBLISHED)) or "(?!)"  # matches no folder
 
 
 rule artifact:

@@ -1,4 +1,4 @@
-# Both make tables/measurements; the first is for published data only.
+# Both rules make tables/measurements; `artifact` is only for published data.
 ruleorder: artifact > tables
 
 

@@ -1,5 +1,5 @@
-# The storage of the study is no output: Snakemake would delete it when a worker fails. Workers share it; they write records, and
-# when all of them have ended, the trials are frozen as a table. An experiment with a source has no study.
+# Workers share the storage of the study. It is not an output, because Snakemake would delete it when a worker fails. The outputs are the
+# workers' records. When all workers have ended, the trials are written to a table. An experiment with a source has no study.
 rule worker:
     input:
         read_by("worker"),
@@ -21,8 +21,8 @@ rule worker:
         **needs_of("worker"),
         gpu=training_gpus,
     shell:
-        # SIGTERM goes to all processes of a job, and Slurm kills the others when the first of them has ended. Therefore the shell
-        # and `tee` wait until the worker has given its trial back.
+        # SIGTERM goes to all processes of a job, and Slurm kills the other processes when the first has ended. Therefore the shell
+        # and `tee` wait until the worker has returned its trial to the study.
         "trap : TERM; OMP_NUM_THREADS={threads}"
         " syno worker {params.config:q} --number {wildcards.number:q} --output {output:q} 2>&1"
         " | (trap '' TERM; exec tee -i {log:q})"

@@ -1,5 +1,5 @@
-# Results are checked before jobs are planned, and their manifest is written at the end. A job of a cluster, which is a workflow of
-# its own, leaves both to the workflow that submitted it.
+# The workflow checks results before it plans jobs, and writes their manifest at the end. A job on a cluster is a workflow of its own. It
+# does neither; the workflow that submitted it does both.
 from syno.stages.manifest import write_manifest
 from syno.stages.restore import look_over
 from syno.stages.workflow import asked_for, before_planning, check_source

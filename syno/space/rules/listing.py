@@ -31,7 +31,10 @@ class Unbreakable:
 
 BY_CONSTRUCTION = (
     Unbreakable(
-        "C2", "a view of a weight's axis", "weights can be laid out anew offline: the language has no such views", "section 5.3"
+        "C2",
+        "a view of a weight's axis",
+        "the layout of a weight can be changed offline: the language has no such views",
+        "section 5.3",
     ),
     Unbreakable(
         "C3",
@@ -39,7 +42,12 @@ BY_CONSTRUCTION = (
         "products commute: chains of Shares grow on the data's side",
         "section 5.3",
     ),
-    Unbreakable("C4", "the Shares of one weight in several steps", "they come at once, in one order", "published system"),
+    Unbreakable(
+        "C4",
+        "the Shares of one weight in several steps",
+        "all Shares of a weight are one step, in one order",
+        "published system",
+    ),
 )
 
 

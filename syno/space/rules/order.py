@@ -14,7 +14,7 @@ from syno.space.state import State
 from syno.space.steps import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
 
 
-@rule("C1", REDUCE, "anything, then Reduce", "a sum is independent of what is beside it: all sums come first", exact=True)
+@rule("C1", REDUCE, "anything, then Reduce", "a sum is independent of other steps: all sums come first", exact=True)
 def _(step: CandidateStep) -> bool:
     counts = step.state.ends.counts
     return counts.steps > counts.reductions
@@ -24,14 +24,14 @@ def _(step: CandidateStep) -> bool:
     "C5",
     CONTRACTION,
     "a weight without an outer or without an inner dim",
-    "a scaling or an outer product, no matmul",
+    "this is a scaling or an outer product, and not a matmul",
     exact=False,
 )
 def _(step: CandidateStep) -> bool:
     return not 0 < len(step.outer) < len(step.dims)
 
 
-@rule("C6", CONTRACTION, "a weight with few elements", "it can learn little", exact=False)
+@rule("C6", CONTRACTION, "a weight with few elements", "a small weight can learn little", exact=False)
 def _(step: CandidateStep) -> bool:
     return step.sizes[product(dim.size for dim in step.dims)].lowest < step.spec.contractions.least_elements
 
@@ -53,7 +53,7 @@ def _(step: CandidateStep) -> bool:
 @rule(
     "C8",
     (MERGE, SHIFT, STRIDE, EXPAND, SPLIT),
-    "Contraction, then a view of what it does not touch",
+    "Contraction, then a view of dims that the contraction does not use",
     "they commute: the view comes first",
     exact=True,
 )
@@ -66,12 +66,12 @@ def _(step: CandidateStep) -> bool:
     "C9",
     CONTRACTION,
     "two outer dims that are adjacent",
-    "expanding two pieces of one axis is expanding the axis",
+    "two expanded pieces of one axis are one expanded axis",
     exact=True,
     rest=Rest(
         outer_alike,
         "two outer dims that are adjacent but below different weights, or sums too large together",
-        "no one outer dim stands for both",
+        "no single outer dim replaces both",
     ),
 )
 def _(step: CandidateStep) -> bool:
@@ -79,7 +79,7 @@ def _(step: CandidateStep) -> bool:
     return any(adjacent(a, b) for a in outer for b in outer if a is not b)
 
 
-@rule("C10", EXPAND, "Expand beside an earlier Expand", "expanding two pieces of one axis is expanding the axis", exact=True)
+@rule("C10", EXPAND, "Expand beside an earlier Expand", "two expanded pieces of one axis are one expanded axis", exact=True)
 def _(step: CandidateStep) -> bool:
     return any(touches(step.of(), step.facts[dim]) for dim in step.state.expansions)
 
@@ -88,7 +88,7 @@ def _(step: CandidateStep) -> bool:
     "C10b",
     CONTRACTION,
     "an outer dim beside an earlier Expand",
-    "expanding two pieces of one axis is expanding the axis; the published system left this out",
+    "two expanded pieces of one axis are one expanded axis; the published system left this out",
     exact=True,
     on=False,
 )
@@ -96,12 +96,12 @@ def _(step: CandidateStep) -> bool:
     return any(touches(step.facts[dim], step.facts[other]) for dim in step.outer for other in step.state.expansions)
 
 
-@rule("C11", EXPAND, "sums alone, then Expand", "a sum over nothing is a constant factor, which weights learn", exact=False)
+@rule("C11", EXPAND, "only sums, then Expand", "the sum is a constant factor, which weights can learn", exact=False)
 def _(step: CandidateStep) -> bool:
     return step.of().only_sums and not step.of().discards  # what a Stride skips has to end somewhere
 
 
-@rule("C12", CONTRACTION, "a bare reduction as outer dim", "it would be summed in the weight alone", exact=False)
+@rule("C12", CONTRACTION, "a bare reduction as outer dim", "the sum would be over the weight only", exact=False)
 def _(step: CandidateStep) -> bool:
     return any(step.facts[dim].origin is Origin.REDUCE for dim in step.outer)
 
@@ -110,7 +110,7 @@ def _(step: CandidateStep) -> bool:
     "C13",
     (CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE),
     "long chains",
-    "deep expressions are no operators people use",
+    "people do not use operators with such deep expressions",
     exact=False,
 )
 def _(step: CandidateStep) -> bool:
@@ -118,7 +118,7 @@ def _(step: CandidateStep) -> bool:
     return any(step.facts[dim].height >= longest for dim in step.dims)
 
 
-@rule("C14", FINALIZE, "much pooling", "sums over unweighted elements lose what they add up", exact=False)
+@rule("C14", FINALIZE, "much pooling", "sums without a weight lose information", exact=False)
 def _(step: CandidateStep) -> bool:
     return pools_much(step.state, step.facts, step.spec)
 

@@ -58,7 +58,7 @@ def mirrored(graph: PGraph, mirror: Mirror) -> PGraph:
     "S1",
     FINALIZE,
     "a Shift of a whole axis of the input",
-    "it rolls the output by one position, for all channels alike; padding differs under a window",
+    "it rotates the whole output by one position; only the padding under a window differs",
     exact=False,
     source="published operators",
     on=False,
@@ -79,7 +79,7 @@ def _rolls(dim: Dim) -> bool:
     "S2",
     FINALIZE,
     "the mirror image of an operator",
-    "height and width are exchanged in the output and in the input: one of the two is enough",
+    "height and width are exchanged in the input and in the output: one of the two operators is enough",
     exact=True,
     source="published operators",
     on=False,
@@ -98,7 +98,7 @@ def _(step: CandidateStep) -> bool:
     return step.of().scope is not None
 
 
-@rule("U2", "Merge", "Merge of channels into descending factors", "channels are cut in any order: factors ascend", exact=True)
+@rule("U2", "Merge", "Merge of channels into descending factors", "the factors may have any order: they ascend", exact=True)
 def _(step: CandidateStep) -> bool:
     facts, dim = step.of(), step.dims[0]
     if facts.scope is None:
@@ -230,7 +230,7 @@ rule(
     "U5",
     FINALIZE,
     "Split of the input's channels into descending factors",
-    "channels are cut in any order: factors ascend",
+    "the factors may have any order: they ascend",
     exact=True,
 )(_breaks("U5"))
 
@@ -243,7 +243,7 @@ rule(
     rest=Rest(
         _breaks("U6"),
         "pieces of the input's channels joined again with others between",
-        "a channel shuffle, but for what is between",
+        "a channel shuffle, except for the pieces between",
     ),
 )(_breaks("U6", "U6" + REST))
 

@@ -49,19 +49,19 @@ for id_, kind, below, forbids, reason, exact, source in (
         True,
         PAPER,
     ),
-    ("V5", SHIFT, Origin.SHIFT, "Shift, then Shift", "shifts add up, and one position is enough", False, PAPER),
-    ("V7", STRIDE, Origin.STRIDE, "Stride, then Stride", "strides multiply", True, PAPER),
-    ("V10", STRIDE, Origin.UNFOLD, "Unfold, then Stride", "the Stride distributes, but for the window's centre", False, THEIRS),
+    ("V5", SHIFT, Origin.SHIFT, "Shift, then Shift", "two shifts are one shift; one position is enough", False, PAPER),
+    ("V7", STRIDE, Origin.STRIDE, "Stride, then Stride", "two strides are one stride with their product", True, PAPER),
+    ("V10", STRIDE, Origin.UNFOLD, "Unfold, then Stride", "the Stride goes below; the window's center differs", False, THEIRS),
     (
         "V11",
         UNFOLD,
         Origin.SPLIT,
         "Split, then Unfold",
-        "B*i + j + w: the window goes on the minor; padding differs",
+        "B*i + j + w: the Unfold can go on the minor; only the padding differs",
         False,
         PAPER,
     ),
-    ("V14", UNFOLD, Origin.SHIFT, "Shift, then Unfold", "they commute, but for wrapping around against padding", False, THEIRS),
+    ("V14", UNFOLD, Origin.SHIFT, "Shift, then Unfold", "they commute, except at the border of the axis", False, THEIRS),
     ("V18", SHIFT, Origin.REDUCE, "Shift on a reduction", "a sum does not depend on where it starts", True, PAPER),
 ):
     rule(id_, kind, forbids, reason, exact=exact, source=source)(above(below))
@@ -74,10 +74,10 @@ for against, kind, forbids, exact, below, position in (
     ("V12", UNFOLD, "Merge, then Unfold of the remainder", False, Origin.REMAINDER, 0),
     ("V14", SHIFT, "Unfold, then Shift", False, Origin.UNFOLD, 0),
 ):
-    other_way = f"as {against}, the other way"
+    other_way = f"this rejects the form that {against} keeps"
     rule(against + "b", kind, forbids, other_way, exact=exact, on=False, against=against)(above(below, position))
 
-rule("V22", SPLIT, "Unfold, then Split as major", "the window goes above the Split, but for padding", exact=False, on=False)(
+rule("V22", SPLIT, "Unfold, then Split as major", "the Unfold goes above the Split; padding differs", exact=False, on=False)(
     above(Origin.UNFOLD)
 )
 
@@ -116,7 +116,7 @@ rule(
     "it undoes a Merge, or joins two sums to one",
     exact=True,
     source=PAPER,
-    rest=Rest(neighbours_alike, "Split of adjacent dims that different weights have", "one weight has but one of the pieces"),
+    rest=Rest(neighbours_alike, "Split of adjacent dims that different weights have", "one weight has only one of the pieces"),
 )
 def _(step: CandidateStep) -> bool:
     return adjacent(step.of(0), step.of(1))
@@ -126,7 +126,7 @@ def _(step: CandidateStep) -> bool:
     "V6",
     (SHIFT, MERGE),
     "Shift on a Split, or Merge on a Shift, of a large block",
-    "shifting the minor instead differs at the blocks' edges only",
+    "a Shift of the minor gives the same, except at the edges of blocks",
     exact=False,
     source=PAPER,
 )
@@ -171,7 +171,7 @@ def _(step: CandidateStep) -> bool:
     "V12",
     MERGE,
     "Unfold, then Merge of a block no smaller than the window",
-    "(i + w - K/2) div B is nearly i div B: the window goes on the remainder",
+    "(i + w - K/2) div B is nearly i div B: the Unfold goes on the remainder",
     exact=False,
     source="section 5.3, Figure 3c",
 )
@@ -189,7 +189,7 @@ def _(step: CandidateStep) -> bool:
     return facts.is_coefficient and any(facts.exponents)
 
 
-@rule("V15", UNFOLD, "Unfold, then Unfold of a smaller window", "windows add up in any order: they ascend", exact=False)
+@rule("V15", UNFOLD, "Unfold, then Unfold of a smaller window", "windows add up in any order: sizes ascend", exact=False)
 def _(step: CandidateStep) -> bool:
     if step.of().origin is not Origin.UNFOLD:
         return False
@@ -204,7 +204,7 @@ rule(
     exact=True,
     rest=Rest(
         below_shares,
-        "Share, then a Merge or Shift that is left out below it",
+        "Share, then a Merge or Shift that is rejected below it",
         "an approximate rule or a policy rejects it below the Share",
     ),
 )(above(Origin.DATA))
@@ -213,10 +213,10 @@ rule(
     "V17",
     MERGE,
     "Merge on a reduction",
-    "a loop that is cut is two loops",
+    "a sum over an axis that a Merge cuts is two sums",
     exact=True,
     source=PAPER,
-    rest=Rest(two_sums, "Merge on a reduction where two take more", "the occurrences that a spec allows count both loops"),
+    rest=Rest(two_sums, "Merge on a reduction if two sums need more occurrences", "a spec's occurrences count both sums"),
 )(above(Origin.REDUCE))
 
 
@@ -228,7 +228,7 @@ def _(step: CandidateStep) -> bool:
     return window.origin is Origin.REDUCE
 
 
-@rule("V20", UNFOLD, "Unfold of reductions", "summing all positions sums the window times as much", exact=False, source=PAPER)
+@rule("V20", UNFOLD, "Unfold of reductions", "the window only multiplies a sum by its size", exact=False, source=PAPER)
 def _(step: CandidateStep) -> bool:
     return step.of(0).only_sums
 
@@ -241,8 +241,8 @@ def _(step: CandidateStep) -> bool:
     exact=True,
     rest=Rest(
         beside_one_weight,
-        "Split of two axes of one weight and of others between",
-        "the weight would be indexed by those between as well",
+        "Split of two axes of one weight with other axes between",
+        "the weight would also be indexed by the axes between them",
     ),
 )
 def _(step: CandidateStep) -> bool:
