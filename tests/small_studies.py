@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 from search_trees import hidden_family_reward, wide_tree
 
+from syno.base.errors import SynoError, TrainingError
 from syno.ir.graph import PGraph
 from syno.search.evaluation import Report
 from syno.search.reward import AccuracyReward
 from syno.search.study import Study
 
+Metrics = Mapping[str, float]
 FAMILY = frozenset({2, 3, 7, 10, 13})
 reward = hidden_family_reward(FAMILY)
 
@@ -33,3 +36,19 @@ def proposed(found: Study) -> list[tuple[str, str]]:
     trials = found.trials
     first = trials[(trials.attempt == 0) & (trials.outcome != "duplicate")]
     return list(zip(first.operator, first.steps, strict=True))
+
+
+def diverging(operator: PGraph, report: Report) -> Metrics:
+    raise TrainingError(f"training {operator.name} broke: the loss is nan at step 3")
+
+
+def sound(operator: PGraph, report: Report) -> Metrics:
+    return {"accuracy": 0.5}
+
+
+def stop(found: Study, evaluation: Callable[[PGraph, Report], Metrics], n_trials: int = 30) -> str:
+    """Run the study, which stops; returns the reason."""
+    with pytest.raises(SynoError) as error:
+        found.run(evaluation, n_trials, poll_seconds=0)
+    assert len(str(error.value).splitlines()) == 1 and len(str(error.value)) < 500
+    return str(error.value)

@@ -94,7 +94,7 @@ class TestEveryModule:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 250
 
     def test_docstrings_have_a_subject_and_a_verb(self, path: Path) -> None:
-        """Of properties and tests alone, "Whether ..." says what the value is."""
+        """Check the first word. Only a property may begin with "Whether", since its docstring describes a value."""
         found = [
             f"{getattr(node, 'name', 'module')}: {docstring.splitlines()[0]}"
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))

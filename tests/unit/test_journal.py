@@ -15,46 +15,15 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
+from small_journals import by_optuna, finished_study, line_with, rewards_of, store_at
 
 from syno.base.errors import StorageError
-from syno.search.storage.journal import Journal
-from syno.search.storage.leases import JournalLock
 from syno.search.storage.opening import open_storage
 from syno.search.storage.store import TrialStore, read_trials
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 Damage = Callable[[bytes], bytes]
-
-
-def store_at(path: Path) -> TrialStore:
-    return TrialStore(*open_storage(f"journal:{path}"), "study")
-
-
-def finished_study(path: Path, trials: int = 6) -> dict[str, float]:
-    """Rewards by fingerprint, of a study with one trial more that runs."""
-    store, rewards = store_at(path), {}
-    for index in range(trials):
-        trial_id = store.create({"fingerprint": f"f{index}", "padding": "x" * 40})
-        store.annotate(trial_id, "result", {"kind": "complete", "reward": index / 8})
-        store.end(trial_id, TrialState.COMPLETE, index / 8)
-        rewards[f"f{index}"] = index / 8
-    store.create({"fingerprint": "running"})
-    return rewards
-
-
-def rewards_of(trials: list[optuna.trial.FrozenTrial]) -> dict[str, float | None]:
-    return {trial.user_attrs["fingerprint"]: trial.value for trial in trials if trial.state == TrialState.COMPLETE}
-
-
-def by_optuna(path: Path) -> list[optuna.trial.FrozenTrial]:
-    storage = JournalStorage(JournalFileBackend(str(path)))
-    return storage.get_all_trials(storage.get_study_id_from_name("study"))
-
-
-def line_with(lines: list[bytes], part: str) -> int:
-    (found,) = (index for index, line in enumerate(lines) if part.encode() in line)
-    return found
 
 
 class TestFullDisk:
@@ -228,63 +197,6 @@ class TestDamage:
         with pytest.raises(StorageError, match="no line of it is one of a journal"):
             store_at(path)
         assert path.read_bytes() == content
-
-
-class TestLock:
-    def test_of_a_dead_holder_is_taken_also_where_the_journal_has_a_relative_path(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        path = Path("results/trials.log")
-        path.parent.mkdir()
-        Path("results/trials.log.lock").symlink_to("results/trials.log")  # as earlier versions made it
-        JournalLock(path, 0.05).acquire()
-
-    def test_of_a_dead_holder_on_a_read_only_disk_is_an_error_and_no_end_of_waiting(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        path = tmp_path / "trials.log"
-        JournalLock(path, 0.05).acquire()
-
-        def refuse(*given: object) -> None:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-        monkeypatch.setattr(Path, "rename", refuse)
-        with pytest.raises(OSError, match="Read-only file system"):
-            JournalLock(path, 0.05).acquire()
-
-    def test_who_lost_it_releases_nobody_elses(self, tmp_path: Path) -> None:
-        path = tmp_path / "trials.log"
-        first, second = JournalLock(path, 0.05), JournalLock(path, 0.05)
-        first.acquire()
-        second.acquire()
-        assert not first.is_held() and second.is_held()
-        first.release()
-        assert second.is_held()
-        second.release()
-        assert [found.name for found in tmp_path.iterdir()] == []
-
-    def test_a_line_of_who_lost_it_counts_where_it_stands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A worker is stopped just before it writes, for longer than the lock's grace; others write meanwhile."""
-        path = tmp_path / "trials.log"
-        slow = store_at(path)
-        other = store_at(path)
-        write = Journal._write
-
-        def late(journal: Journal, opened: int, data: bytes) -> None:
-            monkeypatch.setattr(Journal, "_write", write)
-            journal.lock.release()  # as taken away
-            other.create({"fingerprint": "other"})
-            write(journal, opened, data)
-
-        monkeypatch.setattr(Journal, "_write", late)
-        mine = slow.create({"fingerprint": "mine"})
-        assert slow.end(mine, TrialState.COMPLETE, 0.5)
-        assert [trial.user_attrs["fingerprint"] for trial in other.trials()] == ["other", "mine"]
-        assert rewards_of(by_optuna(path)) == rewards_of(other.trials()) == {"mine": 0.5}
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert rewards_of(store_at(path).trials()) == {"mine": 0.5}
 
 
 def test_a_file_that_was_taken_away_is_one_message(tmp_path: Path) -> None:
