@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from syno.artifact import RECORD
 from syno.artifact.places import Problem
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import pandas
 
 MADE_BY = "syno artifact import"
-RECORD, FILE = "artifact.json", "measurements.json"
 
 
 class ImportedOperator(BaseModel):

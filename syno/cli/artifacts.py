@@ -39,7 +39,7 @@ def figures(
     only: Annotated[list[str] | None, typer.Option(metavar="FIGURE", help="One figure, such as figure-5.")] = None,
 ) -> None:
     """Import the data, draw the paper's figures, and print the headline numbers beside those of the paper."""
-    from syno.artifact.imported import RECORD
+    from syno.artifact import RECORD
     from syno.stages.artifact import import_artifact
     from syno.stages.figures import draw_paper
 
@@ -87,7 +87,7 @@ def report(
 @app.command(rich_help_panel=RESULTS)
 def measurements(config: Config) -> None:
     """Collect all measurements of an experiment in one tidy table."""
-    from syno.results.table import FOLDER, MEASUREMENTS
+    from syno.results import FOLDER, MEASUREMENTS
     from syno.stages.tables import collect
 
     experiment = experiment_of(config)

@@ -1,1 +1,4 @@
 """The table of measurements: its schema, its file, its views, and statistics over its rows."""
+
+# Of a folder of results: the folder of tables, and their names. Importing them loads nothing.
+FOLDER, MEASUREMENTS, SCORES, LATENCY, LOSSES = "tables", "measurements", "scores", "latency", "losses"

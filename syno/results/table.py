@@ -15,6 +15,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL, write_whole
+from syno.results import FOLDER, LOSSES, MEASUREMENTS
 from syno.results.measurement import OK, SUSPICIOUS, Measurement
 from syno.results.metric import METRICS, Difference, difference, spread
 from syno.results.parquet import read_parquet, write_parquet
@@ -22,7 +23,6 @@ from syno.results.parquet import read_parquet, write_parquet
 if TYPE_CHECKING:
     import pandas
 
-FOLDER, MEASUREMENTS, LOSSES = "tables", "measurements", "losses"  # of a folder of results
 COLUMNS = tuple(Measurement.model_fields)
 TYPES = {
     **dict.fromkeys(("value", "low", "high"), "float64"),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from syno.artifact import NUMBERS, RECORD
 from syno.artifact.files import TrainingStep
-from syno.artifact.imported import FILE, RECORD, ImportedOperator, ImportRecord, PublishedScore, best_scores
+from syno.artifact.imported import ImportedOperator, ImportRecord, PublishedScore, best_scores
 from syno.artifact.operators import PublishedEntry
 from syno.artifact.reading import read
 from syno.base.record import versions
 from syno.config import Experiment
+from syno.results import LOSSES, MEASUREMENTS
 from syno.results.measurement import Measurements
-from syno.results.table import LOSSES, MEASUREMENTS, measurement_table, write_table
+from syno.results.table import measurement_table, write_table
 from syno.stages.store import OperatorStore
 
 STEPS_IN_A_ROW = 100  # of the log of losses
@@ -29,7 +31,7 @@ def import_artifact(given: Path, output: Path) -> ImportRecord:
     contents = read(given)
     store = OperatorStore(output)
     operators = tuple(_imported(entry, store) for entry in contents.operators)
-    Measurements(measurements=contents.measurements).write(output / FILE)
+    Measurements(measurements=contents.measurements).write(output / NUMBERS)
     write_table(measurement_table(contents.measurements), output, MEASUREMENTS)
     _write_losses(contents.losses, output)
     record = ImportRecord(

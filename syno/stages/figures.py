@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.artifact.imported import MADE_BY, RECORD, ImportRecord
+from syno.artifact import RECORD
+from syno.artifact.imported import MADE_BY, ImportRecord
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.config import Experiment

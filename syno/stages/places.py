@@ -5,21 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syno import artifact, results
+from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS
+
 if TYPE_CHECKING:
     from syno.config import Experiment
 
 DATA, FROZEN, SELECTED, REPORT = "data.json", "trials.parquet", "selected.json", "report.html"
-ARTIFACT, PUBLISHED = "artifact.json", "measurements.json"  # of an import of published data
+RECORD, NUMBERS = artifact.RECORD, artifact.NUMBERS  # of an import of published data
 WORKER = "search/worker{number}.json"
 TRAINING = "train/{key}/seed{seed}.json"
 TUNING = "tune/{key}/{compiler}-{device}.json"
-TABLE, FIGURE = "tables/{name}.{ending}", "figures/{name}.{ending}"
+TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
 OPERATORS = "operators"  # the folder of the operator store
 FORMATS = ("svg", "png", "pdf")  # of figures
-TABLES = ("measurements", "scores", "latency")  # names of the tables of an experiment's own trainings and measurements
-IMPORTED_TABLES = ("measurements", "losses")  # of an import
+TABLES = (MEASUREMENTS, results.SCORES, LATENCY)  # names of the tables of an experiment's own trainings and measurements
+IMPORTED_TABLES = (MEASUREMENTS, LOSSES)  # of an import
 HEADLINES = "headlines"  # the table of headline numbers
-SCORES = TABLE.format(name="scores", ending="parquet")
+SCORES_FILE = TABLE.format(name=results.SCORES, ending="parquet")
 
 
 def worker_file(experiment: Experiment, number: int) -> Path:

@@ -16,7 +16,7 @@ from syno.ir.text import parse_stored
 from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
 from syno.results.parquet import read_parquet
 from syno.stages.artifact import best_published
-from syno.stages.places import SCORES, SELECTED
+from syno.stages.places import SCORES_FILE, SELECTED
 from syno.stages.store import ID_DIGITS, OperatorStore
 from syno.stages.study import read_frozen
 from syno.train.settings import check_score
@@ -155,14 +155,14 @@ def _of_source(experiment: Experiment, source: Path, selected: Sequence[Selected
     found = {one.key: metric.quality(scores[one.key]) for one in selected if one.key in scores}
     if not found:
         raise SpecError(
-            f"no operator of {source} can be taken: none of those that were selected there is in {source / SCORES}; train "
+            f"no operator of {source} can be taken: none of those that were selected there is in {source / SCORES_FILE}; train "
             "them, then run `syno tables` again"
         )
     good = [one for one in selected if one.key in found]
     if within is not None:
         if ORIGINAL not in scores:
             raise SpecError(
-                f"select: within compares with the original network, which {source / SCORES} does not have; train it there "
+                f"select: within compares with the original network, which {source / SCORES_FILE} does not have; train it there "
                 "(`syno baseline`), then run `syno tables`"
             )
         least = metric.quality(scores[ORIGINAL]) - within
@@ -182,9 +182,9 @@ def _of_source(experiment: Experiment, source: Path, selected: Sequence[Selected
 
 def _scores(source: Path) -> tuple[dict[str, float], ScoreMetric]:
     """Return the mean score of each key, and the metric."""
-    table = read_parquet(source / SCORES, "syno tables", ("key", "metric", "score"))
+    table = read_parquet(source / SCORES_FILE, "syno tables", ("key", "metric", "score"))
     if table.empty:
-        raise SpecError(f"{source / SCORES} has no row; train there first, then run `syno tables` again")
+        raise SpecError(f"{source / SCORES_FILE} has no row; train there first, then run `syno tables` again")
     known = table[table["score"].notna()]
     return dict(zip(known["key"], known["score"], strict=True)), METRICS[table["metric"].iloc[0]]
 

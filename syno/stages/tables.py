@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
+from syno.results import FOLDER, LATENCY, MEASUREMENTS, SCORES
 from syno.results.measurement import Measurement, rows_of_training, rows_of_tuning
 from syno.results.parquet import read_parquet
-from syno.results.table import (
-    FOLDER,
-    MEASUREMENTS,
-    has_all_columns,
-    latency_view,
-    measurement_table,
-    score_view,
-    write_table,
-)
+from syno.results.table import has_all_columns, latency_view, measurement_table, score_view, write_table
 from syno.stages.kept import keep_config
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
 from syno.stages.places import SELECTED, training_file, tuning_file
@@ -31,7 +24,6 @@ if TYPE_CHECKING:
     from syno.train.settings import WorkloadSettings
     from syno.train.training_record import TrainingRecord
 
-SCORES, LATENCY = "scores", "latency"
 MADE_BY = "syno tables"
 WHERE = ("device", "threads", "compile")  # settings of a training that do not change its result
 

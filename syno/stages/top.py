@@ -11,12 +11,13 @@ from syno.config import Experiment, load_experiment
 from syno.config.experiment import RESULTS
 from syno.config.files import KEPT, parted
 from syno.report.results import outcomes, search_rows
+from syno.results import SCORES
 from syno.results.metric import ScoreMetric
 from syno.stages import study
 from syno.stages.kept import check_shown
 from syno.stages.places import FROZEN
 from syno.stages.store import all_results
-from syno.stages.tables import SCORES, Tables, folder_of, read_tables
+from syno.stages.tables import Tables, folder_of, read_tables
 
 if TYPE_CHECKING:
     import pandas

@@ -42,7 +42,7 @@ class WorkflowStage:
         log: path of a job's log, and of its times and memory, without the ending; the stage's name by default.
         is_timed: whether times and memory of a job are recorded.
         is_per_network: whether there are jobs for each network that is trained.
-        is_shared: whether files are outside the folder of results, for several experiments.
+        is_shared: whether files are outside the folder of results.
         is_page: whether files are drawings and pages, which are larger than records.
         memory_mib, minutes: what the first attempt of a job may take.
     """
@@ -166,10 +166,10 @@ _LIST = (
         "data", ("data",), _IF_NETWORK, files=(places.DATA,), after=("convert",), settings="data", is_timed=True,
         readers={places.DATA: "syno.stages.data:DataRecord.read"}, memory_mib=4000, minutes=120),
     WorkflowStage(
-        "artifact", (), _IF_PUBLISHED, files=(places.ARTIFACT, *_tables(places.IMPORTED_TABLES)),
-        also=(places.PUBLISHED, *_tables(places.IMPORTED_TABLES, "csv")),
-        readers={places.ARTIFACT: "syno.stages.artifact:ImportRecord.read",
-                 places.PUBLISHED: "syno.results.measurement:Measurements.read"}),
+        "artifact", (), _IF_PUBLISHED, files=(places.RECORD, *_tables(places.IMPORTED_TABLES)),
+        also=(places.NUMBERS, *_tables(places.IMPORTED_TABLES, "csv")),
+        readers={places.RECORD: "syno.stages.artifact:ImportRecord.read",
+                 places.NUMBERS: "syno.results.measurement:Measurements.read"}),
     WorkflowStage(
         "headlines", (), _IF_PUBLISHED, files=_tables((places.HEADLINES,)), also=_tables((places.HEADLINES,), "csv"),
         after=("artifact",)),

@@ -14,7 +14,7 @@ from syno.config import load_experiments
 from syno.measure.compilers import compiler_named
 from syno.measure.tvm.settings import is_here
 from syno.stages.kept import keep_config
-from syno.stages.places import SCORES, SELECTED, compiler_in_files, device_named
+from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named
 from syno.stages.select import read_selected
 from syno.stages.workflow import check_place, understand_slurm, use_this_environment
 from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way, keys
@@ -119,7 +119,7 @@ def selectable(wildcards):
         return files_of(wildcards.folder, STAGES["select"].after)
     if str(source) in PUBLISHED or (str(source) not in EXPERIMENTS and is_published(source)):
         return [f"{source / file}" for file in STAGES["artifact"].files]
-    return [f"{source / SELECTED}", f"{source / SCORES}"]
+    return [f"{source / SELECTED}", f"{source / SCORES_FILE}"]
 
 
 def tuned_device(wildcards):
