@@ -162,7 +162,7 @@ def _of_source(experiment: Experiment, source: Path, selected: Sequence[Selected
     if within is not None:
         if ORIGINAL not in scores:
             raise SpecError(
-                f"select: within compares with the original network, which {source / SCORES_FILE} does not have; train it there "
+                f"select: within compares with the original network, which {source / SCORES_FILE} does not have; train it "
                 "(`syno baseline`), then run `syno tables`"
             )
         least = metric.quality(scores[ORIGINAL]) - within
