@@ -75,7 +75,7 @@ def data(config: Config, output: OutputFile = None) -> None:
     typer.echo(data_text(experiment, record), nl=False)
 
 
-devices = typer.Typer(help="Remote devices, on which TVM tunes and measures.", no_args_is_help=True)
+devices = typer.Typer(help="Show or serve the remote devices on which TVM tunes and measures.", no_args_is_help=True)
 app.add_typer(devices, name="devices", rich_help_panel=STAGES)
 
 

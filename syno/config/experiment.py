@@ -224,7 +224,7 @@ class Experiment(Section):
                 f'experiment "{self.name}" has no workload: give the network and the data set, as in '
                 "workload: {model: resnet8}"
             )
-        from syno.train.workload import Workload  # with it comes torch
+        from syno.train.workload import Workload  # imports torch
 
         return Workload.of(self.workload)
 

@@ -186,7 +186,7 @@ def _training(settings: WorkloadSettings) -> dict[str, Any]:
 def _check(file: Path, there: dict[str, Any], here: dict[str, Any], again: str) -> None:
     if there == here:
         return
-    from syno.search.settings import named_differences  # with it comes optuna
+    from syno.search.settings import named_differences  # imports optuna
 
     raise SpecError(
         f"{file} is of other settings than the experiment: {'; '.join(named_differences(there, here))}. "
