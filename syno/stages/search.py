@@ -20,7 +20,7 @@ from syno.report.ablations.sampling import rejections
 from syno.search.evaluation import find_evaluation
 from syno.search.workers import Interruption, Stoppable, StoppingDisplay, Worker, worker_processes
 from syno.space.space import Space
-from syno.space.state_graph import check_not_empty
+from syno.space.state_graph import check_not_empty, why_empty
 from syno.stages.kept import keep_config
 from syno.stages.places import worker_file
 from syno.stages.study import open_study
@@ -60,6 +60,8 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     ):
         shown = StoppingDisplay(stop, display)
         study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=shown, notes=lambda: rejections(space))
+    if study.trials.empty:
+        raise SpecError(why_empty(space.spec))  # the distance is a bound: some empty spaces show only when they are searched
     return study
 
 
