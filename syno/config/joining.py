@@ -43,8 +43,8 @@ def _folder(name: str, given: str, folders: Mapping[str, Path]) -> str:
         return str(folders[given])
     if not Path(given).exists() and "/" not in given:
         raise SpecError(
-            f'experiment "{name}": join: of: neither an experiment here nor a folder of results is called "{given}"; there are: '
-            f"{', '.join(other for other in folders if other != name)}.{suggestion(given, folders)}"
+            f'experiment "{name}": join: of: neither an experiment here nor a folder of results is called "{given}"; there '
+            f"are: {', '.join(other for other in folders if other != name)}.{suggestion(given, folders)}"
         )
     return given
 

@@ -203,5 +203,5 @@ class JoinSettings(Section):
     @classmethod
     def _all_or_several(cls, given: Any) -> Any:
         if given != "all" and not (isinstance(given, list | tuple) and given):
-            raise ValueError(f"give all, or a list of names of experiments in this file and folders of results; given: {given!r}")
+            raise ValueError(f"give all, or a list of experiments in this file and folders of results; given: {given!r}")
         return given

@@ -18,7 +18,7 @@ from syno.train.workload import Workload
 
 
 class TrainingRecord(Record):
-    """The record of one training. On one machine, equal arguments give equal records, except for `cpu_seconds` and `date`.
+    """The record of one training. On one machine, equal arguments give equal records, except for times (`passing`).
 
     Attributes:
         name: of the operator, or "original".
@@ -30,6 +30,8 @@ class TrainingRecord(Record):
         metric: of the scores: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
         score: of the trained network; if training broke, 0 for an accuracy and infinity for a loss.
         scores, losses: after each round, on the test data and in training; losses are in nats.
+        curve_steps, curve_minutes, curve_losses: the loss curve, `syno.train.progress.CurvePoint`; empty in records of earlier
+            versions. Minutes are those of training, without tests.
         stopped: why the training ended early; None if it went through.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
@@ -39,7 +41,7 @@ class TrainingRecord(Record):
 
     kind_of_record = "training record"
     again = "run `syno train`"
-    passing = frozenset({"cpu_seconds", "date"})
+    passing = frozenset({"cpu_seconds", "curve_minutes", "date"})
 
     name: str
     operator: str | None
@@ -51,6 +53,9 @@ class TrainingRecord(Record):
     score: float
     scores: tuple[float, ...]
     losses: tuple[Amount, ...]
+    curve_steps: tuple[Count, ...] = ()
+    curve_minutes: tuple[Amount, ...] = ()
+    curve_losses: tuple[Amount, ...] = ()
     stopped: str | None
     flops: Amount
     parameters: Number
@@ -66,6 +71,8 @@ class TrainingRecord(Record):
             check_score(self.metric, score)
         if len(self.scores) != len(self.losses):
             raise ValueError(f"there are {len(self.scores)} scores and {len(self.losses)} losses; each epoch has one of both")
+        if not len(self.curve_steps) == len(self.curve_minutes) == len(self.curve_losses):
+            raise ValueError("the loss curve has a step, a time and a loss for each point")
         return self
 
     @classmethod
@@ -85,6 +92,9 @@ class TrainingRecord(Record):
             score=result.score,
             scores=result.scores,
             losses=result.losses,
+            curve_steps=tuple(point.step for point in result.curve),
+            curve_minutes=tuple(point.minutes for point in result.curve),
+            curve_losses=tuple(point.loss for point in result.curve),
             stopped=result.stopped,
             flops=price.flops / batch,
             parameters=int(price.parameters),
