@@ -24,6 +24,8 @@ from syno.results.parquet import read_parquet, write_parquet
 if TYPE_CHECKING:
     import pandas
 
+    from syno.train.training_record import TrainingRecord
+
 COLUMNS = tuple(Measurement.model_fields)
 TYPES = {
     **dict.fromkeys(("value", "low", "high"), "float64"),
@@ -94,10 +96,35 @@ def loss_table(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
     return table.astype({"step": "int64", "minutes": "float64", "loss": "float64", "seed": "Int64"})
 
 
+def curve_rows(record: TrainingRecord, source: str, key: str | None, experiment: str) -> Iterator[dict[str, Any]]:
+    """Yield the points of a training's loss curve as rows for `loss_table`.
+
+    Args:
+        record: The record of the training.
+        source: The record's file.
+        key: The operator's key in the experiment; None if the experiment no longer uses it.
+        experiment: The experiment's name.
+    """
+    shared = {
+        "operator": record.name,
+        "operator_id": record.operator_id,
+        "key": key,
+        "model": record.workload.model,
+        "data": record.workload.data,
+        "seed": record.seed,
+        "origin": "measured",
+        "source": source,
+        "experiment": experiment,
+    }
+    for step, minutes, loss in zip(record.curve_steps, record.curve_minutes, record.curve_losses, strict=True):
+        yield {"step": step, "minutes": minutes, "loss": loss, **shared}
+
+
 def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
     """Return the loss curves in a folder of results (`LOSS_COLUMNS`); a table without rows if there are none.
 
-    Tables of earlier versions have only steps, minutes and losses: those of GPT-2 as it is, in the published data.
+    Tables of earlier versions have only steps, minutes and losses: those of GPT-2 as it is, in the published data. An import
+    names no experiment.
     """
     file = folder / FOLDER / f"{LOSSES}.parquet"
     if not file.is_file():
@@ -105,7 +132,7 @@ def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
     table = read_parquet(file, made_by, ("step", "minutes", "loss"))
     if "operator" not in table:
         published = {"operator": ORIGINAL, "model": LANGUAGE_MODEL, "data": LANGUAGE_DATA, "origin": "artifact"}
-        table = table.assign(**published, experiment=folder.name)
+        table = table.assign(**published)
     return table.reindex(columns=list(LOSS_COLUMNS))
 
 

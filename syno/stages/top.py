@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
 from syno.base.text_tables import Row, markdown
-from syno.config import Experiment, load_experiment
+from syno.config import Experiment, load_experiment, load_experiments
 from syno.config.experiment import RESULTS
 from syno.config.files import KEPT, parted
 from syno.report.results import outcomes, search_rows
@@ -55,6 +55,23 @@ def find_experiment(given: str) -> Experiment:
     raise SpecError(
         f'"{given}" is neither a config nor a folder of results with {KEPT}; experiments in {RESULTS}/ are: {known}'
     )
+
+
+def find_join(given: str) -> Experiment:
+    """Return the experiment of joined results of a config file or folder; in a file with several, the only such one.
+
+    Raises SpecError if there is none, or several.
+    """
+    file, name = parted(given)
+    if name is not None or not file.is_file():
+        return find_experiment(given)
+    joins = [experiment for experiment in load_experiments(file).values() if experiment.join is not None]
+    if len(joins) != 1:
+        shown = (
+            f"{len(joins)} experiments join results: {', '.join(one.name for one in joins)}" if joins else "none joins results"
+        )
+        raise SpecError(f"{file}: {shown}; give one as {file}:NAME, with join: {{of: all}} in the file")
+    return joins[0]
 
 
 def summary(tables: Tables, count: int | None = None) -> list[Row]:
