@@ -121,7 +121,7 @@ class Experiment(Section):
                     "spec: its layers are those of the workload; give a mapping of the options that differ, or leave it out"
                 )
             check_names(self.spec)
-            check_has_data(self.workload.data, bool(self.train.seeds) or (self.searches and self.evaluation == "training"))
+            check_has_data(self.workload.data, self.trains)
             return
         if not self.searches:
             option = "source" if self.select.source is not None else "operators"
@@ -161,6 +161,11 @@ class Experiment(Section):
     def searches(self) -> bool:
         """Whether there is a search. Without one, the operators are named, of another experiment, or were published."""
         return no_search(self.name, self.select, self.artifact, self.join) is None
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything is trained: in the search, or after the selection."""
+        return self.workload is not None and (bool(self.train.seeds) or (self.searches and self.evaluation == "training"))
 
     @property
     def storage(self) -> str:

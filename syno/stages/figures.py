@@ -102,7 +102,12 @@ def read_numbers(folder: Path) -> Numbers:
     made_by = JOINED_BY if (folder / JOINED).is_file() else MADE_BY
     rows = with_roles(comparable(read_measurements(folder, made_by)), folder.name)
     losses = read_losses(folder, made_by)
-    return Numbers(rows, losses.assign(experiment=[name or folder.name for name in losses["experiment"].fillna("")]))
+    return Numbers(rows, losses.assign(experiment=_named(losses["experiment"], folder)))
+
+
+def _named(experiments: pandas.Series, folder: Path) -> list[str]:
+    """Return the names of experiments, with the folder's in place of a missing one."""
+    return [name if isinstance(name, str) else folder.name for name in experiments]
 
 
 def write_report(experiment: Experiment, output: Path | None = None) -> Path:

@@ -79,6 +79,8 @@ def summary(tables: Tables, count: int | None = None) -> list[Row]:
     from syno.report.results import metric_of  # imports pandas
 
     scores, latency = tables
+    if scores.empty:
+        return _timed(latency, count)
     metric = metric_of(scores)
     shown: list[Row] = []
     found = 0
@@ -89,6 +91,18 @@ def summary(tables: Tables, count: int | None = None) -> list[Row]:
         measured = latency[latency["key"] == row["key"]]
         shown.append({"operator": _titled(row), **_quality(row, metric), **_cost(row), **_times(measured)})
     return shown
+
+
+def _timed(latency: pandas.DataFrame, count: int | None) -> list[Row]:
+    """Return a row for each network where nothing was trained: its latencies, in the order of the table."""
+    firsts = latency.drop_duplicates("key")
+    found = list(firsts.loc[firsts["role"] == "found", "key"])
+    left_out = set(found if count is None else found[count:]) - set(found[:count])
+    return [
+        {"operator": _titled(row), **_times(latency[latency["key"] == row["key"]])}
+        for _, row in firsts.iterrows()
+        if row["key"] not in left_out
+    ]
 
 
 def _titled(row: pandas.Series) -> str:

@@ -22,7 +22,6 @@ RULES = {
     match[1]: match[0]
     for file in sorted((ROOT / "workflow" / "rules").glob("*.smk"))
     for match in re.finditer(r"^(?:rule|checkpoint) (\w+):\n(?:(?: .*)?\n)*", file.read_text(encoding="utf-8"), re.MULTILINE)
-    if match[1] != "figures"  # it only collects
 }
 
 

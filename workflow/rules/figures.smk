@@ -58,6 +58,9 @@ rule figure:
         "syno figure {params.config:q} {wildcards.name:q} > {log:q} 2>&1"
 
 
-rule figures:
-    input:
-        [files_of(folder, ["figure"]) for folder in EXPERIMENTS],
+# All figures of all experiments, unless an experiment has this name.
+if "figures" not in [experiment.name for experiment in EXPERIMENTS.values()]:
+
+    rule figures:
+        input:
+            [files_of(folder, ["figure"]) for folder in EXPERIMENTS],
