@@ -1,4 +1,4 @@
-"""What a table of measurements lacks, so that figures leave it out."""
+"""The gaps of a table of measurements: what it lacks, so that figures leave it out."""
 
 from __future__ import annotations
 

@@ -128,9 +128,11 @@ def _rows(part: Part, role: Callable[[str], str | None]) -> pandas.DataFrame:
     rows = part.rows[(part.rows["origin"] != "measured") | part.rows["role"].notna()]
     is_new = "data_role" not in rows.columns
     rows = with_roles(rows, part.name).reindex(columns=list(JOINED_COLUMNS))
-    roles = [role(name) or known for name, known in zip(rows["experiment"], rows["data_role"], strict=True)]
-    if is_new and part.data in ROLES:  # latencies name no data set
-        roles = [known if data == data else known or ROLES[part.data] for known, data in zip(roles, rows["data"], strict=True)]
+    roles: list[str | None] = []
+    for name, known, data in zip(rows["experiment"], rows["data_role"], rows["data"], strict=True):
+        named = data if isinstance(data, str) else part.data  # latencies name no data set
+        told_so = None if name == PAPER else role(name)
+        roles.append(told_so or (known if isinstance(known, str) else ROLES.get(named) if is_new else None))
     models = [
         SEARCHED_WITH.get(model, model) if metric != "latency" else model
         for model, metric in zip(rows["model"], rows["metric"], strict=True)
