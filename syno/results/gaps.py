@@ -23,10 +23,11 @@ def gaps(rows: pandas.DataFrame) -> list[str]:
     known = set(timed["model"])
     scored = good[good["metric"].isin(list(METRICS)) & (good["operator"] != ORIGINAL)]
     lines += [f"{model}: no latency of the network" for model in dict.fromkeys(scored["model"]) if model not in known]
-    target = ["experiment", "model", "compiler", "device"]
-    for (experiment, model, compiler, device), group in timed.groupby(target, sort=False, dropna=False):
+    for (_, model, compiler, device), group in timed.groupby(
+        ["origin", "model", "compiler", "device"], sort=False, dropna=False
+    ):
         if not (group["operator"] == ORIGINAL).any():
-            lines.append(f"{experiment}: {model}, {compiler} on {device}: no latency of the original, so no speedup")
+            lines.append(f"{model}, {compiler} on {device}: no latency of the original, so no speedup")
     return list(dict.fromkeys(lines))
 
 

@@ -151,5 +151,5 @@ def test_gaps_are_failures_and_networks_without_latencies_or_originals() -> None
     assert gaps(table(part("a", *rows))) == [
         "a: latency of y in resnet18, inductor on a processor: timeout: too slow",
         "resnet8: no latency of the network",
-        "a: resnet18, inductor on a processor: no latency of the original, so no speedup",
+        "resnet18, inductor on a processor: no latency of the original, so no speedup",
     ]
