@@ -66,7 +66,7 @@ def check_joins(names: Mapping[Path, str], joins: Mapping[Path, JoinSettings], s
             raise SpecError(f'experiment "{names[folder]}": join: of leads back to itself: {shown}; leave one of them out')
         _check_patterns(names[folder], join, list(_names(folder, names, joins)))
     for folder, source in sources.items():
-        if source in joins:
+        if source is not None and source in joins:
             raise SpecError(
                 f'experiment "{names[folder]}": select: source: "{names[source]}" is of joined results, which no operator is '
                 "selected from; name one of the experiments that it joins"

@@ -104,7 +104,8 @@ def joined(parts: Sequence[Part], role: Callable[[str], str | None] = lambda _: 
     rows = rows.drop_duplicates(list(IDENTITY), ignore_index=True)
     losses = losses.drop_duplicates([name for name in LOSS_COLUMNS if name != "experiment"], ignore_index=True)
     rows = rows.astype(TYPES).assign(when=pandas.to_datetime(rows["when"], utc=True))
-    return Joined(rows, loss_table(losses.to_dict("records")), renamed)
+    points = [{str(column): value for column, value in point.items()} for point in losses.to_dict("records")]
+    return Joined(rows, loss_table(points), renamed)
 
 
 def with_roles(rows: pandas.DataFrame, name: str) -> pandas.DataFrame:
@@ -114,17 +115,21 @@ def with_roles(rows: pandas.DataFrame, name: str) -> pandas.DataFrame:
         rows: The table.
         name: The name of its experiment or folder.
     """
+    import pandas
+
     if {"experiment", "data_role"} <= set(rows.columns):
         return rows
     experiments = [PAPER if origin == PAPER else name for origin in rows["origin"]]
-    roles = [ROLES.get(data) for data in rows["data"]]
-    return rows.assign(experiment=experiments, data_role=roles).astype({"experiment": object, "data_role": object})
+    roles = pandas.Series([ROLES.get(data) for data in rows["data"]], rows.index, dtype=object)
+    return rows.assign(experiment=pandas.Series(experiments, rows.index, dtype=object), data_role=roles)
 
 
 # ---- the rows of one experiment -------------------------------------------------------------------------------------
 
 
 def _rows(part: Part, role: Callable[[str], str | None]) -> pandas.DataFrame:
+    import pandas
+
     rows = part.rows[(part.rows["origin"] != "measured") | part.rows["role"].notna()]
     is_new = "data_role" not in rows.columns
     rows = with_roles(rows, part.name).reindex(columns=list(JOINED_COLUMNS))
@@ -132,12 +137,13 @@ def _rows(part: Part, role: Callable[[str], str | None]) -> pandas.DataFrame:
     for name, known, data in zip(rows["experiment"], rows["data_role"], rows["data"], strict=True):
         named = data if isinstance(data, str) else part.data  # latencies name no data set
         told_so = None if name == PAPER else role(name)
-        roles.append(told_so or (known if isinstance(known, str) else ROLES.get(named) if is_new else None))
+        roles.append(told_so or (known if isinstance(known, str) else ROLES.get(str(named)) if is_new else None))
     models = [
         SEARCHED_WITH.get(model, model) if metric != "latency" else model
         for model, metric in zip(rows["model"], rows["metric"], strict=True)
     ]
-    return rows.assign(data_role=roles, model=[_wide(model, part.width) for model in models]).astype(object)
+    data_roles = pandas.Series(roles, rows.index, dtype=object)
+    return rows.astype(object).assign(data_role=data_roles, model=[_wide(model, part.width) for model in models])
 
 
 def _losses(part: Part) -> pandas.DataFrame:

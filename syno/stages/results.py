@@ -54,8 +54,8 @@ def _operators(
     import pandas
 
     if not (scores.empty and latency.empty):
-        pairs = pandas.concat([table[["operator", "key", "role"]] for table in (scores, latency) if not table.empty])
-        rows = pairs[pairs["role"] != "original"].drop_duplicates("key")
+        named = pandas.concat([table[["operator", "key", "role"]] for table in (scores, latency) if not table.empty])
+        rows = named[named["role"] != "original"].drop_duplicates("key")
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
         return {name: operator for name, operator in found.items() if operator is not None}
     complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
