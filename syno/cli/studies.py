@@ -73,7 +73,8 @@ def select(config: Config, output: OutputFile = None) -> None:
     for one in selected(experiment, output):
         scores = [f", {name} {metric.text(one.metrics[name])}" for name, metric in METRICS.items() if name in one.metrics]
         reward = "published" if one.reward is None else f"reward {one.reward:.4f}"
-        typer.echo(f"{one.name} ({one.key}): {reward}{''.join(scores)} in the search")
+        origin = f"{reward}{''.join(scores)} in the search" if one.metrics or one.reward is not None else "named in the config"
+        typer.echo(f"{one.name} ({one.key}): {origin}")
 
 
 @app.command(rich_help_panel=RESULTS)

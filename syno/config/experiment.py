@@ -18,8 +18,9 @@ from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
+from syno.config.kinds import check_alone, check_has_data, no_search
 from syno.config.specs import check_names, make_spec
-from syno.config.stages import SelectSettings, StudySettings, TrainSettings, TuneSettings
+from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.search.policies import POLICIES, PolicySettings
 from syno.search.reward import REWARDS, Reward, from_settings
 from syno.space.spec import OperatorSpec
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
-Part = Literal["data", "search", "select", "train", "tune"]  # of the settings
-OF_PUBLISHED = ("name", "artifact", "output")  # the options of an experiment of published data
-NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact")
+Part = Literal["data", "search", "select", "train", "tune", "join"]  # of the settings
+OF_ANY = ("name", "output")  # options of every experiment; one of published data, or of joined results, has one more
+NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact", "join")
 
 
 class Experiment(Section):
@@ -47,6 +48,8 @@ class Experiment(Section):
     """a network and a data set; the spec is then that of the network's layers"""
     artifact: Path | None = None
     """the data that the paper's authors published, to take operators from and to draw its figures; without any other option"""
+    join: JoinSettings | None = None
+    """other experiments, whose results are put together and end in the paper's figures; without any other option"""
     relative_budget: RelativeBudget | None = None
     """bounds of the cost as fractions of the original network's; needs a workload"""
     evaluate: str = ""
@@ -101,8 +104,8 @@ class Experiment(Section):
         return self
 
     def _check(self) -> None:
-        if self.artifact is not None:
-            self._check_published()
+        if self.artifact is not None or self.join is not None:
+            self._check_alone()
             return
         for name in self.baselines:
             check_name(name, "train: baselines: the name of an operator, or of its file without the ending,")
@@ -118,10 +121,12 @@ class Experiment(Section):
                     "spec: its layers are those of the workload; give a mapping of the options that differ, or leave it out"
                 )
             check_names(self.spec)
+            check_has_data(self.workload.data, self.trains)
             return
         if not self.searches:
+            option = "source" if self.select.source is not None else "operators"
             raise SpecError(
-                "select: source needs a workload: give the network and the data set, as in workload: {model: resnet8}"
+                f"select: {option} needs a workload: give the network and the data set, as in workload: {{model: resnet8}}"
             )
         if not self.spec:
             raise SpecError("spec: is missing; give a preset's name, a spec file or its options, or a workload")
@@ -137,15 +142,13 @@ class Experiment(Section):
                 "original: {flops: 2.3e+11, parameters: 1.1e+7}"
             )
 
-    def _check_published(self) -> None:
-        """Raise SpecError if an experiment of published data has options of a search or a training."""
-        fields = type(self).model_fields
-        given = [name for name in fields if name not in OF_PUBLISHED and getattr(self, name) != fields[name].default]
-        if given:
-            raise SpecError(
-                f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment "
-                f"in the same file, which takes the operators: select: {{source: {self.name}}}"
-            )
+    def _check_alone(self) -> None:
+        """Raise SpecError if an experiment of published data, or of joined results, has other options."""
+        fields, kind = type(self).model_fields, "join" if self.artifact is None else "artifact"
+        given = [name for name in fields if name not in (*OF_ANY, kind) and getattr(self, name) != fields[name].default]
+        check_alone(self.name, kind, given)
+        if self.join is not None and self.join.of == "all":
+            raise SpecError("join: of: all means the other experiments in the same file, and there is none; give folders")
 
     # ---- properties -----------------------------------------------------------------------------------------------
 
@@ -156,19 +159,19 @@ class Experiment(Section):
 
     @property
     def searches(self) -> bool:
-        """Whether there is a search. Without one, the operators come from another experiment, or were published."""
-        return self.select.source is None and self.artifact is None
+        """Whether there is a search. Without one, the operators are named, of another experiment, or were published."""
+        return no_search(self.name, self.select, self.artifact, self.join) is None
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything is trained: in the search, or after the selection."""
+        return self.workload is not None and (bool(self.train.seeds) or (self.searches and self.evaluation == "training"))
 
     @property
     def storage(self) -> str:
         """The storage of the trials, as a URL. Raises SpecError if the experiment has no search."""
-        if self.artifact is not None:
-            raise SpecError(f'experiment "{self.name}" is of published data (artifact), so it has no search and no trials')
-        if not self.searches:
-            raise SpecError(
-                f'experiment "{self.name}" takes the operators that {self.select.source} selected (select: source), so it has '
-                "no search and no trials; begin with `syno select`"
-            )
+        if why := no_search(self.name, self.select, self.artifact, self.join):
+            raise SpecError(why)
         if self.study.storage == JOURNAL:
             return f"journal:{self.folder / 'trials.log'}"
         return self.study.storage or f"sqlite:///{self.folder / 'trials.db'}"
@@ -190,8 +193,9 @@ class Experiment(Section):
         parts: dict[Part, dict[str, Any]] = {
             "data": {"workload": whole["workload"]},
             "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},
-            "select": whole["select"],
+            "select": {key: value for key, value in whole["select"].items() if key != "operators" or value},
             "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
+            "join": whole["join"],
             "tune": {
                 "workload": whole["workload"],
                 "tune": {**whole["tune"], "compilers": None, "devices": None, "remote_devices": None, "baselines": None},

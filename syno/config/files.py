@@ -22,6 +22,7 @@ from syno.base.files import check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.groups import Section
+from syno.config.joining import check_joins, folders_of_join
 from syno.config.specs import find_spec, merged
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
@@ -38,7 +39,7 @@ class ExperimentGroup(Section):
     name: str = ""
     """GROUP; by default the file's name without its ending"""
     common: Settings = {}
-    """options of all experiments but those of published data; mappings are merged at every level"""
+    """options of all experiments but those of published data or joined results; mappings are merged at every level"""
     experiments: Mapping[str, Settings]
     """options of each experiment by its NAME; they override the common ones"""
 
@@ -66,7 +67,7 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
         file: the file from which `given` was read. If it is kept beside results, its folder is the folder of results.
 
     Raises SpecError, which names the experiment, if one is invalid, shares its folder of results with another, or takes its
-    operators from itself through others.
+    operators from itself or joins itself through others.
     """
     file = given if isinstance(given, Path) else file
     content = read_mapping(given, "an experiment", Experiment) if isinstance(given, Path) else given
@@ -76,6 +77,9 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
         found = [in_place(experiment, file.parent) for experiment in found]
     _check_folders(found)
     _check_sources(found)
+    names = {experiment.folder: experiment.name for experiment in found}
+    joins = {experiment.folder: experiment.join for experiment in found if experiment.join is not None}
+    check_joins(names, joins, {experiment.folder: experiment.select.source for experiment in found})
     return {experiment.name: experiment for experiment in found}
 
 
@@ -128,15 +132,16 @@ def find_space(given: str) -> OperatorSpec:
 
     The spec of an experiment has the experiment's name. If it follows from a network and a data set, these are made or loaded.
 
-    Raises SpecError if there is no such thing, it is wrong, or the experiment has no space since its data is published.
+    Raises SpecError if there is no such thing, it is wrong, or the experiment has no space since it only holds results.
     """
     file, name = parted(given)
     if given in PRESETS or not (name is not None or _is_experiment(file)):
         return find_spec(given, "file (of a spec or an experiment)")
     experiment = load_experiment(given)
-    if experiment.artifact is not None:
+    if experiment.artifact is not None or experiment.join is not None:
+        kind = "joined results" if experiment.artifact is None else "published data"
         raise SpecError(
-            f'experiment "{experiment.name}" in {file} is of published data, so it has no space of operators; presets are: '
+            f'experiment "{experiment.name}" in {file} is of {kind}, so it has no space of operators; presets are: '
             f"{', '.join(PRESETS)}"
         )
     return experiment.operator_spec.with_(name=experiment.name)
@@ -151,9 +156,12 @@ def _several(content: Mapping[str, Any]) -> list[Experiment]:
         group = ExperimentGroup(**content)
     except ValidationError as error:
         raise SpecError(f'experiments of "{content["name"]}": {explained(error, ExperimentGroup)}') from None
-    plans = {name: own if "artifact" in own else merged(group.common, own) for name, own in group.experiments.items()}
+    alone = {name for name, own in group.experiments.items() if "artifact" in own or "join" in own}
+    plans = {name: own if name in alone else merged(group.common, own) for name, own in group.experiments.items()}
     folders = {name: _folder(group.name, name, plan) for name, plan in plans.items()}
-    return [_one(name, plan, folders) for name, plan in plans.items()]
+    joins = {name: plan["join"] for name, plan in plans.items() if isinstance(plan.get("join"), Mapping)}
+    resolved = {name: {"join": folders_of_join(name, join, folders, joins)} for name, join in joins.items()}
+    return [_one(name, {**plan, **resolved.get(name, {})}, folders) for name, plan in plans.items()]
 
 
 def _folder(group: str, name: str, plan: Mapping[str, Any]) -> Path:

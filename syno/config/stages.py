@@ -54,6 +54,8 @@ class SelectSettings(Section):
     """instead of a search: another experiment whose operators are taken, by its name in this file or its folder of results"""
     within: Annotated[float, Field(ge=0)] | None = None
     """with a source: how much worse than the original network's an operator's score may be there"""
+    operators: tuple[OperatorChoice, ...] = ()
+    """instead of a search: these operators, whatever `count` is; each by name, file or folder, with `rename` if it must be"""
 
     @model_validator(mode="after")
     def _within_a_source(self) -> Self:
@@ -61,12 +63,25 @@ class SelectSettings(Section):
             raise ValueError("within says how good operators of another experiment must be; give source, too, or leave it out")
         return self
 
+    @model_validator(mode="after")
+    def _operators_alone(self) -> Self:
+        fields = SelectSettings.model_fields
+        others = [name for name in fields if name not in ("operators", "count") and getattr(self, name) != fields[name].default]
+        if self.operators and others:
+            raise ValueError(f"operators are all taken, so {others[0]} means nothing; leave one of the two out")
+        return self
+
+    @property
+    def most(self) -> int:
+        """The largest number of operators that can be selected."""
+        return len(self.operators) or self.count
+
 
 class TrainSettings(Section):
     """The training of the selected operators, the original network and the baselines."""
 
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (1, 2, 3)
-    """one training for each of these seeds; they differ from the search's, since its scores decided the selection"""
+    seeds: tuple[Seed, ...] = (1, 2, 3)
+    """one training for each of these seeds, other ones than the search's, whose scores decided; [] trains nothing"""
     baselines: tuple[OperatorChoice, ...] = ()
     """known operators that are trained, too"""
     training: TrainingSettings | None = None
@@ -172,3 +187,23 @@ class TuneSettings(Section):
         """Return the settings of a remote device that results depend on, but its address. Empty for this machine."""
         found = find_device(name, self.remote_devices)
         return {} if found is None else found.model_dump(mode="json", include={"kind", "target"})
+
+
+class JoinSettings(Section):
+    """The results of other experiments in one table, from which the paper's figures are drawn."""
+
+    of: Literal["all"] | Annotated[tuple[Path, ...], Field(min_length=1)]
+    """names of experiments in this file, or folders of results; all: every other experiment in this file that is no join"""
+    proxy: tuple[str, ...] = ()
+    """experiments on the data set that stands for the paper's CIFAR-100; `*` matches any text; others: cifar100 and lm1b"""
+    final: tuple[str, ...] = ()
+    """experiments on the data set that stands for the paper's ImageNet, likewise; others: imagenet"""
+    paper: bool = True
+    """whether to add the accuracies that only the paper has; an import has them already"""
+
+    @field_validator("of", mode="before")
+    @classmethod
+    def _all_or_several(cls, given: Any) -> Any:
+        if given != "all" and not (isinstance(given, list | tuple) and given):
+            raise ValueError(f"give all, or a list of experiments in this file and folders of results; given: {given!r}")
+        return given

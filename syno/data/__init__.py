@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from syno.data.imagenet import imagenet
     from syno.data.language import lm1b, pydoc
     from syno.data.pictures import DataSet
+    from syno.data.shapes import shapes
     from syno.data.tokens import TokenSet
 
 _HOME = {
@@ -29,6 +30,7 @@ _HOME = {
     "imagenet": "imagenet",
     "lm1b": "language",
     "pydoc": "language",
+    "shapes": "shapes",
     "Batches": "contract",
     "DATASETS": "contract",
     "PictureData": "contract",
@@ -39,7 +41,7 @@ _HOME = {
 
 __all__ = [
     "DATASETS", "Batches", "DataSet", "PictureData", "TokenSet", "cifar100", "content_hash", "digits", "glyphs", "imagenet",
-    "lm1b", "pydoc",
+    "lm1b", "pydoc", "shapes",
 ]  # fmt: skip
 
 

@@ -170,10 +170,22 @@ class PydocSettings(DataSettings):
     """bytes of a sequence"""
 
 
+class ShapesSettings(DataSettings):
+    """Only the shape of pictures, for latencies: `train: {seeds: []}`. The defaults are those of ImageNet."""
+
+    classes: Annotated[int, Field(ge=2)] = 1000
+    """classes, the number of the network's outputs"""
+    size: Positive = 224
+    """pixels of a picture's side"""
+    channels: Positive = 3
+    """channels of a picture"""
+
+
 DATA_SETTINGS: Mapping[str, type[DataSettings]] = {
     "cifar100": Cifar100Settings,
     "digits": DigitsSettings,
     "imagenet": ImagenetSettings,
     "lm1b": Lm1bSettings,
     "pydoc": PydocSettings,
+    "shapes": ShapesSettings,
 }

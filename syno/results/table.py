@@ -2,13 +2,13 @@
 
 It has a row for each measurement and a column for each field of `Measurement`; own and published numbers may be mixed. The
 tables `scores` and `latency` of an experiment are views of it. Loss curves over the steps of a training are not measurements,
-since they have thousands of points: `tables/losses` (step, minutes, loss) holds them, where there are any.
+since they have many points: `tables/losses` (`LOSS_COLUMNS`) holds them, where there are any.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf, nan
 from pathlib import Path
 from statistics import mean
@@ -18,10 +18,13 @@ from syno.base.files import ORIGINAL, write_whole
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
 from syno.results.measurement import OK, SUSPICIOUS, Measurement
 from syno.results.metric import METRICS, Difference, difference, spread
+from syno.results.paper import LANGUAGE_DATA, LANGUAGE_MODEL
 from syno.results.parquet import read_parquet, write_parquet
 
 if TYPE_CHECKING:
     import pandas
+
+    from syno.train.training_record import TrainingRecord
 
 COLUMNS = tuple(Measurement.model_fields)
 TYPES = {
@@ -29,6 +32,9 @@ TYPES = {
     **dict.fromkeys(("repeats", "seed", "batch", "threads"), "Int64"),  # whole numbers, some of which may be unknown
     "checked": "boolean",
 }
+LOSS_COLUMNS = (  # minutes are those of training, without tests; the loss is the mean since the row before, in nats
+    "step", "minutes", "loss", "operator", "operator_id", "key", "model", "data", "seed", "origin", "source", "experiment",
+)  # fmt: skip
 SCORE_COLUMNS = (
     "operator", "operator_id", "role", "metric", "score", "score_std", "seeds", "difference", "difference_low",
     "difference_high", "flops", "flops_share", "parameters", "parameters_share",
@@ -82,13 +88,52 @@ def has_all_columns(table: pandas.DataFrame) -> bool:
     return set(COLUMNS) <= set(table.columns)
 
 
-def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
-    """Return the loss curve in a folder of results (step, minutes, loss); a table without rows if there is none."""
+def loss_table(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Return loss curves as a table with `LOSS_COLUMNS`, a row for each point; columns that a row lacks are missing."""
     import pandas
 
-    columns = ("step", "minutes", "loss")
+    table = pandas.DataFrame(list(rows), columns=list(LOSS_COLUMNS))
+    return table.astype({"step": "int64", "minutes": "float64", "loss": "float64", "seed": "Int64"})
+
+
+def curve_rows(record: TrainingRecord, source: str, key: str | None, experiment: str) -> Iterator[dict[str, Any]]:
+    """Yield the points of a training's loss curve as rows for `loss_table`.
+
+    Args:
+        record: The record of the training.
+        source: The record's file.
+        key: The operator's key in the experiment; None if the experiment no longer uses it.
+        experiment: The experiment's name.
+    """
+    shared = {
+        "operator": record.name,
+        "operator_id": record.operator_id,
+        "key": key,
+        "model": record.workload.model,
+        "data": record.workload.data,
+        "seed": record.seed,
+        "origin": "measured",
+        "source": source,
+        "experiment": experiment,
+    }
+    for step, minutes, loss in zip(record.curve_steps, record.curve_minutes, record.curve_losses, strict=True):
+        yield {"step": step, "minutes": minutes, "loss": loss, **shared}
+
+
+def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
+    """Return the loss curves in a folder of results (`LOSS_COLUMNS`); a table without rows if there are none.
+
+    Tables of earlier versions have only steps, minutes and losses: those of GPT-2 as it is, in the published data. An import
+    names no experiment.
+    """
     file = folder / FOLDER / f"{LOSSES}.parquet"
-    return read_parquet(file, made_by, columns) if file.is_file() else pandas.DataFrame(columns=list(columns))
+    if not file.is_file():
+        return loss_table([])
+    table = read_parquet(file, made_by, ("step", "minutes", "loss"))
+    if "operator" not in table:
+        published = {"operator": ORIGINAL, "model": LANGUAGE_MODEL, "data": LANGUAGE_DATA, "origin": "artifact"}
+        table = table.assign(**published)
+    return table.reindex(columns=list(LOSS_COLUMNS))
 
 
 def comparable(table: pandas.DataFrame) -> pandas.DataFrame:

@@ -8,12 +8,15 @@ from syno.artifact import NUMBERS, RECORD
 from syno.artifact.files import TrainingStep
 from syno.artifact.imported import ImportedOperator, ImportRecord, PublishedScore, best_scores
 from syno.artifact.operators import PublishedEntry
+from syno.artifact.places import LANGUAGE_LOG
 from syno.artifact.reading import read
+from syno.base.files import ORIGINAL
 from syno.base.record import versions
 from syno.config import Experiment
 from syno.results import LOSSES, MEASUREMENTS
 from syno.results.measurement import Measurements
-from syno.results.table import measurement_table, write_table
+from syno.results.paper import LANGUAGE_DATA, LANGUAGE_MODEL
+from syno.results.table import loss_table, measurement_table, write_table
 from syno.stages.store import OperatorStore
 
 STEPS_IN_A_ROW = 100  # of the log of losses
@@ -72,12 +75,17 @@ def _imported(entry: PublishedEntry, store: OperatorStore) -> ImportedOperator:
 
 def _write_losses(steps: tuple[TrainingStep, ...], output: Path) -> None:
     """Write the loss curve, with a row for every 100 steps: the last step's number and time, and the mean of their losses."""
-    import pandas
-
     groups = [steps[start : start + STEPS_IN_A_ROW] for start in range(0, len(steps), STEPS_IN_A_ROW)]
     rows = [
         (min((place + 1) * STEPS_IN_A_ROW, len(steps)), group[-1].seconds / 60, sum(step.loss for step in group) / len(group))
         for place, group in enumerate(groups)
     ]
-    table = pandas.DataFrame(rows, columns=["step", "minutes", "loss"])
-    write_table(table.astype({"step": int, "minutes": float, "loss": float}), output, LOSSES)
+    shared = {
+        "operator": ORIGINAL,
+        "model": LANGUAGE_MODEL,
+        "data": LANGUAGE_DATA,
+        "origin": "artifact",
+        "source": str(LANGUAGE_LOG),
+    }
+    points = ({"step": step, "minutes": minutes, "loss": loss, **shared} for step, minutes, loss in rows)
+    write_table(loss_table(points), output, LOSSES)

@@ -80,8 +80,8 @@ def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     """Load or generate the data, check it with the network, and write a record of both.
 
-    Checks the layers to replace, the budget and the space as a search does, and runs one step of training on the device of the
-    workload. If a check fails, no record is written.
+    Checks the layers to replace, the budget and the space as a search does, and, if anything is trained, runs one step of
+    training on the device of the workload. If a check fails, no record is written.
 
     Raises:
         SpecError: there is no workload, no layer to replace, no operator within the budget or no such device, or the network
@@ -98,9 +98,10 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         from syno.space.state_graph import check_not_empty
 
         check_not_empty(Space(experiment.operator_spec))
-    from syno.train.first_step import try_step
+    if experiment.trains:
+        from syno.train.first_step import try_step
 
-    try_step(experiment.network)
+        try_step(experiment.network)
     record.write(output or experiment.folder / DATA)
     return record
 
@@ -146,7 +147,8 @@ def data_text(experiment: Experiment, record: DataRecord) -> str:
 
 
 def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
-    counts = f"{record.data}: {record.train_images} + {record.test_images}"
+    has_samples = record.train_images or record.test_images
+    counts = f"{record.data}: {f'{record.train_images} + {record.test_images}' if has_samples else 'no'}"
     if record.image_shape is None:
         samples = f"sequences of {record.length} tokens, {record.classes} different ones"
     else:
@@ -169,6 +171,9 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
     )
     if experiment.searches:
         yield f"budget of the search: {_budget(experiment)}"
+    if not experiment.trains:
+        yield "nothing is trained, so no step of training was tried"
+        return
     yield f"one step of training and one of testing work on {experiment.network.settings.training.device}"
 
 

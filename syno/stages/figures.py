@@ -11,9 +11,12 @@ from syno.artifact.imported import MADE_BY, ImportRecord
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.config import Experiment
+from syno.results.joined import with_roles
 from syno.results.table import comparable, read_losses, read_measurements, write_table
 from syno.stages import results
-from syno.stages.places import FORMATS, HEADLINES, REPORT
+from syno.stages.join import MADE_BY as JOINED_BY
+from syno.stages.join import JoinRecord, notes, operators_of
+from syno.stages.places import FORMATS, HEADLINES, JOINED, REPORT
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:
@@ -22,18 +25,29 @@ if TYPE_CHECKING:
     from syno.report.paper.catalogue import Numbers
 
 SEARCH_FIGURES, TRAINING_FIGURES, LATENCY_FIGURES = ("reward",), ("score-flops",), ("score-latency", "speedup")
+UNTRAINED_FIGURES = ("speedup",)  # of latencies alone
 
 
 def names(experiment: Experiment) -> tuple[str, ...]:
-    """Return the names of an experiment's figures; one of published data has the paper's."""
-    if experiment.artifact is not None:
+    """Return the names of an experiment's figures; one of published data, or of joined results, has the paper's."""
+    if _is_of_paper(experiment):
         from syno.report.paper.catalogue import PAPER_FIGURES
 
         return tuple(PAPER_FIGURES)
     if experiment.workload is None:
         return SEARCH_FIGURES
-    measured, searched = experiment.tune.compilers, experiment.searches
-    return (*(LATENCY_FIGURES if measured else ()), *TRAINING_FIGURES, *(SEARCH_FIGURES if searched else ()))
+    measured, searched, trained = experiment.tune.compilers, experiment.searches, experiment.train.seeds
+    latency = LATENCY_FIGURES if trained else UNTRAINED_FIGURES
+    return (
+        *(latency if measured else ()),
+        *(TRAINING_FIGURES if trained else ()),
+        *(SEARCH_FIGURES if searched else ()),
+    )
+
+
+def _is_of_paper(experiment: Experiment) -> bool:
+    """Return whether an experiment has the paper's figures, headline numbers and page."""
+    return experiment.artifact is not None or experiment.join is not None
 
 
 def draw(experiment: Experiment, name: str) -> list[Path]:
@@ -43,7 +57,7 @@ def draw(experiment: Experiment, name: str) -> list[Path]:
 
     if name not in names(experiment):
         raise SpecError(f'experiment "{experiment.name}" has no figure "{name}"; it has: {", ".join(names(experiment))}')
-    if experiment.artifact is not None:
+    if _is_of_paper(experiment):
         return draw_paper(experiment.folder, [name])
     figure = FIGURES[name].draw(results.read(experiment))
     return save(figure, experiment.folder / "figures" / name, FORMATS)
@@ -85,14 +99,24 @@ def read_numbers(folder: Path) -> Numbers:
     """Return the input of the paper's figures in a folder of results. SpecError if there are no measurements."""
     from syno.report.paper.catalogue import Numbers
 
-    return Numbers(comparable(read_measurements(folder, MADE_BY)), read_losses(folder, MADE_BY))
+    made_by = JOINED_BY if (folder / JOINED).is_file() else MADE_BY
+    rows = with_roles(comparable(read_measurements(folder, made_by)), folder.name)
+    losses = read_losses(folder, made_by)
+    return Numbers(rows, losses.assign(experiment=_named(losses["experiment"], folder)))
+
+
+def _named(experiments: pandas.Series, folder: Path) -> list[str]:
+    """Return the names of experiments, with the folder's in place of a missing one."""
+    return [name if isinstance(name, str) else folder.name for name in experiments]
 
 
 def write_report(experiment: Experiment, output: Path | None = None) -> Path:
     """Write the page of an experiment; return its file. Figures are drawn into it anew. SpecError if there are no results yet.
 
-    An experiment of published data has the page of its import.
+    An experiment of published data has the page of its import, one of joined results a page of the same kind.
     """
+    if experiment.join is not None:
+        return _write_joined_page(experiment, output)
     if experiment.artifact is not None:
         return write_page(experiment.folder, output)
     from syno.report.page import page
@@ -110,7 +134,17 @@ def write_page(folder: Path, output: Path | None = None) -> Path:
 
     numbers, record, store = read_numbers(folder), ImportRecord.read(folder / RECORD), OperatorStore(folder)
     operators = {one.name: store.get(one.key) for one in record.operators if one.key is not None}
-    notes = [f"read from {record.artifact}", *(f"missing or damaged: {problem}" for problem in record.problems)]
+    lines = [f"read from {record.artifact}", *(f"missing or damaged: {problem}" for problem in record.problems)]
     file = output or folder / REPORT
-    write_whole(file, paper_page(numbers, operators, notes), durable=False)
+    write_whole(file, paper_page(numbers, operators, lines), durable=False)
+    return file
+
+
+def _write_joined_page(experiment: Experiment, output: Path | None) -> Path:
+    """Write the page of joined results: figures, headline numbers, operators, what was joined, and what is missing."""
+    from syno.artifact.page import paper_page
+
+    numbers, record = read_numbers(experiment.folder), JoinRecord.read(experiment.folder / JOINED)
+    file = output or experiment.folder / REPORT
+    write_whole(file, paper_page(numbers, operators_of(experiment, record), notes(record)), durable=False)
     return file

@@ -124,7 +124,7 @@ def repair_store(experiment: Experiment, lost: Collection[str] | None) -> None:
             if file.exists():  # else `syno freeze` would keep it
                 file.rename(file.with_suffix(".damaged"))
             continue
-        again = "syno artifact import" if experiment.artifact is not None else "syno freeze"
+        again = "syno artifact import" if experiment.artifact else "syno join" if experiment.join else "syno freeze"
         raise SpecError(f"{file} is missing or damaged, and its text is nowhere else; delete it and run `{again}` again")
 
 
@@ -145,10 +145,14 @@ def _kept_elsewhere(experiment: Experiment) -> Iterator[PGraph]:
             complete = table[table["outcome"] == "complete"]
             for number, text in zip(complete["number"], complete["operator"], strict=True):
                 yield from _read(text, f"{experiment.name}_{number}")
-    if (source := experiment.select.source) is not None:
-        for file in sorted((source / OPERATORS).glob("*.txt")):
+    others = [experiment.select.source] if experiment.join is None else map(Path, experiment.join.of)
+    for source in others:
+        for file in sorted((source / OPERATORS).glob("*.txt")) if source is not None else ():
             if _is_whole(file.parent, file.stem):
                 yield read_operator_file(file)
+    for choice in experiment.select.operators:
+        with suppress(SynoError):
+            yield choice.find()
     for record in sorted(experiment.folder.glob("train/*/*.json")):
         try:
             content = json.loads(record.read_bytes())

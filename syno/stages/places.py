@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,21 @@ TUNING = "tune/{key}/{compiler}-{device}.json"
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
 OPERATORS = "operators"  # the folder of the operator store
 FORMATS = ("svg", "png", "pdf")  # of figures
-TABLES = (MEASUREMENTS, results.SCORES, LATENCY)  # names of the tables of an experiment's own trainings and measurements
-IMPORTED_TABLES = (MEASUREMENTS, LOSSES)  # of an import
+TABLES = (MEASUREMENTS, results.SCORES, LATENCY, LOSSES)  # names of the tables of an experiment's own records
+IMPORTED_TABLES = (MEASUREMENTS, LOSSES)  # of an import, and of joined results
+JOINED = "joined.json"  # what was joined
 HEADLINES = "headlines"  # the table of headline numbers
 SCORES_FILE = TABLE.format(name=results.SCORES, ending="parquet")
+
+
+def table_files(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...]:
+    """Return the paths of tables of these names."""
+    return tuple(TABLE.format(name=name, ending=ending) for name in names)
+
+
+def figure_files(formats: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths of a figure in these formats."""
+    return tuple(FIGURE.format(name="{name}", ending=ending) for ending in formats)
 
 
 def worker_file(experiment: Experiment, number: int) -> Path:

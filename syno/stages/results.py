@@ -34,7 +34,7 @@ def read(experiment: Experiment) -> Results:
         latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
     else:
         scores, latency = tables.read_tables(experiment)
-    operators, notes = _operators(experiment, trials, scores), _notes(experiment, trials, latency)
+    operators, notes = _operators(experiment, trials, scores, latency), _notes(experiment, trials, latency)
     return Results(experiment.name, trials, scores, latency, operators, notes)
 
 
@@ -47,10 +47,15 @@ def _trials(experiment: Experiment) -> pandas.DataFrame:
     return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
 
 
-def _operators(experiment: Experiment, trials: pandas.DataFrame, scores: pandas.DataFrame) -> dict[str, PGraph]:
-    """Return the operators in the tables; where nothing was trained, the best of the search."""
-    if not scores.empty:
-        rows = scores[scores["role"] != "original"]
+def _operators(
+    experiment: Experiment, trials: pandas.DataFrame, scores: pandas.DataFrame, latency: pandas.DataFrame
+) -> dict[str, PGraph]:
+    """Return the operators in the tables; where nothing was trained and measured, the best of the search."""
+    import pandas
+
+    if not (scores.empty and latency.empty):
+        named = pandas.concat([table[["operator", "key", "role"]] for table in (scores, latency) if not table.empty])
+        rows = named[named["role"] != "original"].drop_duplicates("key")
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
         return {name: operator for name, operator in found.items() if operator is not None}
     complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
@@ -74,12 +79,12 @@ def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.Dat
         f"machine: {', '.join(_machines(experiment)) or 'unknown'}; {versions}",
     ]
     if not experiment.searches:
-        lines = [f"measured here: experiment {experiment.name}, with operators of {experiment.select.source}"]
+        origin = experiment.select.source or "the config"
+        lines = [f"measured here: experiment {experiment.name}, with operators of {origin}"]
     if workload is not None:
         seeds = ", ".join(map(str, experiment.train.seeds))
-        lines.insert(
-            1, f"{workload.model} on {workload.data}, {workload.training.epochs} epochs; trained again with seeds {seeds}"
-        )
+        trained = f"{workload.training.epochs} epochs; trained again with seeds {seeds}" if seeds else "not trained"
+        lines.insert(1, f"{workload.model} on {workload.data}, {trained}")
     if not latency.empty:
         first = latency.iloc[0]
         lines.append(f"latency of the whole network: batch {first['batch']}, CPU threads: {first['threads']}, random weights")

@@ -17,7 +17,7 @@ from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, met
 from syno.results.parquet import read_parquet
 from syno.stages.artifact import best_published
 from syno.stages.places import SCORES_FILE, SELECTED
-from syno.stages.store import ID_DIGITS, OperatorStore
+from syno.stages.store import ID_DIGITS, OperatorStore, add_chosen
 from syno.stages.study import read_frozen
 from syno.train.settings import check_score
 
@@ -63,12 +63,16 @@ class Selection(BaseModel):
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
     """Choose operators as `select` in the config says, and write and return a list of them.
 
-    They come from the frozen table, sorted by reward, or from another experiment's selection or import, sorted by score.
+    They come from the frozen table, sorted by reward, or from another experiment's selection or import, sorted by score, or
+    are those that the config names, in this order.
 
     Raises SpecError if there is no frozen table (or no selection of the other experiment), or no operator can be selected.
     """
     source = experiment.select.source
-    if source is None:
+    if experiment.select.operators:
+        named = add_chosen(experiment.select.operators, OperatorStore(experiment.folder))
+        chosen = [Selected(key=key, name=name, metrics={}) for key, name in named.items()]
+    elif source is None:
         chosen = _of_search(experiment)
     elif is_published(source):
         chosen = [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]

@@ -15,6 +15,7 @@ from syno.artifact.published_operator import find_operator
 from syno.base.errors import ParseError, SpecError, UnknownNameError
 from syno.base.files import write_whole
 from syno.config.experiment import RESULTS
+from syno.config.groups import OperatorChoice
 from syno.ir.graph import PGraph
 from syno.ir.text import read_operator_file, with_checksum
 from syno.stages.places import OPERATORS
@@ -54,6 +55,18 @@ class OperatorStore:
 
     def _all(self) -> Iterator[Path]:
         return iter(sorted(self.path.glob("*.txt")))
+
+
+def add_chosen(choices: Iterable[OperatorChoice], store: OperatorStore) -> dict[str, str]:
+    """Add the operators that a config names to a store; return their names by key. SpecError if two of them are the same."""
+    names: dict[str, str] = {}
+    for choice in choices:
+        operator = choice.find()
+        key = store.add(operator)
+        if key in names:
+            raise SpecError(f"select: operators: {choice.operator} is the same operator as {names[key]}; leave one of them out")
+        names[key] = operator.name
+    return names
 
 
 def all_results(name: str) -> list[Path]:

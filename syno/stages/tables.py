@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
-from syno.results import FOLDER, LATENCY, MEASUREMENTS, SCORES
+from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, SCORES
 from syno.results.measurement import Measurement, rows_of_training, rows_of_tuning
 from syno.results.parquet import read_parquet
-from syno.results.table import has_all_columns, latency_view, measurement_table, score_view, write_table
+from syno.results.table import curve_rows, has_all_columns, latency_view, loss_table, measurement_table, score_view, write_table
 from syno.stages.kept import keep_config
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
 from syno.stages.places import SELECTED, training_file, tuning_file
@@ -45,13 +45,18 @@ class Tables(NamedTuple):
 def make_tables(experiment: Experiment) -> Tables:
     """Read the records that are there, and write the measurements and their views as Parquet and as CSV; return the views.
 
-    Raises SpecError if nothing was trained yet, or a record is damaged or of other settings (the message says which).
+    `tables/losses` gets the loss curves of the trainings.
+
+    Raises SpecError if nothing was trained or measured yet, or a record is damaged or of other settings (the message says
+    which).
     """
-    table = measurement_table(_collected(experiment, compared_networks(experiment)))
+    curves: list[dict[str, Any]] = []
+    table = measurement_table(_collected(experiment, compared_networks(experiment), curves=curves))
     tables = _views(table, experiment)
     keep_config(experiment)  # all records are of these settings
-    for name, written in ((MEASUREMENTS, table), (SCORES, tables.scores), (LATENCY, tables.latency)):
-        write_table(written, experiment.folder, name)
+    written = {MEASUREMENTS: table, SCORES: tables.scores, LATENCY: tables.latency, LOSSES: loss_table(curves)}
+    for name, rows in written.items():
+        write_table(rows, experiment.folder, name)
     return tables
 
 
@@ -90,16 +95,22 @@ def read_tables(experiment: Experiment) -> Tables:
 
 def _views(table: pandas.DataFrame, experiment: Experiment) -> Tables:
     tables = Tables(score_view(table), latency_view(table))
-    if tables.scores.empty:
+    if tables.scores.empty and experiment.train.seeds:
         raise SpecError(f"{experiment.folder / 'train'} has no training record yet; `syno train` writes one")
+    if tables.scores.empty and tables.latency.empty:
+        raise SpecError(f"{experiment.folder / 'tune'} has no measurement yet; `syno tune model` writes one")
     return tables
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
 
 
-def _collected(experiment: Experiment, rows: Sequence[ComparedNetwork], *, others: bool = False) -> Iterator[Measurement]:
+def _collected(
+    experiment: Experiment, rows: Sequence[ComparedNetwork], *, others: bool = False, curves: list[dict[str, Any]] | None = None
+) -> Iterator[Measurement]:
     """Yield the measurements in the records of these, and with `others` in all other records of the experiment, too.
+
+    The points of the loss curves are appended to `curves`.
 
     Raises SpecError if a record is damaged, or one of these is of something else or of other settings.
     """
@@ -116,7 +127,10 @@ def _collected(experiment: Experiment, rows: Sequence[ComparedNetwork], *, other
             _check_same(record, first or record, experiment)
             _check_int8(file, record, experiment)
             first = first or record
-        yield from rows_of_training(record, file.relative_to(folder).as_posix(), **place)
+        source = file.relative_to(folder).as_posix()
+        if curves is not None:
+            curves += curve_rows(record, source, place.get("key"), experiment.name)
+        yield from rows_of_training(record, source, **place)
     for file, place in _present(tuned, folder / "tune" if others else None):
         measured = TuningRecord.read(file)
         if file in tuned:

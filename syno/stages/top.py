@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
 from syno.base.text_tables import Row, markdown
-from syno.config import Experiment, load_experiment
+from syno.config import Experiment, load_experiment, load_experiments
 from syno.config.experiment import RESULTS
 from syno.config.files import KEPT, parted
 from syno.report.results import outcomes, search_rows
@@ -57,11 +57,30 @@ def find_experiment(given: str) -> Experiment:
     )
 
 
+def find_join(given: str) -> Experiment:
+    """Return the experiment of joined results of a config file or folder; in a file with several, the only such one.
+
+    Raises SpecError if there is none, or several.
+    """
+    file, name = parted(given)
+    if name is not None or not file.is_file():
+        return find_experiment(given)
+    joins = [experiment for experiment in load_experiments(file).values() if experiment.join is not None]
+    if len(joins) != 1:
+        shown = (
+            f"{len(joins)} experiments join results: {', '.join(one.name for one in joins)}" if joins else "none joins results"
+        )
+        raise SpecError(f"{file}: {shown}; give one as {file}:NAME, with join: {{of: all}} in the file")
+    return joins[0]
+
+
 def summary(tables: Tables, count: int | None = None) -> list[Row]:
     """Return a row for the original, each baseline and each of `count` operators: score, cost, latency by compiler."""
     from syno.report.results import metric_of  # imports pandas
 
     scores, latency = tables
+    if scores.empty:
+        return _timed(latency, count)
     metric = metric_of(scores)
     shown: list[Row] = []
     found = 0
@@ -72,6 +91,18 @@ def summary(tables: Tables, count: int | None = None) -> list[Row]:
         measured = latency[latency["key"] == row["key"]]
         shown.append({"operator": _titled(row), **_quality(row, metric), **_cost(row), **_times(measured)})
     return shown
+
+
+def _timed(latency: pandas.DataFrame, count: int | None) -> list[Row]:
+    """Return a row for each network where nothing was trained: its latencies, in the order of the table."""
+    firsts = latency.drop_duplicates("key")
+    found = list(firsts.loc[firsts["role"] == "found", "key"])
+    left_out = set(found if count is None else found[count:]) - set(found[:count])
+    return [
+        {"operator": _titled(row), **_times(latency[latency["key"] == row["key"]])}
+        for _, row in firsts.iterrows()
+        if row["key"] not in left_out
+    ]
 
 
 def _titled(row: pandas.Series) -> str:

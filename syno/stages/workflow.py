@@ -20,11 +20,13 @@ from typing import Any, TypeAlias
 from syno.artifact.imported import is_published
 from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.stages.places import SELECTED
+from syno.results import MEASUREMENTS
+from syno.stages.places import SELECTED, TABLE
 
 PLUGIN = "snakemake_executor_plugin_slurm"
 QUERY = "query_job_status"
 LOST = "NODE_FAIL"
+MEASURED = TABLE.format(name=MEASUREMENTS, ending="parquet")
 
 # From a command of Slurm and a logger to the state of each job by its id, and the seconds taken; (None, None) if it failed.
 Query: TypeAlias = Callable[[str, Any], Awaitable[tuple[dict[str, str] | None, float | None]]]
@@ -75,7 +77,7 @@ def before_planning(workflow: Any, action: Callable[[], None]) -> None:
 
 
 def asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -> list[Experiment]:
-    """Return the experiments whose results are requested, and those whose operators they take.
+    """Return the experiments whose results are requested, and those whose operators or results they take.
 
     Args:
         experiments: all experiments of the workflow, by folder.
@@ -90,17 +92,28 @@ def asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -
         folder = left.pop()
         if folder in experiments and folder not in found:
             found[folder] = experiments[folder]
-            left.append(str(found[folder].select.source))
+            left += [str(found[folder].select.source), *map(str, joined_folders(found[folder]))]
     return [experiment for folder, experiment in experiments.items() if folder in found]
 
 
+def joined_folders(experiment: Experiment) -> list[Path]:
+    """Return the folders of results that an experiment joins; none if it is no join."""
+    return [] if experiment.join is None else list(map(Path, experiment.join.of))
+
+
 def check_source(experiment: Experiment, experiments: Collection[str]) -> None:
-    """Raise SpecError if an experiment takes its operators from a folder that does not exist.
+    """Raise SpecError if an experiment takes its operators, or joins results, from a folder that does not exist.
 
     Args:
         experiment: the experiment, which may have a source.
         experiments: folders of all experiments of the workflow; what is missing there, the workflow makes.
     """
+    for folder in joined_folders(experiment):
+        if str(folder) not in experiments and not (folder / MEASURED).is_file():
+            raise SpecError(
+                f'experiment "{experiment.name}": join: of: {folder} is neither an experiment in the same file nor a folder of '
+                f"results: {folder / MEASURED} is not there; `syno tables` or `syno artifact import` makes it"
+            )
     source = experiment.select.source
     if source is None or str(source) in experiments or is_published(source) or (source / SELECTED).is_file():
         return

@@ -92,7 +92,7 @@ def keys(experiment: Experiment, selected: Sequence[str] | None = None) -> list[
     """
     from syno.base.files import ORIGINAL
 
-    found = [f"selected{number}" for number in range(1, experiment.select.count + 1)] if selected is None else selected
+    found = [f"selected{number}" for number in range(1, experiment.select.most + 1)] if selected is None else selected
     return [ORIGINAL, *experiment.baselines, *found]
 
 
@@ -113,7 +113,9 @@ _ALWAYS = _one_if(lambda experiment: True)
 _IF_NETWORK = _one_if(lambda experiment: experiment.workload is not None)
 _IF_SEARCH = _one_if(lambda experiment: experiment.searches)
 _IF_PUBLISHED = _one_if(lambda experiment: experiment.artifact is not None)
-_IF_NOT_PUBLISHED = _one_if(lambda experiment: experiment.artifact is None)
+_IF_JOINED = _one_if(lambda experiment: experiment.join is not None)
+_IF_OF_PAPER = _one_if(lambda experiment: experiment.artifact is not None or experiment.join is not None)
+_IF_SELECTS = _one_if(lambda experiment: experiment.artifact is None and experiment.join is None)
 
 
 def _conversions(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
@@ -147,14 +149,6 @@ def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]
     return [{"name": name} for name in names(experiment)]
 
 
-def _tables(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...]:
-    return tuple(places.TABLE.format(name=name, ending=ending) for name in names)
-
-
-def _pictures(formats: Iterable[str]) -> tuple[str, ...]:
-    return tuple(places.FIGURE.format(name="{name}", ending=ending) for ending in formats)
-
-
 # ---- the list ----------------------------------------------------------------------------------------------------------
 
 # fmt: off
@@ -166,13 +160,10 @@ _LIST = (
         "data", ("data",), _IF_NETWORK, files=(places.DATA,), after=("convert",), settings="data", is_timed=True,
         readers={places.DATA: "syno.stages.data:DataRecord.read"}, memory_mib=4000, minutes=120),
     WorkflowStage(
-        "artifact", (), _IF_PUBLISHED, files=(places.RECORD, *_tables(places.IMPORTED_TABLES)),
-        also=(places.NUMBERS, *_tables(places.IMPORTED_TABLES, "csv")),
+        "artifact", (), _IF_PUBLISHED, files=(places.RECORD, *places.table_files(places.IMPORTED_TABLES)),
+        also=(places.NUMBERS, *places.table_files(places.IMPORTED_TABLES, "csv")),
         readers={places.RECORD: "syno.stages.artifact:ImportRecord.read",
                  places.NUMBERS: "syno.results.measurement:Measurements.read"}),
-    WorkflowStage(
-        "headlines", (), _IF_PUBLISHED, files=_tables((places.HEADLINES,)), also=_tables((places.HEADLINES,), "csv"),
-        after=("artifact",)),
     WorkflowStage(
         "worker", ("search", "worker"), _workers, files=(places.WORKER,), after=("data",), settings="search", is_timed=True,
         readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, log="worker{number}", memory_mib=4000, minutes=A_DAY),
@@ -180,7 +171,7 @@ _LIST = (
         "freeze", ("freeze",), _IF_SEARCH, files=(places.FROZEN,), after=("worker",), is_timed=True,
         readers={places.FROZEN: "syno.stages.study:read_trials_table"}),
     WorkflowStage(
-        "select", ("select",), _IF_NOT_PUBLISHED, files=(places.SELECTED,), after=("freeze",), settings="select",
+        "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze",), settings="select",
         readers={places.SELECTED: "syno.stages.select:read_selected"}),  # `select: source` reads files of another experiment
     WorkflowStage(
         "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
@@ -191,14 +182,22 @@ _LIST = (
         is_per_network=True, readers={places.TUNING: "syno.measure.tuning_record:TuningRecord.read"},
         log="tune/{key}/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
-        "tables", ("tables",), _IF_NETWORK, files=_tables(places.TABLES), also=_tables(places.TABLES, "csv"),
-        after=("select", "train", "tune")),
+        "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
+        also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune")),
+    WorkflowStage(  # it reads the tables of other experiments
+        "join", ("join",), _IF_JOINED, files=(places.JOINED, *places.table_files(places.IMPORTED_TABLES)),
+        also=places.table_files(places.IMPORTED_TABLES, "csv"), settings="join",
+        readers={places.JOINED: "syno.stages.join:JoinRecord.read"}),
     WorkflowStage(
-        "figure", ("figure",), _figures, files=_pictures(places.FORMATS[:1]), also=_pictures(places.FORMATS[1:]), is_page=True,
-        after=("artifact", "freeze", "tables"), log="figures/{name}"),
+        "headlines", (), _IF_OF_PAPER, files=places.table_files((places.HEADLINES,)),
+        also=places.table_files((places.HEADLINES,), "csv"), after=("artifact", "join")),
+    WorkflowStage(
+        "figure", ("figure",), _figures, files=places.figure_files(places.FORMATS[:1]),
+        also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("artifact", "join", "freeze", "tables"),
+        log="figures/{name}"),
     WorkflowStage(
         "report", ("report",), _ALWAYS, files=(places.REPORT,), is_page=True,
-        after=("artifact", "headlines", "freeze", "select", "tables", "figure")),
+        after=("artifact", "join", "headlines", "freeze", "select", "tables", "figure")),
 )
 # fmt: on
 STAGES: Mapping[str, WorkflowStage] = {stage.name: stage for stage in _LIST}  # in their order

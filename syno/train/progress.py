@@ -6,14 +6,33 @@ the score so far. It stops the training by returning False or by raising `Pruned
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
 
 from syno.train.settings import Metric
 
 TAIL = 0.2  # share of the last steps, whose mean loss is the score "tail"
+MOST_POINTS = 500  # of a loss curve
+LOSS_DIGITS, MINUTE_DIGITS = 6, 4  # after the decimal point, of a loss curve's numbers
 
 EpochReport = Callable[[int, float], bool | None]
+
+
+class CurvePoint(NamedTuple):
+    """A point of a loss curve.
+
+    Attributes:
+        step: the last step of the point, counted from 1.
+        minutes: minutes of training up to then: of steps, without tests, and without the time in which an interrupted training
+            stood still.
+        loss: mean loss of the steps since the point before, in nats.
+    """
+
+    step: int
+    minutes: float
+    loss: float
 
 
 class Pruned(Exception):  # noqa: N818  (a decision, no error)
@@ -76,6 +95,7 @@ class TrainingResult:
         score: of the trained network; if training broke, 0 for an accuracy and infinity for a loss.
         scores: after each round.
         losses: mean cross-entropy over each round's steps, in nats.
+        curve: the loss over all steps, in at most 500 points.
         steps: number of steps taken.
         stopped: why a report, a limit or a broken loss ended the training early; None if it went through.
         broken: whether it produced NaN or infinity.
@@ -92,6 +112,7 @@ class TrainingResult:
     steps: int
     stopped: str | None
     broken: bool = False
+    curve: tuple[CurvePoint, ...] = field(default=(), compare=False)
     step_seconds: float = field(default=0.0, compare=False)
     data_seconds: float = field(default=0.0, compare=False)
     seconds: float = field(default=0.0, compare=False)
@@ -105,6 +126,7 @@ class TrainingProgress:
     Attributes:
         steps: number of steps taken.
         losses: of every step.
+        times: seconds of training at the end of every step, as in `stepping`; of earlier versions' steps there are none.
         ends: number of steps after which each round ended.
         scores: after each round.
         seconds, cpu_seconds: before this process resumed the training.
@@ -114,6 +136,7 @@ class TrainingProgress:
 
     steps: int = 0
     losses: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
     seconds: float = 0.0
@@ -126,6 +149,58 @@ class TrainingProgress:
         """The mean loss over each round's steps."""
         pairs = zip([0, *self.ends], self.ends, strict=False)
         return tuple(sum(self.losses[first:end]) / (end - first) for first, end in pairs)
+
+    @property
+    def curve(self) -> tuple[CurvePoint, ...]:
+        """The loss curve: means over equally many steps, the last one over fewer. Losses that are not finite are left out."""
+        losses = [loss for loss in self.losses if abs(loss) < inf]
+        times = self.times[: len(losses)]
+        if len(times) < len(losses):  # the training began in an earlier version
+            return ()
+        size = -(-len(losses) // MOST_POINTS) or 1
+        ends = [min(first + size, len(losses)) for first in range(0, len(losses), size)]
+        return tuple(
+            CurvePoint(
+                end,
+                round(times[end - 1] / 60, MINUTE_DIGITS),
+                round(sum(losses[first:end]) / (end - first), LOSS_DIGITS),
+            )
+            for first, end in zip(range(0, len(losses), size), ends, strict=True)
+        )
+
+    def add(self, losses: Iterable[float], seconds: float) -> None:
+        """Add the losses of the latest steps, up to the first that is not finite.
+
+        Args:
+            losses: one of each step.
+            seconds: of training up to the last of these steps, as in `stepping`; they are spread evenly over the steps.
+        """
+        given, last = list(losses), self.times[-1] if self.times else 0.0
+        for number, loss in enumerate(given, 1):
+            self.losses.append(loss)
+            self.times.append(last + (seconds - last) * number / len(given))
+            if not abs(loss) < inf:
+                return
+
+    def result(
+        self, metric: Metric, which: str, stopped: str | None, *, broken: bool, seconds: float, cpu_seconds: float
+    ) -> TrainingResult:
+        """Return the result of a training that ends here, with its score as in `score`."""
+        broken_score = 0.0 if metric == "accuracy" else inf
+        return TrainingResult(
+            metric=metric,
+            score=broken_score if broken else self.score(metric, which),
+            scores=tuple(self.scores),
+            losses=self.losses_of_rounds,
+            curve=self.curve,
+            steps=self.steps,
+            stopped=stopped,
+            broken=broken,
+            step_seconds=self.stepping,
+            data_seconds=self.waited,
+            seconds=seconds,
+            cpu_seconds=cpu_seconds,
+        )
 
     def score(self, metric: Metric, which: str) -> float:
         """Return the score of the whole training, as the setting `score` chooses it: "last", "best" or "tail"."""

@@ -86,6 +86,7 @@ class _Training:
         self.stateful = {"model": model, "optimizer": self.optimizer, "schedule": self.schedule, "scaler": self.scaler}
         self.progress = TrainingProgress()
         self.unseen: list[torch.Tensor] = []  # losses that are still on the device
+        self.began: float | None = None  # when the round began, while its steps run
         self.too_slow = False
         self.has_checked_data = False
         self._resume()
@@ -110,20 +111,7 @@ class _Training:
         except Broken as error:
             stopped, broken = str(error), True
         self.checkpoint.remove()
-        progress, metric = self.progress, self.task.metric
-        broken_score = 0.0 if metric == "accuracy" else float("inf")
-        return TrainingResult(
-            metric=metric,
-            score=broken_score if broken else progress.score(metric, self.settings.score),
-            scores=tuple(progress.scores),
-            losses=progress.losses_of_rounds,
-            steps=progress.steps,
-            stopped=stopped,
-            broken=broken,
-            step_seconds=progress.stepping,
-            data_seconds=progress.waited,
-            **self._elapsed(),
-        )
+        return self.progress.result(self.task.metric, self.settings.score, stopped, broken=broken, **self._elapsed())
 
     def _ask(self, report: EpochReport | None, number: int, score: float) -> None:
         """Call the report. Raise Pruned, or what the report raises, if training is to stop."""
@@ -137,6 +125,7 @@ class _Training:
     def _run_round(self) -> None:
         """Train up to the end of the round, and test."""
         began, progress = time.perf_counter(), self.progress
+        self.began = began
         end = min((progress.steps // self.round + 1) * self.round, self.total)
         self.network.train()
         batches = self._batches()
@@ -152,6 +141,7 @@ class _Training:
         self._look()
         seconds, most = time.perf_counter() - began, self.settings.most_epoch_seconds
         progress.stepping += seconds
+        self.began = None
         self.too_slow = most is not None and seconds > most and len(progress.scores) > 0
         score = self.task.score(self.network)
         if score != score:  # NaN
@@ -190,12 +180,10 @@ class _Training:
             return
         values = torch.stack(self.unseen).float().tolist()
         self.unseen.clear()
-        for value in values:
-            self.progress.losses.append(value)
-            if not abs(value) < float("inf"):
-                step = len(self.progress.losses)
-                self.progress.steps = step
-                raise Broken(f"the loss is {value} at step {step}, in epoch {(step - 1) // self.per_epoch + 1}")
+        self.progress.add(values, self._stepping())
+        if not abs(value := self.progress.losses[-1]) < float("inf"):
+            self.progress.steps = step = len(self.progress.losses)
+            raise Broken(f"the loss is {value} at step {step}, in epoch {(step - 1) // self.per_epoch + 1}")
 
     def _place(self, number: int) -> str:
         return f"{'epoch' if self.settings.round_steps is None else 'round'} {number}"
@@ -219,6 +207,10 @@ class _Training:
         """Return wall time and processor time, including the time before an interruption."""
         wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
         return {"seconds": self.progress.seconds + wall, "cpu_seconds": self.progress.cpu_seconds + cpu}
+
+    def _stepping(self) -> float:
+        """Return the seconds of steps so far, without tests, including those before an interruption."""
+        return self.progress.stepping + (0.0 if self.began is None else time.perf_counter() - self.began)
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -244,7 +236,8 @@ class _Training:
             return
         self._look()
         state: dict[str, Any] = {name: part.state_dict() for name, part in self.stateful.items()}
-        state |= {"progress": asdict(self.progress) | self._elapsed(), "random": torch.get_rng_state()}
+        progress = asdict(self.progress) | self._elapsed() | {"stepping": self._stepping()}
+        state |= {"progress": progress, "random": torch.get_rng_state()}
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state(self.device)
         self.checkpoint.write(state)

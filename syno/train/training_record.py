@@ -19,7 +19,7 @@ from syno.train.workload import Workload
 
 
 class TrainingRecord(Record):
-    """The record of one training. On one machine, equal arguments give equal records, except for `cpu_seconds` and `date`.
+    """The record of one training. On one machine, equal arguments give equal records, except for times (`passing`).
 
     Attributes:
         name: of the operator, or "original".
@@ -31,6 +31,8 @@ class TrainingRecord(Record):
         metric: of the scores: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
         score: of the trained network; if training broke, 0 for an accuracy and infinity for a loss.
         scores, losses: after each round, on the test data and in training; losses are in nats.
+        curve_steps, curve_minutes, curve_losses: the loss curve, `syno.train.progress.CurvePoint`; empty in records of earlier
+            versions. Minutes are those of training, without tests.
         stopped: why the training ended early; None if it went through.
         int8_score: of the trained network in 8-bit integers; None if it was not tested so.
         flops: multiply-adds of the network, for one picture or sequence.
@@ -41,7 +43,7 @@ class TrainingRecord(Record):
 
     kind_of_record = "training record"
     again = "run `syno train`"
-    passing = frozenset({"cpu_seconds", "date"})
+    passing = frozenset({"cpu_seconds", "curve_minutes", "date"})
 
     name: str
     operator: str | None
@@ -53,6 +55,9 @@ class TrainingRecord(Record):
     score: float
     scores: tuple[float, ...]
     losses: tuple[Amount, ...]
+    curve_steps: tuple[Count, ...] = ()
+    curve_minutes: tuple[Amount, ...] = ()
+    curve_losses: tuple[Amount, ...] = ()
     stopped: str | None
     int8_score: float | None = None
     flops: Amount
@@ -69,6 +74,8 @@ class TrainingRecord(Record):
             check_score(self.metric, score)
         if len(self.scores) != len(self.losses):
             raise ValueError(f"there are {len(self.scores)} scores and {len(self.losses)} losses; each epoch has one of both")
+        if not len(self.curve_steps) == len(self.curve_minutes) == len(self.curve_losses):
+            raise ValueError("the loss curve has a step, a time and a loss for each point")
         return self
 
     @classmethod
@@ -100,6 +107,9 @@ class TrainingRecord(Record):
             score=result.score,
             scores=result.scores,
             losses=result.losses,
+            curve_steps=tuple(point.step for point in result.curve),
+            curve_minutes=tuple(point.minutes for point in result.curve),
+            curve_losses=tuple(point.loss for point in result.curve),
             stopped=result.stopped,
             int8_score=in_int8[0] if in_int8 else None,
             flops=price.flops / batch,

@@ -108,8 +108,13 @@ def test_text_goes_on_too(text: TokenSet, tmp_path: Path) -> None:
     expected = train(network(), text, settings)
     with pytest.raises(Interrupted):
         train(network(6), text, settings, checkpoint=tmp_path / "c", checkpoint_seconds=0)
-    assert train(network(), text, settings, checkpoint=tmp_path / "c", checkpoint_seconds=0) == expected
-    assert len(expected.scores) == 3 and expected.metric == "loss"
+    resumed = train(network(), text, settings, checkpoint=tmp_path / "c", checkpoint_seconds=0)
+    assert resumed == expected and len(expected.scores) == 3 and expected.metric == "loss"
+    for curve in (expected.curve, resumed.curve):  # both are whole, and time does not go back
+        assert [point.step for point in curve] == list(range(1, 10))
+        assert [point.loss for point in curve] == [point.loss for point in expected.curve]
+        assert [point.minutes for point in curve] == sorted(point.minutes for point in curve)
+        assert 0 < curve[-1].minutes <= resumed.seconds / 60 + 1e-3
 
 
 def test_a_checkpoint_of_another_training_is_not_gone_on_with(data: DataSet, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from syno.base.errors import SpecError
 from syno.cli import app
 from syno.ir.library import OPERATORS
+from syno.train.progress import TrainingProgress
 from syno.train.settings import WorkloadSettings
 from syno.train.training_record import TrainingRecord
 from syno.train.workload import Workload
@@ -40,6 +41,26 @@ def test_a_record_says_what_was_trained(original: TrainingRecord, separable: Tra
     assert separable.parameters < original.parameters
     assert len(original.scores) == 1
     assert original.score == original.scores[-1]
+
+
+def test_it_has_the_loss_curve_which_earlier_versions_lack(original: TrainingRecord, tmp_path: Path) -> None:
+    assert original.curve_steps == (1, 2, 3, 4) and len(original.curve_minutes) == 4
+    assert sum(original.curve_losses) / 4 == pytest.approx(original.losses[0], abs=1e-5)
+    content = json.loads(original.model_dump_json())
+    for name in ("curve_steps", "curve_minutes", "curve_losses"):
+        del content[name]
+    (tmp_path / "old.json").write_text(json.dumps(content), encoding="utf-8")
+    assert TrainingRecord.read(tmp_path / "old.json").curve_steps == ()
+
+
+def test_a_curve_has_few_points_whatever_the_steps() -> None:
+    progress = TrainingProgress()
+    progress.add(range(1001), seconds=6006.0)
+    steps, minutes, losses = zip(*progress.curve, strict=True)
+    assert (len(steps), steps[:2], steps[-1]) == (334, (3, 6), 1001)
+    assert (losses[0], losses[-1]) == (1.0, 999.5)  # of three steps, and of the last two
+    assert (minutes[0], minutes[-1]) == (0.3, 100.1)
+    assert TrainingProgress(losses=[1.0]).curve == ()  # it began in an earlier version
 
 
 def test_a_record_is_read_as_it_was_written(original: TrainingRecord, tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ RULES = {
     match[1]: match[0]
     for file in sorted((ROOT / "workflow" / "rules").glob("*.smk"))
     for match in re.finditer(r"^(?:rule|checkpoint) (\w+):\n(?:(?: .*)?\n)*", file.read_text(encoding="utf-8"), re.MULTILINE)
-    if match[1] != "figures"  # it only collects
 }
 
 
@@ -36,11 +35,14 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
         if experiment.artifact is not None:
             jobs.update(["artifact", "headlines", "report"], figure=len(figures.names(experiment)))
             continue
+        if experiment.join is not None:
+            jobs.update(["join", "headlines", "report"], figure=len(figures.names(experiment)))
+            continue
         jobs.update(["report", "select"], figure=len(figures.names(experiment)))
         if experiment.searches:
             jobs.update(worker=experiment.study.workers, freeze=1)
         if experiment.workload is not None:
-            found, baselines = 1 + experiment.select.count, len(experiment.baselines)
+            found, baselines = 1 + experiment.select.most, len(experiment.baselines)
             measured = found + (baselines if experiment.tune.baselines else 0)
             to_convert |= set(files_to_convert(experiment))
             jobs.update(["data", "tables"], train=(found + baselines) * len(experiment.train.seeds))

@@ -17,7 +17,7 @@ from syno.measure.tvm.settings import is_here
 from syno.stages.kept import keep_config
 from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named
 from syno.stages.select import read_selected
-from syno.stages.workflow import check_place, understand_slurm, use_this_environment
+from syno.stages.workflow import MEASURED, check_place, joined_folders, understand_slurm, use_this_environment
 from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way, keys
 
 
@@ -41,6 +41,7 @@ def the_experiments():
 
 
 EXPERIMENTS = the_experiments()
+JOINED = [folder for folder, experiment in EXPERIMENTS.items() if experiment.join is not None]
 PUBLISHED = [folder for folder, experiment in EXPERIMENTS.items() if experiment.artifact is not None]
 CONFIG = "{folder}/experiment.yaml"  # written when the workflow starts
 ENVIRONMENTS = {kind: f"../../envs/{kind}.yaml" for kind in ("search", "train", "tune", "plot")}  # for conda
@@ -121,6 +122,14 @@ def selectable(wildcards):
     if str(source) in PUBLISHED or (str(source) not in EXPERIMENTS and is_published(source)):
         return [f"{source / file}" for file in STAGES["artifact"].files]
     return [f"{source / SELECTED}", f"{source / SCORES_FILE}"]
+
+
+def joinable(wildcards):
+    """Return the input of joined results: the tables of other experiments, and those in other folders as they are."""
+    found = []
+    for folder in map(str, joined_folders(EXPERIMENTS[wildcards.folder])):
+        found += files_of(folder, ["artifact", "tables", "join"]) if folder in EXPERIMENTS else [f"{folder}/{MEASURED}"]
+    return found
 
 
 def tuned_device(wildcards):

@@ -62,8 +62,6 @@ rule headlines:
         read_by("headlines"),
     output:
         written_by("headlines"),
-    wildcard_constraints:
-        folder=OF_PUBLISHED,
     log:
         log_of("headlines"),
     conda:

@@ -1,5 +1,25 @@
-# Both rules make tables/measurements; `artifact` is only for published data.
-ruleorder: artifact > tables
+# These rules make tables/measurements; `artifact` is only for published data, and `join` only for joined results.
+ruleorder: join > artifact > tables
+
+
+rule join:
+    input:
+        joinable,
+    output:
+        written_by("join"),
+    wildcard_constraints:
+        folder="|".join(map(re.escape, JOINED)) or "(?!)",  # matches no folder
+    params:
+        config=CONFIG,
+        settings=settings_of("join"),
+    log:
+        log_of("join"),
+    conda:
+        ENVIRONMENTS["plot"]
+    resources:
+        **needs_of("join"),
+    shell:
+        "syno join {params.config:q} 2>&1 | tee -i {log:q}"
 
 
 rule tables:
@@ -38,6 +58,9 @@ rule figure:
         "syno figure {params.config:q} {wildcards.name:q} > {log:q} 2>&1"
 
 
-rule figures:
-    input:
-        [files_of(folder, ["figure"]) for folder in EXPERIMENTS],
+# All figures of all experiments, unless an experiment has this name.
+if "figures" not in [experiment.name for experiment in EXPERIMENTS.values()]:
+
+    rule figures:
+        input:
+            [files_of(folder, ["figure"]) for folder in EXPERIMENTS],

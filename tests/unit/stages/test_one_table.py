@@ -18,7 +18,7 @@ from syno.report.paper.catalogue import PAPER_FIGURES
 from syno.results import MEASUREMENTS
 from syno.results.measurement import DIVERGED, Measurement
 from syno.results.paper import A100, SEARCH_DATA
-from syno.results.table import latency_view, measurement_table, read_measurements, score_view, write_table
+from syno.results.table import latency_view, measurement_table, read_losses, read_measurements, score_view, write_table
 from syno.stages.artifact import import_artifact
 from syno.stages.figures import draw_paper, read_numbers, write_headlines
 from syno.stages.places import training_file, tuning_file
@@ -50,6 +50,14 @@ class TestViews:
         table = read_measurements(done.folder, "syno tables")
         for name, view in (("scores", score_view(table)), ("latency", latency_view(table))):
             assert view.equals(pandas.read_parquet(done.folder / "tables" / f"{name}.parquet"))
+
+    def test_the_loss_curves_of_trainings_are_beside_it(self, done: Experiment) -> None:
+        losses, seeds = read_losses(done.folder, "syno tables"), list(done.train.seeds)
+        original = losses[losses["key"] == "original"]
+        assert original["seed"].tolist() == sorted(original["seed"]) and set(original["seed"]) == set(seeds)
+        assert set(losses["origin"]) == {"measured"} and set(losses["experiment"]) == {done.name}
+        record = TrainingRecord.read(training_file(done, "original", seeds[0]))
+        assert original.loc[original["seed"] == seeds[0], "loss"].tolist() == list(record.curve_losses)
 
     def test_a_failed_measurement_is_a_row_with_its_reason(self, copied: Experiment) -> None:
         file = tuning_file(copied, "original", "eager", "cpu")

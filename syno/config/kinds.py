@@ -1,0 +1,51 @@
+"""The kinds of experiments: which have a search, which train, and which only hold the data or the results of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from syno.base.errors import SpecError
+from syno.config.stages import JoinSettings, SelectSettings
+
+SHAPES = "shapes"  # the data set without pictures
+
+
+def no_search(name: str, select: SelectSettings, artifact: Path | None, join: JoinSettings | None) -> str | None:
+    """Return why an experiment has no search, as a sentence; None if it has one."""
+    if artifact is not None:
+        return f'experiment "{name}" is of published data (artifact), so it has no search and no trials'
+    if join is not None:
+        return f'experiment "{name}" is of joined results (join), so it has no search and no trials'
+    if select.operators:
+        origin = "named operators (select: operators)"
+    elif select.source is not None:
+        origin = f"the operators that {select.source} selected (select: source)"
+    else:
+        return None
+    return f'experiment "{name}" takes {origin}, so it has no search and no trials; begin with `syno select`'
+
+
+def check_alone(name: str, kind: str, given: list[str]) -> None:
+    """Raise SpecError if an experiment of published data, or of joined results, has options of a search or a training.
+
+    Args:
+        name: the experiment's name.
+        kind: "artifact" or "join".
+        given: the options that it has but must not have.
+    """
+    if given and kind == "join":
+        raise SpecError(f"join: an experiment of joined results has no {given[0]}; give it to an experiment that is joined")
+    if given:
+        raise SpecError(
+            f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment "
+            f"in the same file, which takes the operators: select: {{source: {name}}}"
+        )
+
+
+def check_has_data(data: str, trains: bool) -> None:
+    """Raise SpecError if an experiment trains on the data set that has only shapes."""
+    if data == SHAPES and trains:
+        raise SpecError(
+            'workload: data: "shapes" has no pictures to train on, only their shape; give select: source or operators, and '
+            "train: {seeds: []}, to measure latencies, or another data set"
+        )

@@ -1,0 +1,206 @@
+"""Joined results on small data: published accuracies, latencies of made-up records, and what is missing of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas
+import pytest
+import yaml
+from small_artifact import write_artifact
+from typer.testing import CliRunner
+
+from syno.base.errors import SpecError
+from syno.cli import app
+from syno.config import Experiment, load_experiments
+from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.tuning_record import Device, TuningRecord
+from syno.report.page import page
+from syno.report.paper.catalogue import Numbers
+from syno.report.result_figures import pictures
+from syno.results.table import read_losses, read_measurements
+from syno.stages import figures, results
+from syno.stages.artifact import import_artifact
+from syno.stages.figures import draw, write_headlines, write_report
+from syno.stages.join import JoinRecord, join, notes
+from syno.stages.operators import repair_store
+from syno.stages.places import tuning_file
+from syno.stages.select import select
+from syno.stages.store import OperatorStore
+from syno.stages.tables import make_tables
+from syno.stages.top import find_join, top
+
+CONFIG = {
+    "name": "group",
+    "common": {
+        "workload": {"model": "resnet18", "layers": "paper-3x3", "data": "shapes"},
+        "train": {"seeds": []},
+        "tune": {"compilers": ["eager", "inductor"]},
+    },
+    "experiments": {
+        "published": {"artifact": "data"},
+        "again": {"select": {"source": "published", "count": 1}},
+        "chosen": {"select": {"operators": ["operator_2"]}},
+        "figures": {"join": {"of": "all"}},
+    },
+}
+TIMES = {"original": 12.0, "operator_1": 4.0, "operator_2": 3.0}  # ms
+
+
+def record(experiment: Experiment, name: str, compiler: str, **changes: object) -> None:
+    """Write the record of a latency as if it had been measured."""
+    graph = None if name == "original" else OPERATORS[name]()
+    assert experiment.workload is not None
+    subject = NetworkSubject(
+        model="resnet18",
+        layers="paper-3x3",
+        classes=1000,
+        image_shape=(3, 224, 224),
+        operator=None if graph is None else str(graph),
+    )
+    fields = {
+        "name": name,
+        "operator_id": None if graph is None else graph.id,
+        "subject": subject,
+        "compiler": compiler,
+        "device": Device(kind="cpu", name="a processor", threads=1),
+        "settings": experiment.tune.latency,
+        "status": "ok",
+        "latency_ms": TIMES[name],
+        "versions": {},
+        "date": datetime(2030, 1, 1, tzinfo=UTC),
+    }
+    key = name if graph is None else graph.id[:12]
+    TuningRecord.model_validate({**fields, **changes}).write(tuning_file(experiment, key, compiler, "cpu"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an import, and with records of latencies in two experiments. Not to be changed."""
+    folder = tmp_path_factory.mktemp("joined")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        Path("group.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+        found = load_experiments(Path("group.yaml"))
+        import_artifact(write_artifact(folder / "artifact"), found["published"].folder)
+        for name, operator in (("again", "operator_1"), ("chosen", "operator_2")):
+            select(found[name])
+            record(found[name], "original", "eager")
+            record(found[name], operator, "eager")
+            record(found[name], "original", "inductor")
+        nothing = {"latency_ms": None, "status": "compile_failed", "reason": "no kernel"}
+        record(found["again"], "operator_1", "inductor", **nothing)
+        for name in ("again", "chosen"):
+            make_tables(found[name])
+    return folder
+
+
+@pytest.fixture
+def group(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Experiment]:
+    shutil.copytree(whole / "results", tmp_path / "results")
+    shutil.copy(whole / "group.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return load_experiments(Path("group.yaml"))
+
+
+def test_figure_5_has_own_latencies_and_published_accuracies_without_a_training(group: dict[str, Experiment]) -> None:
+    made = join(group["figures"])
+    assert JoinRecord.read(group["figures"].folder / "joined.json") == made
+    draw(group["figures"], "figure-5")
+    table = pandas.read_csv(group["figures"].folder / "tables" / "figure-5.csv")
+    (own,) = table[table["device"] == "a processor"].to_dict("records")
+    assert (own["operator"], own["compiler"], own["speedup"], own["accuracy"]) == ("operator_1", "eager", 3.0, 0.799)
+    assert len(table) > 1  # and those of the artifact
+    assert write_headlines(group["figures"].folder)["computed"].notna().any()
+
+
+def test_the_record_says_what_is_joined_and_what_is_missing(group: dict[str, Experiment]) -> None:
+    found = join(group["figures"])
+    assert {one.name: set(one.measurements) for one in found.experiments} == {
+        **{"published": {"artifact"}, "again": {"measured"}, "chosen": {"measured"}, "paper": {"paper"}},
+    }
+    assert found.operators == {name: OPERATORS[name]().id[:12] for name in ("operator_1", "operator_2")}
+    missing = [line for line in found.missing if not line.startswith("published: ")]
+    assert missing == [
+        "chosen: 1 of 4 measurements are not there yet",
+        "again: latency of operator_1 in resnet18, inductor on a processor: compile_failed: no kernel",
+        "gpt2: no latency of the network",
+    ]
+    lines = notes(found)
+    assert "joined: again (results/group/again): 4 measured" in lines and f"missing: {missing[0]}" in lines
+
+
+def test_the_page_is_that_of_published_data(group: dict[str, Experiment], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the operators of all experiments, by their names in the table, and the lines of the record."""
+    found = join(group["figures"])
+
+    def shown(numbers: Numbers, operators: Mapping[str, PGraph], lines: Sequence[str]) -> str:
+        assert {name: graph.name for name, graph in operators.items()} == dict(zip(operators, operators, strict=True))
+        return f"{len(numbers.rows)} rows, {', '.join(operators)}, {lines == notes(found)}"
+
+    monkeypatch.setattr("syno.artifact.page.paper_page", shown)
+    text = write_report(group["figures"]).read_text(encoding="utf-8")
+    assert text == f"{found.measurements - 1} rows, operator_1, operator_2, True"  # one has failed
+
+
+def test_by_hand_what_is_there_is_joined(group: dict[str, Experiment]) -> None:
+    shutil.rmtree(group["chosen"].folder)
+    shutil.rmtree(group["again"].folder / "tables")
+    result = CliRunner().invoke(app, ["join", "group.yaml"])  # the only one of the file that joins
+    assert result.exit_code == 0, result.output
+    assert "missing: again: no table of measurements; `syno tables` makes it\n" in result.stdout
+    assert "missing: chosen: results/group/chosen is not there\n" in result.stdout
+    assert "measurements of published, paper in results/group/figures" in result.stdout.replace("\n", " ")
+    shutil.rmtree(group["published"].folder)
+    with pytest.raises(SpecError, match='no experiment that "figures" joins has results yet: .*published is not there'):
+        join(group["figures"])
+
+
+def test_loss_curves_say_where_they_come_from(group: dict[str, Experiment]) -> None:
+    join(group["figures"])
+    losses = read_losses(group["figures"].folder, "syno join")
+    assert losses[["operator", "model", "data", "origin", "experiment"]].drop_duplicates().values.tolist() == [
+        ["original", "gpt2", "lm1b", "artifact", "published"]
+    ]
+
+
+def test_operators_that_the_store_has_lost_are_those_of_the_joined_experiments(group: dict[str, Experiment]) -> None:
+    found = join(group["figures"])
+    key = found.operators["operator_1"]
+    file = group["figures"].folder / "operators" / f"{key}.txt"
+    file.unlink()
+    repair_store(group["figures"], {key})
+    assert OperatorStore(group["figures"].folder).get(key).id.startswith(key)
+
+
+def test_latencies_alone_have_a_table_and_a_page(group: dict[str, Experiment]) -> None:
+    again = group["again"]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in top("group/again", 5).splitlines()]
+    assert rows[0] == ["operator", "eager on cpu/ms", "inductor on cpu/ms"]
+    assert rows[2:] == [["original", "12.000 (1.00x)", "12.000 (1.00x)"], ["operator_1", "4.000 (3.00x)", "compile_failed"]]
+    assert set(read_measurements(again.folder, "syno tables")["metric"]) == {"latency"}
+    found = results.read(again)
+    assert list(found.operators) == ["operator_1"] and "resnet18 on shapes, not trained" in found.notes
+    assert 'data-name="operator_1"' in page(found, pictures(found, figures.names(again)))
+    shutil.rmtree(again.folder / "tune")
+    with pytest.raises(SpecError, match="has no measurement yet; `syno tune model` writes one"):
+        make_tables(again)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("group.yaml:again", 'experiment "again" joins no results; give join'),
+        ("two.yaml", "2 experiments join results: figures, m"),
+    ],
+)
+def test_what_is_no_join_is_one_error(given: str, message: str, group: dict[str, Experiment]) -> None:
+    more = {**CONFIG["experiments"], "more": {"join": {"of": ["figures"]}}}  # type: ignore[dict-item]
+    Path("two.yaml").write_text(yaml.safe_dump({**CONFIG, "experiments": more}), encoding="utf-8")
+    with pytest.raises(SpecError, match=message):
+        join(find_join(given))

@@ -1,0 +1,53 @@
+"""A data set without pictures, for latencies: the stages that look at data, and what happens if it is trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syno.base.errors import DataError, SpecError
+from syno.config import Experiment
+from syno.data import DATASETS
+from syno.stages.data import DataRecord, data_text, prepare
+from syno.stages.select import select
+from syno.stages.store import OperatorStore
+
+
+def taking(*operators: object) -> Experiment:
+    workload = {"model": "resnet8", "data": "shapes", "data_settings": {"classes": 7, "size": 16}, "training": {"batch": 2}}
+    return Experiment(name="one", workload=workload, select={"operators": operators}, train={"seeds": []})
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_shape_is_all_that_is_looked_at() -> None:
+    experiment = taking("conv2d")
+    record = prepare(experiment)
+    assert DataRecord.read(experiment.folder / "data.json") == record
+    assert (record.classes, record.image_shape, record.train_images, record.test_images) == (7, (3, 16, 16), 0, 0)
+    text = data_text(experiment, record)
+    assert text.startswith("shapes: no pictures of 3 x 16 x 16, 7 classes; resnet8: ")
+    assert text.endswith("nothing is trained, so no step of training was tried\n")
+
+
+def test_other_shapes_have_another_hash_and_there_is_nothing_to_train_on() -> None:
+    data = DATASETS["shapes"](size=32)
+    assert data.hash != DATASETS["shapes"](size=64).hash == DATASETS["shapes"](size=64).hash
+    for batches in (data.test_batches, lambda batch: data.train_batches(batch, seed=0)):
+        with pytest.raises(DataError, match='"shapes" has no pictures to'):
+            batches(1)
+    with pytest.raises(SpecError, match="sizes: there is no such option; there are: classes, size, channels"):
+        DATASETS["shapes"](sizes=3)
+
+
+def test_named_operators_are_selected_in_their_order_with_their_variables_renamed() -> None:
+    experiment = taking({"operator": "operator_1", "rename": {"k_1": "k"}}, "conv2d")
+    chosen = select(experiment)
+    assert [(one.name, one.metrics, one.trial) for one in chosen] == [("operator_1", {}, None), ("conv2d", {}, None)]
+    assert "k" in OperatorStore(experiment.folder).get(chosen[0].key).variables
+    with pytest.raises(SpecError, match="conv2d is the same operator as conv2d; leave one of them out"):
+        select(taking("conv2d", "conv2d"))
