@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno.cli.app import NOT_THERE, STAGES, app
-from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, operator_of, sizes
+from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, replacement_of, sizes
 
 if TYPE_CHECKING:
     from syno.measure.tuning_record import AnySubject, TuningRecord
@@ -20,7 +20,7 @@ tune = typer.Typer(
 )
 app.add_typer(tune, name="tune", rich_help_panel=STAGES)
 
-NETWORK_HELP = "An operator, as for `show`, or a baseline; `original` for the original network."
+NETWORK_HELP = "An operator, as for `show`, or a baseline, such as nas_pte_1; `original` for the original network."
 NetworkOperator = Annotated[str, typer.Argument(metavar="OP", help=NETWORK_HELP)]
 RecordFile = Annotated[Path, typer.Option("--output", metavar="FILE.json", help="File of the record.")]
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads.")]
@@ -96,7 +96,7 @@ def tune_operator(
     from syno.measure.tvm.settings import TvmSettings
     from syno.measure.tvm.targets import TARGETS
 
-    subject = OperatorSubject.of(operator_of(given), sizes(values))
+    subject = OperatorSubject.of(replacement_of(given), sizes(values))
     if target is not None:
         TARGETS[target]
     given_tvm = {"target": target, "trials_per_task": trials}
@@ -143,7 +143,7 @@ def tune_network(
         channels_last=channels_last,
         vocabulary=vocabulary,
         length=length,
-        operator=None if given == ORIGINAL else str(operator_of(given)),
+        operator=None if given == ORIGINAL else str(replacement_of(given)),
         layers=layers,
     )
     limits = {"time_limit_s": time_limit, "memory_limit_mib": memory_limit}

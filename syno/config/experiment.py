@@ -181,7 +181,7 @@ class Experiment(Section):
     @property
     def baselines(self) -> dict[str, OperatorChoice]:
         """The known operators that are trained, too, by name."""
-        return {Path(choice.operator).stem: choice for choice in self.train.baselines}
+        return {choice.key: choice for choice in self.train.baselines}
 
     def part(self, name: Part) -> str:
         """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""

@@ -68,7 +68,8 @@ class TrainSettings(Section):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (1, 2, 3)
     """one training for each of these seeds; they differ from the search's, since its scores decided the selection"""
     baselines: tuple[OperatorChoice, ...] = ()
-    """known operators that are trained, too"""
+    """known operators that are trained, too; also nas_pte_1 to nas_pte_3, which are PyTorch modules, or your own as
+    `package.module:name`"""
     training: TrainingSettings | None = None
     """settings of training instead of the workload's"""
 

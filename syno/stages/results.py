@@ -52,7 +52,7 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, scores: pandas.
     if not scores.empty:
         rows = scores[scores["role"] != "original"]
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
-        return {name: operator for name, operator in found.items() if operator is not None}
+        return {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
     complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
     best = complete.head(experiment.select.count)
     pairs = zip(best["number"], best["operator"], strict=True)

@@ -17,10 +17,10 @@ from syno.stages.operators import key_of, operator_of
 from syno.stages.places import DATA, trials_folder, tuning_file
 
 if TYPE_CHECKING:
-    from syno.ir.graph import PGraph
     from syno.measure.measuring import Findings
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.measure.tuning_record import TuningRecord
+    from syno.model.baselines import Replacement
     from syno.train.settings import WorkloadSettings
 
 
@@ -74,7 +74,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
 
 
 def _subject(
-    workload: WorkloadSettings, data: DataRecord, operator: PGraph | None, compiler: str
+    workload: WorkloadSettings, data: DataRecord, operator: Replacement | None, compiler: str
 ) -> NetworkSubject | LanguageModelSubject:
     """Return the network of the workload, with an operator, for data of the record's shape."""
     from syno.measure.compilers import compiler_named

@@ -10,8 +10,8 @@ from pydantic import AwareDatetime, model_validator
 
 from syno.base.files import ORIGINAL
 from syno.base.record import Amount, Count, Number, Record, versions
-from syno.ir.graph import PGraph
 from syno.measure.machine import device_name
+from syno.model.baselines import Replacement
 from syno.model.counting import model_cost
 from syno.train.settings import Metric, WorkloadSettings, check_score
 from syno.train.workload import Workload
@@ -69,7 +69,7 @@ class TrainingRecord(Record):
         return self
 
     @classmethod
-    def make(cls, workload: Workload, operator: PGraph | None, seed: int, checkpoint: Path | None = None) -> Self:
+    def make(cls, workload: Workload, operator: Replacement | None, seed: int, checkpoint: Path | None = None) -> Self:
         """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network."""
         batch = workload.settings.training.batch
         price = model_cost(workload.network(operator, seed), workload.example)
