@@ -76,6 +76,24 @@ def tune_model(
     _tell(tuned(experiment_of(config), given, compiler, device, output))
 
 
+@tune.command("layers")
+def tune_layers(
+    config: Config, given: NetworkOperator, compiler: Compiler = "eager", device: Device = "cpu", output: OutputFile = None
+) -> None:
+    """Measure each distinct replaced layer of the network of an experiment by itself, as it is or as one operator."""
+    from syno.stages.layers import tune_layers as tuned
+
+    record = tuned(experiment_of(config), given, compiler, device, output)
+    for layer in record.layers:
+        found, place = layer.record, f"{record.name}, {layer.name}, {compiler} on {device}"
+        if found.latency_ms is not None:
+            typer.echo(f"{place}: {found.latency_ms:.4g} ms")
+        if found.status != "ok":
+            typer.echo(f"{place}: {found.status}: {found.reason}", err=True)
+    if any(layer.record.status not in ("ok", "misfit") for layer in record.layers):
+        raise typer.Exit(NOT_THERE)
+
+
 @tune.command("operator")
 def tune_operator(
     given: Operator,

@@ -186,6 +186,7 @@ class Experiment(Section):
     def part(self, name: Part) -> str:
         """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""
         whole = self.model_dump(mode="json")
+        of_tuning = {name: value for name, value in whole["tune"].items() if name != "layers"}  # which jobs there are
         of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
         parts: dict[Part, dict[str, Any]] = {
             "data": {"workload": whole["workload"]},
@@ -194,7 +195,7 @@ class Experiment(Section):
             "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
             "tune": {
                 "workload": whole["workload"],
-                "tune": {**whole["tune"], "compilers": None, "devices": None, "remote_devices": None, "baselines": None},
+                "tune": {**of_tuning, "compilers": None, "devices": None, "remote_devices": None, "baselines": None},
             },
         }
         return json.dumps(parts[name], sort_keys=True)

@@ -92,6 +92,8 @@ class TuneSettings(Section):
     """devices that TVM's RPC reaches, by name"""
     baselines: bool = True
     """whether the baselines are measured, too"""
+    layers: bool | Literal["only"] = False
+    """whether each distinct replaced layer is measured by itself, too; only: layers, but not the whole network"""
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
     time_limit_seconds: Annotated[float, Field(gt=0)] = 600

@@ -63,6 +63,10 @@ class BackboneSubject(Subject):
     def backbone(self) -> nn.Module:
         """Return the network as it is."""
 
+    def example(self, batch: int = 1) -> torch.Tensor:
+        """Return an input of zeros."""
+        return _zeros((batch, *self.sample_shape), self.symbols)
+
     def layout(self) -> torch.memory_format:
         """Return the memory format of pictures and of the network's own convolutions."""
         import torch

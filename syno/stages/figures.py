@@ -15,6 +15,7 @@ from syno.results.table import comparable, read_losses, read_measurements, write
 from syno.stages import results
 from syno.stages.places import FORMATS, HEADLINES, REPORT
 from syno.stages.store import OperatorStore
+from syno.stages.tuning_jobs import ONLY
 
 if TYPE_CHECKING:
     import pandas
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from syno.report.paper.catalogue import Numbers
 
 SEARCH_FIGURES, TRAINING_FIGURES, LATENCY_FIGURES = ("reward",), ("score-flops",), ("score-latency", "speedup")
+LAYER_FIGURES = ("layers",)
 
 
 def names(experiment: Experiment) -> tuple[str, ...]:
@@ -32,8 +34,9 @@ def names(experiment: Experiment) -> tuple[str, ...]:
         return tuple(PAPER_FIGURES)
     if experiment.workload is None:
         return SEARCH_FIGURES
-    measured, searched = experiment.tune.compilers, experiment.searches
-    return (*(LATENCY_FIGURES if measured else ()), *TRAINING_FIGURES, *(SEARCH_FIGURES if searched else ()))
+    measured, searched, layers = experiment.tune.compilers, experiment.searches, experiment.tune.layers
+    of_latency = (*(LATENCY_FIGURES if layers != ONLY else ()), *(LAYER_FIGURES if layers else ())) if measured else ()
+    return (*of_latency, *TRAINING_FIGURES, *(SEARCH_FIGURES if searched else ()))
 
 
 def draw(experiment: Experiment, name: str) -> list[Path]:

@@ -24,7 +24,7 @@ def read(experiment: Experiment) -> Results:
     """Return the frozen trials, and the tables if it trains. SpecError if they are not there, or of other settings."""
     import pandas
 
-    from syno.report.results import Results
+    from syno.report.results import Results, no_layers
     from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
     check_shown(experiment)
@@ -32,10 +32,12 @@ def read(experiment: Experiment) -> Results:
     if experiment.workload is None:
         scores = pandas.DataFrame(columns=[*SCORE_COLUMNS, "key"])
         latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
+        layers = no_layers()
     else:
         scores, latency = tables.read_tables(experiment)
-    operators, notes = _operators(experiment, trials, scores), _notes(experiment, trials, latency)
-    return Results(experiment.name, trials, scores, latency, operators, notes)
+        layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
+    operators, notes = _operators(experiment, trials, scores), _notes(experiment, trials, latency, layers)
+    return Results(experiment.name, trials, scores, latency, operators, notes, layers)
 
 
 def _trials(experiment: Experiment) -> pandas.DataFrame:
@@ -60,7 +62,9 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, scores: pandas.
     return {name: parse_stored(text, name=name) for name, text in names}
 
 
-def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:
+def _notes(
+    experiment: Experiment, trials: pandas.DataFrame, latency: pandas.DataFrame, layers: pandas.DataFrame
+) -> tuple[str, ...]:
     """Return lines that say where the numbers come from, according to the records."""
     study, workload = experiment.study, experiment.workload
     versions = ", ".join(
@@ -80,9 +84,10 @@ def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.Dat
         lines.insert(
             1, f"{workload.model} on {workload.data}, {workload.training.epochs} epochs; trained again with seeds {seeds}"
         )
-    if not latency.empty:
-        first = latency.iloc[0]
-        lines.append(f"latency of the whole network: batch {first['batch']}, CPU threads: {first['threads']}, random weights")
+    for what, table in (("the whole network", latency), ("single layers", layers)):
+        if not table.empty:
+            first = table.iloc[0]
+            lines.append(f"latency of {what}: batch {first['batch']}, CPU threads: {first['threads']}, random weights")
     return tuple(lines)
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
+from syno.measure.layers_record import LayersRecord
 from syno.measure.tuning_record import TuningRecord
-from syno.results import FOLDER, LATENCY, MEASUREMENTS, SCORES
+from syno.results import FOLDER, LATENCY, MEASUREMENTS, OF_LAYERS, SCORES
+from syno.results.layers import rows_of_layers
 from syno.results.measurement import Measurement, rows_of_training, rows_of_tuning
 from syno.results.parquet import read_parquet
-from syno.results.table import has_all_columns, latency_view, measurement_table, score_view, write_table
+from syno.results.table import (
+    has_all_columns,
+    latency_view,
+    layer_view,
+    measurement_table,
+    read_measurements,
+    score_view,
+    write_table,
+)
 from syno.stages.kept import keep_config
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
-from syno.stages.places import SELECTED, training_file, tuning_file
+from syno.stages.places import SELECTED, layers_file, training_file, tuning_file
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
@@ -52,6 +62,9 @@ def make_tables(experiment: Experiment) -> Tables:
     keep_config(experiment)  # all records are of these settings
     for name, written in ((MEASUREMENTS, table), (SCORES, tables.scores), (LATENCY, tables.latency)):
         write_table(written, experiment.folder, name)
+    layers = layer_view(table)
+    if not layers.empty:
+        write_table(layers, experiment.folder, OF_LAYERS)
     return tables
 
 
@@ -88,6 +101,14 @@ def read_tables(experiment: Experiment) -> Tables:
     return _views(measurement_table(_collected(experiment, compared_networks(experiment))), experiment)
 
 
+def read_layers(experiment: Experiment) -> pandas.DataFrame:
+    """Return a row for each latency of a single layer (`syno.results.table.layer_view`), perhaps none.
+
+    Raises SpecError if there are no tables.
+    """
+    return layer_view(read_measurements(experiment.folder, MADE_BY))
+
+
 def _views(table: pandas.DataFrame, experiment: Experiment) -> Tables:
     tables = Tables(score_view(table), latency_view(table))
     if tables.scores.empty:
@@ -106,7 +127,8 @@ def _collected(experiment: Experiment, rows: Sequence[ComparedNetwork], *, other
     from syno.train.training_record import TrainingRecord
 
     folder = experiment.folder
-    trained, tuned = _training_files(experiment, rows), _tuning_files(experiment, rows)
+    trained, tuned = _training_files(experiment, rows), _tuning_files(experiment, rows, tuning_file)
+    layered = _tuning_files(experiment, rows, layers_file) if experiment.tune.layers else {}
     first: TrainingRecord | None = None
     for file, place in _present(trained, folder / "train" if others else None):
         record = TrainingRecord.read(file)
@@ -124,6 +146,13 @@ def _collected(experiment: Experiment, rows: Sequence[ComparedNetwork], *, other
             yield from rows_of_tuning(measured, file.relative_to(folder).as_posix(), **place)
         elif measured.status == "ok":
             yield from rows_of_tuning(measured, file.relative_to(folder).as_posix(), **place)
+    for file, place in _present(layered, folder / "layers" if others else None):
+        whole = LayersRecord.read(file)
+        if file in layered:
+            check_belongs(whole, ComparedNetwork(place["key"], place["role"]), file)
+            for layer in whole.layers:
+                check_measurement(file, layer.record, experiment, "syno tune layers")
+        yield from rows_of_layers(whole, file.relative_to(folder).as_posix(), **place)
 
 
 def _training_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> dict[Path, dict[str, Any]]:
@@ -131,10 +160,12 @@ def _training_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> 
     return {training_file(experiment, entry.key, seed): entry._asdict() for entry in rows for seed in experiment.train.seeds}
 
 
-def _tuning_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> dict[Path, dict[str, Any]]:
-    """Return the files of all tunings of these, with the fields that their measurements get."""
+def _tuning_files(
+    experiment: Experiment, rows: Sequence[ComparedNetwork], file: Callable[[Experiment, str, str, str], Path]
+) -> dict[Path, dict[str, Any]]:
+    """Return the files of all measurements of these, by `file`, with the fields that their measurements get."""
     return {
-        tuning_file(experiment, entry.key, compiler, device): {**entry._asdict(), "device_setting": device}
+        file(experiment, entry.key, compiler, device): {**entry._asdict(), "device_setting": device}
         for device in experiment.tune.devices
         for compiler in experiment.tune.compilers
         for entry in rows
@@ -157,8 +188,11 @@ def check_training(file: Path, found: WorkloadSettings, experiment: Experiment) 
         _check(file, _training(found), _training(settings_of_training(experiment)), "syno train")
 
 
-def check_measurement(file: Path, record: TuningRecord, experiment: Experiment) -> None:
-    """Raise SpecError, which says what differs, if the record in a file is of another measurement than the experiment's."""
+def check_measurement(file: Path, record: TuningRecord, experiment: Experiment, again: str = "syno tune model") -> None:
+    """Raise SpecError, which says what differs, if the record in a file is of another measurement than the experiment's.
+
+    The message names the command `again`, which makes the record.
+    """
     workload = experiment.workload
     if workload is None:
         return
@@ -167,7 +201,7 @@ def check_measurement(file: Path, record: TuningRecord, experiment: Experiment) 
     parts = [name for name in ("model", "width", "layers") if name in subject]
     there = {"workload": {name: subject[name] for name in parts}, "latency": record.settings.model_dump(mode="json")}
     here = {"workload": {name: whole[name] for name in parts}, "latency": experiment.tune.latency.model_dump(mode="json")}
-    _check(file, there, here, "syno tune model")
+    _check(file, there, here, again)
 
 
 def _check_same(record: TrainingRecord, first: TrainingRecord, experiment: Experiment) -> None:
