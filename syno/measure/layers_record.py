@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.record import Count, Record, versions
-from syno.measure.network_subject import BackboneSubject
+from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
 
@@ -56,7 +56,7 @@ class LayersRecord(Record):
 
 
 def misfit_record(
-    subject: BackboneSubject, reason: str, compiler: str, device: Device, settings: LatencySettings
+    subject: NetworkSubject | LanguageModelSubject, reason: str, compiler: str, device: Device, settings: LatencySettings
 ) -> TuningRecord:
     """Return the record of a layer whose sizes the operator cannot have."""
     operator = subject.replacement
