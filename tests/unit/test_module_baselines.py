@@ -17,7 +17,6 @@ from syno.cli import app
 from syno.config import Experiment
 from syno.config.groups import OperatorChoice
 from syno.measure.subjects import OperatorSubject
-from syno.measure.tuning import LatencySettings, tune
 from syno.model.baselines import MODULE_BASELINES, module_baseline, read_replacement
 from syno.model.counting import model_cost
 from syno.model.substitution import substitute
@@ -127,15 +126,6 @@ def test_it_is_measured_as_an_operator_is(tmp_path: Path) -> None:
     file, wrong = tmp_path / "one.json", ("--set", "C_in=16,k=3")
     done = CliRunner().invoke(app, ["tune", "operator", "nas_pte_1", *wrong, "--output", str(file)])
     assert done.exit_code == 2 and "is a module with the sizes C_in, C_out and H; given: N, C_in, k" in done.stderr
-
-
-@pytest.mark.slow
-def test_inductor_takes_the_modules() -> None:
-    """At 7x7, where the rows have parts of three and four."""
-    subject = OperatorSubject.of(MODULE_BASELINES["nas_pte_3"], {"C_in": 32, "C_out": 32, "H": 7})
-    quick = LatencySettings(least_ms=1, warm_up_ms=0, most_repeats=6, least_repeats=6)
-    record = tune(subject, "inductor", "cpu", quick)
-    assert record.status == "ok" and record.checked, record.reason
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas
 import pytest
+from torch import nn
 from typer.testing import CliRunner
 
 import syno.measure.tuning
@@ -30,6 +31,12 @@ from syno.stages.tables import make_tables, read_layers
 from syno.stages.workflow_stages import jobs
 
 LAYERS = ["blocks.0.conv1", "blocks.1.conv1", "blocks.1.conv2", "blocks.2.conv1", "blocks.2.conv2"]
+
+
+def two_convolutions(classes: int, channels: int = 3, width: float = 1.0, seed: int | None = None) -> nn.Module:
+    """A stem, and a convolution of 7x7 pictures, which is replaced."""
+    layers = [nn.Conv2d(channels, 16, 3, 2, 1, bias=False), nn.Conv2d(16, 16, 3, padding=1, bias=False)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(784, classes))
 
 
 def record(subject: Any, compiler: str, **changes: Any) -> TuningRecord:
@@ -181,3 +188,21 @@ def test_projections_have_names_too() -> None:
     (found,) = distinct_layers(subject.backbone(), subject.example(), subject.layers)
     before = found.layer.values["H_in"]
     assert found.name == f"projection_i{before}_o{3 * before}"
+
+
+@pytest.mark.slow
+def test_inductor_measures_the_layers(tmp_path: Path) -> None:
+    """In processes of their own, with checked outputs: of the module baseline, and of the layer as it is."""
+    experiment = Experiment(
+        name="own",
+        workload={
+            "model": f"{__name__}:two_convolutions",
+            "layers": "paper-3x3",
+            "data_settings": {"preset": "micro", "size": 14},
+        },
+        tune={"compilers": ["inductor"], "layers": "only", "latency": {"least_ms": 1, "warm_up_ms": 0, "most_repeats": 6}},
+        output=tmp_path,
+    )
+    for key in ("original", "nas_pte_3"):
+        (layer,) = tune_layers(experiment, key, "inductor", "cpu").layers
+        assert layer.record.status == "ok" and layer.record.checked and layer.name == "conv_io16", layer.record.reason
