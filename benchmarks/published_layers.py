@@ -12,13 +12,13 @@ from pathlib import Path
 from syno.artifact.files import read_latency
 from syno.artifact.places import TARGETS
 from syno.base.errors import ParseError, SpecError
-from syno.results.paper import A100, MOBILE_CPU, NAS_PTE
+from syno.results.paper import A100, MOBILE_CPU, NAS_PTE, NAS_PTE_MODULES
 
 DEVICES = {MOBILE_CPU: "cpu", A100: "cuda"}  # what is compared with which kind of device
 PLACES = {(DEVICES[target.device], target.compiler): target for target in TARGETS if target.device in DEVICES}
 MACHINES = {"mdev": "the paper's mobile device", "a100": "the paper's A100"}
 CANDIDATES = {  # operators of the library -> their folders; of ours, that of the search in which they were found
-    **{name: f"nas-pte/{folder}" for name, folder in NAS_PTE.items()},
+    **{name: f"nas-pte/{folder}" for name, folder in (NAS_PTE | NAS_PTE_MODULES).items()},
     "operator_1": "07889_15252107013978896537",
     "operator_2": "07754_18091915762600937904",
 }

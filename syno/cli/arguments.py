@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from syno.config import Experiment
     from syno.ir.graph import PGraph
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.model.baselines import Replacement
     from syno.space.spec import OperatorSpec
 
 CONFIG_HELP = "File of an experiment (YAML), such as config/quickstart.yaml; FILE:NAME for one of several."
@@ -57,6 +58,13 @@ def operator_of(given: str, rename: list[str] | None = None) -> PGraph:
     from syno.stages.store import find_stored
 
     return with_variables(find_stored(given), pairs(rename, "--rename"))
+
+
+def replacement_of(given: str) -> Replacement:
+    """Return an operator by what a user gives, or a baseline that is a PyTorch module."""
+    from syno.model.baselines import is_module_baseline, module_baseline
+
+    return module_baseline(given) if is_module_baseline(given) else operator_of(given)
 
 
 def pairs(given: list[str] | None, option: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno.cli.app import NOT_THERE, STAGES, app
-from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, operator_of, sizes
+from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, replacement_of, sizes
 
 if TYPE_CHECKING:
     from syno.measure.tuning_record import AnySubject, TuningRecord
@@ -20,7 +20,7 @@ tune = typer.Typer(
 )
 app.add_typer(tune, name="tune", rich_help_panel=STAGES)
 
-NETWORK_HELP = "An operator, as for `show`, or a baseline; `original` for the original network."
+NETWORK_HELP = "An operator, as for `show`, or a baseline, such as nas_pte_1; `original` for the original network."
 NetworkOperator = Annotated[str, typer.Argument(metavar="OP", help=NETWORK_HELP)]
 RecordFile = Annotated[Path, typer.Option("--output", metavar="FILE.json", help="File of the record.")]
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads.")]
@@ -76,6 +76,24 @@ def tune_model(
     _tell(tuned(experiment_of(config), given, compiler, device, output))
 
 
+@tune.command("layers")
+def tune_layers(
+    config: Config, given: NetworkOperator, compiler: Compiler = "eager", device: Device = "cpu", output: OutputFile = None
+) -> None:
+    """Measure each distinct replaced layer of the network of an experiment by itself, as it is or as one operator."""
+    from syno.stages.layers import tune_layers as tuned
+
+    record = tuned(experiment_of(config), given, compiler, device, output)
+    for layer in record.layers:
+        found, place = layer.record, f"{record.name}, {layer.name}, {compiler} on {device}"
+        if found.latency_ms is not None:
+            typer.echo(f"{place}: {found.latency_ms:.4g} ms")
+        if found.status != "ok":
+            typer.echo(f"{place}: {found.status}: {found.reason}", err=True)
+    if any(layer.record.status not in ("ok", "misfit") for layer in record.layers):
+        raise typer.Exit(NOT_THERE)
+
+
 @tune.command("operator")
 def tune_operator(
     given: Operator,
@@ -96,7 +114,7 @@ def tune_operator(
     from syno.measure.tvm.settings import TvmSettings
     from syno.measure.tvm.targets import TARGETS
 
-    subject = OperatorSubject.of(operator_of(given), sizes(values))
+    subject = OperatorSubject.of(replacement_of(given), sizes(values))
     if target is not None:
         TARGETS[target]
     given_tvm = {"target": target, "trials_per_task": trials}
@@ -143,7 +161,7 @@ def tune_network(
         channels_last=channels_last,
         vocabulary=vocabulary,
         length=length,
-        operator=None if given == ORIGINAL else str(operator_of(given)),
+        operator=None if given == ORIGINAL else str(replacement_of(given)),
         layers=layers,
     )
     limits = {"time_limit_s": time_limit, "memory_limit_mib": memory_limit}

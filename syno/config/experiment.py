@@ -184,11 +184,12 @@ class Experiment(Section):
     @property
     def baselines(self) -> dict[str, OperatorChoice]:
         """The known operators that are trained, too, by name."""
-        return {Path(choice.operator).stem: choice for choice in self.train.baselines}
+        return {choice.key: choice for choice in self.train.baselines}
 
     def part(self, name: Part) -> str:
         """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""
         whole = self.model_dump(mode="json")
+        of_tuning = {name: value for name, value in whole["tune"].items() if name != "layers"}  # which jobs there are
         of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
         parts: dict[Part, dict[str, Any]] = {
             "data": {"workload": whole["workload"]},
@@ -198,7 +199,7 @@ class Experiment(Section):
             "join": whole["join"],
             "tune": {
                 "workload": whole["workload"],
-                "tune": {**whole["tune"], "compilers": None, "devices": None, "remote_devices": None, "baselines": None},
+                "tune": {**of_tuning, "compilers": None, "devices": None, "remote_devices": None, "baselines": None},
             },
         }
         return json.dumps(parts[name], sort_keys=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syno.artifact.published_operator import find_operator
 from syno.base.errors import SpecError
+from syno.base.registry import is_path
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import with_variables
+from syno.model.baselines import Replacement, is_module_baseline, key_of_path, module_baseline
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 
@@ -42,6 +45,19 @@ class OperatorChoice(Section):
     def find(self) -> PGraph:
         """Return the operator. Raises a SynoError if there is none."""
         return with_variables(find_operator(self.operator), self.rename)
+
+    def replacement(self) -> Replacement:
+        """Return the operator, or the baseline that is a PyTorch module. Raises a SynoError if there is neither."""
+        if not is_module_baseline(self.operator):
+            return self.find()
+        if self.rename:
+            raise SpecError(f"{self.operator} is a PyTorch module and has no variables; leave out rename")
+        return module_baseline(self.operator)
+
+    @property
+    def key(self) -> str:
+        """The name in paths and in tables."""
+        return key_of_path(self.operator) if is_path(self.operator) else Path(self.operator).stem
 
 
 class Original(Section):

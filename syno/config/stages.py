@@ -83,7 +83,8 @@ class TrainSettings(Section):
     seeds: tuple[Seed, ...] = (1, 2, 3)
     """one training for each of these seeds, other ones than the search's, whose scores decided; [] trains nothing"""
     baselines: tuple[OperatorChoice, ...] = ()
-    """known operators that are trained, too"""
+    """known operators that are trained, too; also nas_pte_1 to nas_pte_3, which are PyTorch modules, or your own as
+    `package.module:name`"""
     training: TrainingSettings | None = None
     """settings of training instead of the workload's"""
     int8: bool = False
@@ -108,6 +109,8 @@ class TuneSettings(Section):
     """devices that TVM's RPC reaches, by name"""
     baselines: bool = True
     """whether the baselines are measured, too"""
+    layers: bool | Literal["only"] = False
+    """whether each distinct replaced layer is measured by itself, too; only: layers, but not the whole network"""
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
     time_limit_seconds: Annotated[float, Field(gt=0)] = 600

@@ -10,8 +10,8 @@ from pydantic import Field
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
-from syno.ir.text import parse
 from syno.measure.subjects import SEED, Subject
+from syno.model.baselines import Replacement, read_replacement
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ class BackboneSubject(Subject):
     Attributes:
         model: the backbone, by name or as `package.module:function`.
         width: multiplies its features.
-        operator: the text of the operator in its layers; None for the network as it is.
+        operator: the text of the operator in its layers, or of a baseline that is a module; None for the network as it is.
         layers: the layers to replace: a name in `LAYER_RULES`, or `package.module:rule`.
         layer: the name of one of them, such as "layer2.0.conv1": it is measured by itself, on as large an input as it has in
             the network (with the pooling, where it has a stride). None for the whole network.
@@ -39,15 +39,15 @@ class BackboneSubject(Subject):
     layer: str | None = None
 
     @property
-    def graph(self) -> PGraph | None:
-        """The operator."""
-        return None if self.operator is None else parse(self.operator)
+    def replacement(self) -> Replacement | None:
+        """The operator, or the baseline that is a module."""
+        return None if self.operator is None else read_replacement(self.operator)
 
     @property
     def title(self) -> str:
         """The operator's name."""
-        graph = self.graph
-        return ORIGINAL if graph is None else graph.name
+        found = self.replacement
+        return ORIGINAL if found is None else found.name
 
     @property
     def symbols(self) -> int | None:
@@ -62,6 +62,10 @@ class BackboneSubject(Subject):
     @abstractmethod
     def backbone(self) -> nn.Module:
         """Return the network as it is."""
+
+    def example(self, batch: int = 1) -> torch.Tensor:
+        """Return an input of zeros."""
+        return _zeros((batch, *self.sample_shape), self.symbols)
 
     def layout(self) -> torch.memory_format:
         """Return the memory format of pictures and of the network's own convolutions."""
@@ -79,7 +83,7 @@ class BackboneSubject(Subject):
         from syno.model.layers import rule_for
         from syno.model.substitution import substitute
 
-        graph, layout, original = self.graph, self.layout(), self.backbone()
+        operator, layout, original = self.replacement, self.layout(), self.backbone()
         shape, symbols = (batch, *self.sample_shape), self.symbols
         # These are the whole network's, even if only one of its layers is measured.
         rule, causal = rule_for(original, self.layers), getattr(original, "causal", False)
@@ -88,12 +92,12 @@ class BackboneSubject(Subject):
             symbols = None
         example = _zeros(shape, symbols)
 
-        if graph is None:
+        if operator is None:
             network, literal, reference_name = original, original, "eager module"
         else:
             options: dict[str, Any] = {"seed": SEED, "where": rule, "causal": causal, "keep_stem": self.layer is None}
-            network, literal = (substitute(original, graph, example, mode=mode, **options) for mode in ("fused", "literal"))
-            reference_name = "network of literal modules"
+            network, literal = (substitute(original, operator, example, mode=mode, **options) for mode in ("fused", "literal"))
+            reference_name = "network of literal modules" if isinstance(operator, PGraph) else "eager module"
         price = model_cost(network, example)
         vary_constants(network.eval(), random_input(shape, torch.Generator().manual_seed(SEED), symbols), SEED)
         literal.load_state_dict(network.state_dict())

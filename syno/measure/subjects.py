@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
-from syno.base.errors import SpecError
+from syno.base.errors import SpecError, ValuationError
 from syno.base.registry import imported
 from syno.ir.graph import PGraph
-from syno.ir.text import parse
+from syno.model.baselines import ModuleBaseline, Replacement, read_replacement
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +34,12 @@ class Subject(BaseModel, ABC):
     @property
     def graph(self) -> PGraph | None:
         """The operator that it is or contains; None if there is none."""
+        found = self.replacement
+        return found if isinstance(found, PGraph) else None
+
+    @property
+    def replacement(self) -> Replacement | None:
+        """The operator, or the baseline that is a module, that it is or contains; None if there is none."""
         return None
 
     @abstractmethod
@@ -45,9 +51,9 @@ class OperatorSubject(Subject):
     """An operator at given sizes.
 
     Attributes:
-        operator: its text.
-        sizes: values of its variables. Variables of axes that go straight from the input to the output, such as a batch size,
-            may be left out: they get the batch.
+        operator: its text, or that of a baseline that is a module.
+        sizes: values of its variables; of a module, C_in, C_out and H. Variables of axes that go straight from the input to the
+            output, such as a batch size, may be left out: they get the batch.
         mode: "fused" or "literal": the form that is measured.
     """
 
@@ -57,28 +63,30 @@ class OperatorSubject(Subject):
     mode: Literal["fused", "literal"] = "fused"
 
     @classmethod
-    def of(cls, graph: PGraph, sizes: dict[str, int] | None = None, **rest: Any) -> OperatorSubject:
-        """Return the subject of an operator.
+    def of(cls, operator: Replacement, sizes: dict[str, int] | None = None, **rest: Any) -> OperatorSubject:
+        """Return the subject of an operator, or of a baseline that is a module.
 
         Raises ValuationError, SizeError: a value is missing, or a size does not divide.
         """
-        subject = cls(operator=str(graph), sizes=sizes or {}, **rest)
+        subject = cls(operator=str(operator), sizes=sizes or {}, **rest)
         subject.values(1)
         return subject
 
     @property
-    def graph(self) -> PGraph:
-        """The operator."""
-        return parse(self.operator)
+    def replacement(self) -> Replacement:
+        """The operator, or the baseline that is a module."""
+        return read_replacement(self.operator)
 
     @property
     def title(self) -> str:
         """The operator's name."""
-        return self.graph.name
+        return self.replacement.name
 
     def values(self, batch: int) -> dict[str, int]:
         """Return a value for each variable."""
-        graph = self.graph
+        graph = self.replacement
+        if isinstance(graph, ModuleBaseline):
+            return _sizes_of_module(graph, {"N": batch, **self.sizes})
         missing = graph.runtime_variables - self.sizes.keys() - graph.variables.defaults.keys()
         return dict(graph.valuation({**self.sizes, **dict.fromkeys(missing, batch)}))
 
@@ -91,7 +99,9 @@ class OperatorSubject(Subject):
         from syno.measure.reference import Material, by_sample, in_double
         from syno.model import build
 
-        graph, values = self.graph, self.values(batch)
+        graph, values = self.replacement, self.values(batch)
+        if isinstance(graph, ModuleBaseline):
+            return _material_of_module(graph, values, device)
         valuation = graph.valuation(values)
         chosen = plan(graph, values)
         module = build(graph, values, mode=self.mode, seed=SEED, device=device).eval()
@@ -116,6 +126,35 @@ class OperatorSubject(Subject):
             parameters=chosen.parameters(valuation),
             simulated=forms,
         )
+
+
+def _sizes_of_module(baseline: ModuleBaseline, given: dict[str, int]) -> dict[str, int]:
+    """Return the sizes. ValuationError if they are not those of a layer: N, C_in, C_out and H."""
+    needed = ("N", "C_in", "C_out", "H")
+    if set(given) != set(needed):
+        raise ValuationError(f"{baseline.name} is a module with the sizes C_in, C_out and H; given: {', '.join(given)}")
+    return {name: given[name] for name in needed}
+
+
+def _material_of_module(baseline: ModuleBaseline, values: dict[str, int], device: str) -> Material:
+    """Return the module of a baseline. Its reference is itself in double precision."""
+    import torch
+
+    from syno.measure.reference import Material, in_double
+    from syno.model.counting import model_cost
+
+    module = baseline.build(values, SEED).eval()
+    shape = (values["N"], values["C_in"], values["H"], values["H"])
+    price = model_cost(module, torch.zeros(shape))
+    return Material(
+        reference=in_double(module),
+        module=module.to(device),
+        shape=shape,
+        generator=torch.Generator(device).manual_seed(SEED),
+        reference_name="eager module",
+        flops=int(price.flops),
+        parameters=int(price.parameters),
+    )
 
 
 class ModelSubject(Subject):

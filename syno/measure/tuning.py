@@ -178,11 +178,11 @@ def _record(request: Request, compiler: Compiler, ending: Ending, findings: Find
         said = f"; its last words: {last[0][:300]}" if ending.end == "crashed" and last else ""
         reason = f"{findings.phase}: {ending.reason or 'the process left no findings'}{said}"
         fields |= {"status": "crashed" if ending.end == "done" else ending.end, "reason": reason}
-    graph = request.subject.graph
+    operator = request.subject.replacement
     return TuningRecord.model_validate(
         {
             "name": request.subject.title,
-            "operator_id": graph.id if graph is not None else None,
+            "operator_id": operator.id if operator is not None else None,
             "subject": request.subject,
             "compiler": request.compiler,
             "device": Device(

@@ -11,7 +11,9 @@ from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 
-Status: TypeAlias = Literal["ok", "partial", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory"]
+Status: TypeAlias = Literal[
+    "ok", "partial", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory", "misfit"
+]
 AnySubject: TypeAlias = Annotated[
     OperatorSubject | NetworkSubject | LanguageModelSubject | ModelSubject, Field(discriminator="kind")
 ]
@@ -112,7 +114,8 @@ class TuningRecord(Record):
         compiler: a name in `COMPILERS`, or the path of a user's own.
         status: "ok"; "partial": measured, but parts of it are not tuned, so its latency is not to be compared;
             "compile_failed"; "wrong_output": it does not compute what its reference does; "failed": another error, such as
-            a factory that raises; "crashed", "timeout", "out_of_memory": the process ended early or was stopped.
+            a factory that raises; "crashed", "timeout", "out_of_memory": the process ended early or was stopped; "misfit": the
+            operator cannot have the sizes of this layer, so there was nothing to measure.
         reason: the reason for any status but "ok".
         latency_ms: the median of one call; `latency_low_ms` and `latency_high_ms` are its 95 % confidence interval,
             `latency_minimum_ms` is the fastest repeat.

@@ -1,5 +1,19 @@
-"""Networks and operators in PyTorch: backbones, their layers, and operators as modules in place of layers."""
+"""Networks and operators in PyTorch: backbones, their layers, and operators as modules in place of layers.
 
-from syno.model.module import OperatorModule, build
+`OperatorModule` and `build` are loaded when they are first used, since names of baselines are read without torch.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syno.model.module import OperatorModule, build
 
 __all__ = ["OperatorModule", "build"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'syno.model' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module("syno.model.module"), name)

@@ -187,14 +187,21 @@ class DistinctLayer:
 
     @property
     def name(self) -> str:
-        """`conv_io64`: 64 channels before and after; `conv_i64_o128`; `residual_...`: the 1x1 convolution around a block."""
-        before, after = self.layer.values["C_in"], self.layer.values["C_out"]
+        """`conv_io64`: 64 channels before and after; `conv_i64_o128`; `residual_...`: the 1x1 convolution around a block.
+
+        `projection_i768_o2304` for a linear layer. Layers whose pictures or sequences differ may have the same name.
+        """
+        layer = self.layer
+        axis = -1 if layer.is_projection else 1
+        before, after = layer.input[axis], layer.output[axis]
         channels = f"io{before}" if before == after else f"i{before}_o{after}"
+        if layer.is_projection:
+            return f"projection_{channels}"
         return f"{'residual' if self.kernel == 1 else 'conv'}_{channels}"
 
 
 def distinct_layers(model: nn.Module, example: torch.Tensor, where: Where = "paper") -> tuple[DistinctLayer, ...]:
-    """Return one convolution of each size, in the order in which they run: ten of ResNet-34.
+    """Return one replaceable layer of each size, in the order in which they run: ten of ResNet-34.
 
     Each is named after its sizes as in the paper's Figure 9 and its artifact. Arguments are those of `replaceable`.
 
@@ -204,6 +211,7 @@ def distinct_layers(model: nn.Module, example: torch.Tensor, where: Where = "pap
     """
     found: dict[tuple[object, ...], DistinctLayer] = {}
     for position, layer in enumerate(replaceable(model, example, where), 1):
-        sizes = (layer.module.kernel_size, layer.stride, *layer.values.values())
+        kernel = () if layer.is_projection else (layer.module.kernel_size, layer.module.groups)
+        sizes = (*kernel, layer.stride, *layer.input, *layer.output)
         found.setdefault(sizes, DistinctLayer(position, layer))
     return tuple(found.values())

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
 import torch
@@ -21,6 +21,7 @@ from syno.base.errors import MisfitError, SizeError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.lower.causality import leak
+from syno.model.baselines import ModuleBaseline, Replacement
 from syno.model.extraction import replaceable
 from syno.model.layers import Layer, Where
 from syno.model.module import build
@@ -30,7 +31,7 @@ SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
 def substitute(
     model: nn.Module,
-    operator: PGraph,
+    operator: Replacement,
     example: torch.Tensor,
     *,
     where: Where = "spatial",
@@ -47,13 +48,13 @@ def substitute(
     Args:
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
         operator: from [N, C_in, H, H] to [N, C_out, H, H], or from [N, seq_len, H_in] to [N, seq_len, t*H_in]; its other
-            variables have defaults.
+            variables have defaults. Or a baseline that is a module.
         example: an input of the model, of any batch size.
         where: the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
             your own. Or such a rule, which returns why a `Layer` stays, or None. Or the names of layers, as `named_modules`
             has them; if they have a bias, it is dropped, since operators have none.
         seed: of the operators' weights, which are different in every layer.
-        mode: the form of the operators: "fused", or "literal".
+        mode: the form of the operators: "fused", or "literal". A baseline that is a module has one form.
         causal: whether the model predicts later positions of a sequence, so that an operator that reads ahead is refused.
             None: as the model's attribute `causal` says; if it has none, False.
         keep_stem: whether the convolution that runs first stays, unless it is named.
@@ -65,20 +66,45 @@ def substitute(
         LoweringError: the operator cannot be lowered, or is too large to find out whether it reads ahead.
     """
     layers = replaceable(model, example, where, keep_stem=keep_stem)
-    valuations = [_fitting_values(operator, layer) for layer in layers]
-    if getattr(model, "causal", False) if causal is None else causal:
-        for layer, values in zip(layers, valuations, strict=True):
-            _check_causality(operator, layer, values)
+    is_causal = getattr(model, "causal", False) if causal is None else causal
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()
-    modules = [
-        _module(operator, layer, values, number, mode) for layer, values, number in zip(layers, valuations, seeds, strict=True)
-    ]
+    if isinstance(operator, ModuleBaseline):
+        modules = [_baseline(operator, layer, number, is_causal) for layer, number in zip(layers, seeds, strict=True)]
+    else:
+        modules = _operators(operator, layers, seeds, mode, is_causal)
     if layers[0].module is model:
         return modules[0]
     copied = deepcopy(model)
     for layer, module in zip(layers, modules, strict=True):
         copied.set_submodule(layer.name, module)
     return copied
+
+
+def _operators(operator: PGraph, layers: Sequence[Layer], seeds: Sequence[int], mode: str, is_causal: bool) -> list[nn.Module]:
+    """Return the operator as a module for each of the layers. MisfitError if it does not fit one of them."""
+    valuations = [_fitting_values(operator, layer) for layer in layers]
+    if is_causal:
+        for layer, values in zip(layers, valuations, strict=True):
+            _check_causality(operator, layer, values)
+    return [
+        _module(operator, layer, values, number, mode) for layer, values, number in zip(layers, valuations, seeds, strict=True)
+    ]
+
+
+def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool) -> nn.Module:
+    """Return the module of a baseline for this layer. MisfitError if it does not fit the layer."""
+    if layer.is_projection or is_causal:
+        raise _misfit(baseline, layer, "it is a module that replaces convolutions; name an operator for this network")
+    weight = layer.module.weight
+    try:
+        with torch.device("meta" if weight.is_meta else "cpu"):
+            module = baseline.build(layer.values, None if weight.is_meta else seed).to(weight.device, weight.dtype)
+            shape = module(torch.zeros(layer.input, device=weight.device, dtype=weight.dtype)).shape
+    except SizeError as error:
+        raise _misfit(baseline, layer, str(error)) from error
+    if shape != layer.output:
+        raise _misfit(baseline, layer, f"its output is {list(shape)}, where the layer has {list(layer.output)}")
+    return _pooled(module, layer)
 
 
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
@@ -128,12 +154,17 @@ def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int
         module: nn.Module = build(operator, given, mode=mode, seed=chosen, device=weight.device, dtype=weight.dtype)
     except (SizeError, ValuationError) as error:
         raise _misfit(operator, layer, str(error)) from error
+    return _pooled(module, layer)
+
+
+def _pooled(module: nn.Module, layer: Layer) -> nn.Module:
+    """Return the module in the layer's training mode, after a pooling by the layer's stride."""
     if layer.stride > 1:
         module = nn.Sequential(nn.AvgPool2d(layer.stride), module)
     return module.train(layer.module.training)
 
 
-def _misfit(operator: PGraph, layer: Layer, reason: str) -> MisfitError:
+def _misfit(operator: Replacement, layer: Layer, reason: str) -> MisfitError:
     sizes = ", ".join(f"{name}={value}" for name, value in layer.values.items())
     kind = type(layer.module).__name__
     return MisfitError(f"{operator.name} does not fit layer {layer.name or kind} ({sizes}): {reason}")

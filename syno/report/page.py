@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from syno.base.errors import SpecError
+from syno.report.layer_tables import layer_table
 from syno.report.operators.gallery import cards, order_name
 from syno.report.page_tables import latencies, summary, targets, trial_lines
 from syno.report.results import Picture, Results, outcomes
@@ -44,6 +45,7 @@ def page(results: Results, pictures: Sequence[Picture]) -> str:
         trials=trial_lines(results),
         outcomes=outcomes(results.trials),
         pictures=pictures,
+        layers=layer_table(results),
         tree=search_tree(results.trials),
         cards=cards(results),
         orders=orders(results),

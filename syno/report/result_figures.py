@@ -15,6 +15,8 @@ from matplotlib.ticker import MaxNLocator
 from syno.base.files import ORIGINAL
 from syno.base.registry import Registry
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, nothing
+from syno.report.layer_tables import TITLE as LAYERS
+from syno.report.layer_tables import layer_figure
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete
 from syno.report.trade_off import cost_figure, pareto_figure
 from syno.results.metric import ScoreMetric
@@ -185,6 +187,15 @@ FIGURES.register("speedup")(
         "Latency of the original network divided by the latency of the network with the operator, on the same device with the "
         "same compiler.",
         lambda found: speedup_figure(found.latency, found.notes),
+    )
+)
+FIGURES.register("layers")(
+    Drawing(
+        LAYERS,
+        "Latency of each distinct layer that operators replace, divided by that of the layer with the operator, on the same "
+        "device with the same compiler. A layer with a stride is measured as the network has it, an operator after the pooling "
+        "that stands for the stride.",
+        lambda found: layer_figure(found.layers, found.notes),
     )
 )
 FIGURES.register("reward")(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError, suggestion
@@ -19,6 +19,13 @@ TRIAL_COLUMNS = ("number", "outcome", "reward")
 METRIC = "metric_"  # the beginning of the names of columns that trials have for metrics
 
 
+def no_layers() -> pandas.DataFrame:
+    """Return a table of layers without rows."""
+    import pandas
+
+    return pandas.DataFrame(columns=["key", *LATENCY_COLUMNS, "layer"])
+
+
 @dataclass(frozen=True)
 class Results:
     """The results of one experiment. Each table may be empty.
@@ -28,6 +35,8 @@ class Results:
         trials: A row for each trial (`syno.search.storage.records.table`).
         scores: A row for each operator, all of one metric (`syno.results.table.score_view`).
         latency: A row for each operator, device and compiler (`syno.results.table.latency_view`).
+        layers: A row for each layer, operator, device and compiler, if layers were measured by themselves
+            (`syno.results.table.layer_view`).
         operators: The operators by the name that the tables use, without the original.
         notes: Lines that say where the results come from.
 
@@ -40,6 +49,7 @@ class Results:
     latency: pandas.DataFrame
     operators: Mapping[str, PGraph]
     notes: tuple[str, ...] = ()
+    layers: pandas.DataFrame = field(default_factory=no_layers)
 
     def __post_init__(self) -> None:
         complete(self.trials, TRIAL_COLUMNS, "trials")

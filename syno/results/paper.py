@@ -42,7 +42,8 @@ SEARCH_DATA, TEST_DATA = "cifar100", "imagenet"  # operators are searched on the
 LANGUAGE_MODEL, LANGUAGE_DATA = "gpt2", "lm1b"
 STACKED = "stacked_convolution"
 NAS_PTE = {"nas_pte_sequence_1": "seq_1", "nas_pte_sequence_2": "seq_2", "nas_pte_sequence_3": "seq_3"}  # and their folders
-BASELINES = (INT8, STACKED, *NAS_PTE)  # operators that no search of the paper found
+NAS_PTE_MODULES = {"nas_pte_1": "seq_1", "nas_pte_2": "seq_2", "nas_pte_3": "seq_3"}  # the same, as PyTorch modules
+BASELINES = (INT8, STACKED, *NAS_PTE, *NAS_PTE_MODULES)  # operators that no search of the paper found
 WRONG_GUARD = "of the published TVM code, in which the bounds check of Unfold is wrong: such kernels read mostly zeros"
 GUARD = (
     "The TVM kernels that the authors published check the bounds of Unfold against the window's size instead of the axis': "

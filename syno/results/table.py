@@ -8,7 +8,7 @@ since they have many points: `tables/losses` (`LOSS_COLUMNS`) holds them, where 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, nan
 from pathlib import Path
 from statistics import mean
@@ -198,18 +198,31 @@ def latency_view(table: pandas.DataFrame) -> pandas.DataFrame:
 
     Speedups are over the original, by the same compiler on the same device, and of measurements whose status is "ok".
     """
+    return _latencies(table[table["layer"].isna()], ("device_setting", "compiler"))
+
+
+def layer_view(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a row for each latency of a single layer: `key`, `LATENCY_COLUMNS` and `layer`.
+
+    Speedups are over the original's same layer, by the same compiler on the same device.
+    """
+    return _latencies(table[table["layer"].notna()], ("device_setting", "compiler", "layer"), "layer")
+
+
+def _latencies(table: pandas.DataFrame, same: Sequence[str], *others: str) -> pandas.DataFrame:
+    """Return a row for each latency with `others` of its columns, and the speedup over the original with the same values."""
     import pandas
 
     measured = table[(table["metric"] == "latency") & table["role"].notna() & table["device_setting"].notna()]
     rows = list(_rows(measured))
-    target = ("device_setting", "compiler")
     originals = {
-        tuple(row[name] for name in target): row["value"] for row in rows if row["key"] == ORIGINAL and row["status"] == OK
+        tuple(row[name] for name in same): row["value"] for row in rows if row["key"] == ORIGINAL and row["status"] == OK
     }
-    view = pandas.DataFrame(
-        [_latency_row(row, originals.get(tuple(row[name] for name in target))) for row in rows],
-        columns=["key", *LATENCY_COLUMNS],
-    )
+    found = [
+        _latency_row(row, originals.get(tuple(row[name] for name in same))) | {name: row[name] for name in others}
+        for row in rows
+    ]
+    view = pandas.DataFrame(found, columns=["key", *LATENCY_COLUMNS, *others])
     return view.astype(dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "speedup"), float))
 
 

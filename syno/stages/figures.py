@@ -18,6 +18,7 @@ from syno.stages.join import MADE_BY as JOINED_BY
 from syno.stages.join import JoinRecord, notes, operators_of
 from syno.stages.places import FORMATS, HEADLINES, JOINED, REPORT
 from syno.stages.store import OperatorStore
+from syno.stages.tuning_jobs import ONLY
 
 if TYPE_CHECKING:
     import pandas
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SEARCH_FIGURES, TRAINING_FIGURES, LATENCY_FIGURES = ("reward",), ("score-flops",), ("score-latency", "speedup")
 UNTRAINED_FIGURES = ("speedup",)  # of latencies alone
+LAYER_FIGURES = ("layers",)
 
 
 def names(experiment: Experiment) -> tuple[str, ...]:
@@ -36,12 +38,13 @@ def names(experiment: Experiment) -> tuple[str, ...]:
         return tuple(PAPER_FIGURES)
     if experiment.workload is None:
         return SEARCH_FIGURES
-    measured, searched, trained = experiment.tune.compilers, experiment.searches, experiment.train.seeds
-    latency = LATENCY_FIGURES if trained else UNTRAINED_FIGURES
+    trained, layers = experiment.train.seeds, experiment.tune.layers
+    of_networks = LATENCY_FIGURES if trained else UNTRAINED_FIGURES
+    of_latency = (*(of_networks if layers != ONLY else ()), *(LAYER_FIGURES if layers else ()))
     return (
-        *(latency if measured else ()),
+        *(of_latency if experiment.tune.compilers else ()),
         *(TRAINING_FIGURES if trained else ()),
-        *(SEARCH_FIGURES if searched else ()),
+        *(SEARCH_FIGURES if experiment.searches else ()),
     )
 
 

@@ -16,12 +16,14 @@ from syno.base.files import ORIGINAL, write_whole
 from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
+from syno.model.baselines import ModuleBaseline, Replacement, is_module_baseline, module_baseline
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
 from syno.stages.select import check_in_store, read_selected
 from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
 from syno.stages.study import read_frozen
 
 if TYPE_CHECKING:
+    from syno.measure.layers_record import LayersRecord
     from syno.measure.tuning_record import TuningRecord
     from syno.train.training_record import TrainingRecord
 
@@ -52,15 +54,17 @@ def compared_networks(experiment: Experiment) -> list[ComparedNetwork]:
     ]
 
 
-def operator_of(experiment: Experiment, given: str) -> PGraph | None:
-    """Return the operator of a key, id, name or file; None for the original network.
+def operator_of(experiment: Experiment, given: str) -> Replacement | None:
+    """Return the operator of a key, id, name or file, or a baseline that is a module; None for the original network.
 
     Raises UnknownNameError if there is none.
     """
     if given == ORIGINAL:
         return None
     if given in experiment.baselines:
-        return experiment.baselines[given].find()
+        return experiment.baselines[given].replacement()
+    if is_module_baseline(given):
+        return module_baseline(given)
     try:
         return find_stored(given, experiment.folder)
     except UnknownNameError as error:
@@ -76,10 +80,12 @@ def key_of(experiment: Experiment, given: str) -> str:
         return given
     operator = operator_of(experiment, given)
     assert operator is not None  # it is not the original
+    if isinstance(operator, ModuleBaseline):
+        return operator.name
     return OperatorStore(experiment.folder).add(operator)
 
 
-def check_belongs(record: TrainingRecord | TuningRecord, network: ComparedNetwork, file: Path) -> None:
+def check_belongs(record: TrainingRecord | TuningRecord | LayersRecord, network: ComparedNetwork, file: Path) -> None:
     """Raise SpecError if the record in a network's file is of another network, as after a copy into the wrong folder."""
     match network.role:
         case "original":

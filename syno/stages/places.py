@@ -17,6 +17,7 @@ RECORD, NUMBERS = artifact.RECORD, artifact.NUMBERS  # of an import of published
 WORKER = "search/worker{number}.json"
 TRAINING = "train/{key}/seed{seed}.json"
 TUNING = "tune/{key}/{compiler}-{device}.json"
+LAYERS = "layers/{key}/{compiler}-{device}.json"  # beside it is a folder with the layers that are done, until all are
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
 OPERATORS = "operators"  # the folder of the operator store
 FORMATS = ("svg", "png", "pdf")  # of figures
@@ -49,9 +50,18 @@ def training_file(experiment: Experiment, key: str, seed: int) -> Path:
 
 def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
     """Return the file of a measurement's record."""
+    return _of_measurement(TUNING, experiment, key, compiler, device)
+
+
+def layers_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
+    """Return the file of the record of a network's layers."""
+    return _of_measurement(LAYERS, experiment, key, compiler, device)
+
+
+def _of_measurement(pattern: str, experiment: Experiment, key: str, compiler: str, device: str) -> Path:
     from syno.measure.compilers import name_in_files  # takes half a second, which the help page need not wait for
 
-    return experiment.folder / TUNING.format(key=key, compiler=name_in_files(compiler), device=in_a_name(device))
+    return experiment.folder / pattern.format(key=key, compiler=name_in_files(compiler), device=in_a_name(device))
 
 
 def trials_folder(experiment: Experiment, device: str) -> Path:

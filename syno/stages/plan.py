@@ -15,7 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from syno.config import Experiment
 from syno.measure.compilers import COMPILERS, compiler_named
 from syno.measure.tvm.settings import is_here
-from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs, keys, measured
+from syno.stages.places import compiler_in_files, device_named
+from syno.stages.tuning_jobs import of_layers, of_networks
+from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs, keys
 from syno.train.settings import TrainingSettings
 
 Above = Annotated[float, Field(gt=0)]
@@ -41,6 +43,10 @@ class Assumptions(BaseModel):
     """fraction of a training that a trial takes on average, if bad ones are stopped early"""
     kernels: Above = 25
     """kernels of one network that TVM tunes"""
+    layers: Above = 10
+    """layers of different sizes of one network, where layers are measured by themselves: ResNet-34 has ten"""
+    layer_kernels: Above = 2
+    """kernels of one layer that TVM tunes"""
     schedules_per_second: Above = 1
     """schedules per second that TVM builds and measures"""
     compile_minutes: Above = 5
@@ -110,9 +116,14 @@ def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Workflow
 
 
 def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
-    tuning = _tuning_hours(experiment, assumed)
-    on_gpus = sum(hours for device, hours in tuning.items() if is_here(device) and device != "cpu")
-    hours: dict[str, float | None] = {"tune": on_gpus}
+    by_stage = {
+        "tune": _tuning_hours(experiment, of_networks(experiment, keys(experiment)), assumed.kernels, 1, assumed),
+        "layers": _tuning_hours(
+            experiment, of_layers(experiment, keys(experiment)), assumed.layer_kernels, assumed.layers, assumed
+        ),
+    }
+    on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}
+    hours: dict[str, float | None] = {**on_gpus}
     if experiment.searches and experiment.evaluation == "training":
         hours["worker"] = _search_hours(experiment, assumed)
     if "train" in found:
@@ -122,13 +133,16 @@ def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assu
             rule,
             len(files),
             hours.get(rule, 0.0),
-            sum(tuning.values()) - on_gpus if rule == "tune" else 0.0,
-            _files(STAGES[rule], files, experiment),
+            sum(by_stage[rule].values()) - on_gpus[rule] if rule in by_stage else 0.0,
+            _files(STAGES[rule], files, experiment, assumed),
             _bytes(STAGES[rule], files, experiment, assumed),
         )
         for rule, files in found.items()
     ]
-    return WorkflowPlan(experiment, tuple(stages), tuning)
+    devices = dict.fromkeys(device for of in by_stage.values() for device in of)
+    return WorkflowPlan(
+        experiment, tuple(stages), {device: sum(of.get(device, 0.0) for of in by_stage.values()) for device in devices}
+    )
 
 
 # ---- hours -------------------------------------------------------------------------------------------------------------
@@ -176,33 +190,42 @@ def _search_hours(experiment: Experiment, assumed: Assumptions) -> float | None:
     return _hours(workload.training, experiment, assumed, experiment.study.n_trials * share)
 
 
-def _tuning_hours(experiment: Experiment, assumed: Assumptions) -> dict[str, float]:
-    """Return the hours of all measurements, by device."""
-    settings, found = experiment.tune, dict[str, float]()
-    if experiment.workload is None:
-        return {}
-    for compiler, device in settings.pairs:
-        tuning = assumed.kernels * settings.tvm.trials_per_task / assumed.schedules_per_second
+def _tuning_hours(
+    experiment: Experiment, found: Iterable[Mapping[str, str]], kernels: float, times: float, assumed: Assumptions
+) -> dict[str, float]:
+    """Return the hours of measurements, by device.
+
+    Args:
+        experiment: the experiment.
+        found: the wildcards of its jobs.
+        kernels: number of kernels that TVM tunes in what is measured at a time.
+        times: number of things that a job measures one after another.
+        assumed: assumptions on the speed.
+    """
+    settings, hours = experiment.tune, dict[str, float]()
+    for job in found:
+        device, compiler = device_named(experiment, job["device"]), compiler_in_files(experiment, job["compiler"])
+        tuning = kernels * settings.tvm.trials_per_task / assumed.schedules_per_second
         seconds = tuning if compiler_named(compiler).tunes else 60 * assumed.compile_minutes
-        count = len(measured(experiment, keys(experiment)))
-        found[device] = found.get(device, 0.0) + count * min(seconds, settings.time_limit_seconds) / HOUR
-    return found
+        hours[device] = hours.get(device, 0.0) + times * min(seconds, settings.time_limit_seconds) / HOUR
+    return hours
 
 
 # ---- files -------------------------------------------------------------------------------------------------------------
 
 
-def _files(stage: WorkflowStage, made: list[Path], experiment: Experiment) -> int:
+def _files(stage: WorkflowStage, made: list[Path], experiment: Experiment, assumed: Assumptions) -> int:
     """Return the number of files that jobs leave: results, logs, and times where they are recorded."""
     of_job = len(stage.files) + len(stage.also) + RECORDS_BESIDE.get(stage.name, 0) + 1 + stage.is_timed
     operators = experiment.study.n_trials if stage.name == "freeze" else 0
-    return len(made) * of_job + operators + _built(stage, made)
+    layers = round(assumed.layers) if stage.name == "layers" else 1
+    return len(made) * of_job + operators + layers * _built(stage, made)
 
 
 def _built(stage: WorkflowStage, made: Iterable[Path]) -> int:
-    """Return the number of networks that compilers build that tune."""
+    """Return the number of networks, whole or by layers, that compilers build that tune."""
     tuning = tuple(f"{name}-" for name in COMPILERS if compiler_named(name).tunes)
-    return sum(file.name.startswith(tuning) for file in made) if stage.name == "tune" else 0
+    return sum(file.name.startswith(tuning) for file in made) if stage.name in ("tune", "layers") else 0
 
 
 def _bytes(stage: WorkflowStage, made: list[Path], experiment: Experiment, assumed: Assumptions) -> float:
@@ -211,5 +234,6 @@ def _bytes(stage: WorkflowStage, made: list[Path], experiment: Experiment, assum
     found = len(made) * (assumed.page_kib if stage.is_page else assumed.record_kib) * KIB
     if stage.name == "freeze":
         found += experiment.study.n_trials * assumed.trial_kib * KIB
-    schedules = assumed.kernels * experiment.tune.tvm.trials_per_task * assumed.schedule_kib * KIB
+    kernels = assumed.layers * assumed.layer_kernels if stage.name == "layers" else assumed.kernels
+    schedules = kernels * experiment.tune.tvm.trials_per_task * assumed.schedule_kib * KIB
     return found + _built(stage, made) * (assumed.built_mib * MIB + schedules)

@@ -24,7 +24,7 @@ def read(experiment: Experiment) -> Results:
     """Return the frozen trials, and the tables if it trains. SpecError if they are not there, or of other settings."""
     import pandas
 
-    from syno.report.results import Results
+    from syno.report.results import Results, no_layers
     from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
     check_shown(experiment)
@@ -32,10 +32,12 @@ def read(experiment: Experiment) -> Results:
     if experiment.workload is None:
         scores = pandas.DataFrame(columns=[*SCORE_COLUMNS, "key"])
         latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
+        layers = no_layers()
     else:
         scores, latency = tables.read_tables(experiment)
-    operators, notes = _operators(experiment, trials, scores, latency), _notes(experiment, trials, latency)
-    return Results(experiment.name, trials, scores, latency, operators, notes)
+        layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
+    operators = _operators(experiment, trials, scores, latency)
+    return Results(experiment.name, trials, scores, latency, operators, _notes(experiment, trials, latency, layers), layers)
 
 
 def _trials(experiment: Experiment) -> pandas.DataFrame:
@@ -57,7 +59,7 @@ def _operators(
         named = pandas.concat([table[["operator", "key", "role"]] for table in (scores, latency) if not table.empty])
         rows = named[named["role"] != "original"].drop_duplicates("key")
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
-        return {name: operator for name, operator in found.items() if operator is not None}
+        return {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
     complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
     best = complete.head(experiment.select.count)
     pairs = zip(best["number"], best["operator"], strict=True)
@@ -65,7 +67,9 @@ def _operators(
     return {name: parse_stored(text, name=name) for name, text in names}
 
 
-def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:
+def _notes(
+    experiment: Experiment, trials: pandas.DataFrame, latency: pandas.DataFrame, layers: pandas.DataFrame
+) -> tuple[str, ...]:
     """Return lines that say where the numbers come from, according to the records."""
     study, workload = experiment.study, experiment.workload
     versions = ", ".join(
@@ -85,9 +89,10 @@ def _notes(experiment: Experiment, trials: pandas.DataFrame, latency: pandas.Dat
         seeds = ", ".join(map(str, experiment.train.seeds))
         trained = f"{workload.training.epochs} epochs; trained again with seeds {seeds}" if seeds else "not trained"
         lines.insert(1, f"{workload.model} on {workload.data}, {trained}")
-    if not latency.empty:
-        first = latency.iloc[0]
-        lines.append(f"latency of the whole network: batch {first['batch']}, CPU threads: {first['threads']}, random weights")
+    for what, table in (("the whole network", latency), ("single layers", layers)):
+        if not table.empty:
+            first = table.iloc[0]
+            lines.append(f"latency of {what}: batch {first['batch']}, CPU threads: {first['threads']}, random weights")
     return tuple(lines)
 
 

@@ -17,10 +17,10 @@ from syno.stages.operators import key_of, operator_of
 from syno.stages.places import DATA, trials_folder, tuning_file
 
 if TYPE_CHECKING:
-    from syno.ir.graph import PGraph
     from syno.measure.measuring import Findings
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.measure.tuning_record import TuningRecord
+    from syno.model.baselines import Replacement
     from syno.train.settings import WorkloadSettings
 
 
@@ -40,14 +40,23 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         SpecError: there is no such device, or the compiler does not reach it.
         DeviceError: a remote device does not answer.
     """
+    subject = network_to_measure(experiment, given, compiler, device)
+    record = measured(experiment, subject, compiler, device, f"{given}, {compiler} on {device}")
+    record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
+    return record
+
+
+def network_to_measure(experiment: Experiment, given: str, compiler: str, device: str) -> NetworkSubject | LanguageModelSubject:
+    """Return the network of an experiment, or the network with an operator, as what is measured.
+
+    Raises as `tune`, before the data is read and anything is measured.
+    """
     from syno.base.devices import require_device
-    from syno.measure.compilers import own_settings
-    from syno.measure.tuning import tune as tuned
 
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
-    operator, settings = operator_of(experiment, given), experiment.tune
-    remote = settings.device(device, compiler)
+    operator = operator_of(experiment, given)
+    remote = experiment.tune.device(device, compiler)
     if remote is None:
         require_device(device)
     elif remote.address is not None:
@@ -56,9 +65,20 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         reach(device, remote.address, remote.key or device)
     made = experiment.folder / DATA
     data = DataRecord.read(made) if made.exists() else look(experiment)
-    with shown(f"{given}, {compiler} on {device}") as progress:
-        record = tuned(
-            _subject(experiment.workload, data, operator, compiler),
+    return _subject(experiment.workload, data, operator, compiler)
+
+
+def measured(
+    experiment: Experiment, subject: NetworkSubject | LanguageModelSubject, compiler: str, device: str, title: str
+) -> TuningRecord:
+    """Compile and measure a network or a layer with the experiment's settings; `title` is shown with the progress."""
+    from syno.measure.compilers import own_settings
+    from syno.measure.tuning import tune as tuned
+
+    settings = experiment.tune
+    with shown(title) as progress:
+        return tuned(
+            subject,
             compiler,
             device,
             settings.latency,
@@ -66,15 +86,13 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
             memory_limit_mib=settings.memory_limit_mib,
             **own_settings(settings),
             folder=trials_folder(experiment, device),
-            remote=remote,
+            remote=settings.device(device, compiler),
             progress=progress,
         )
-    record.write(output or tuning_file(experiment, key_of(experiment, given), compiler, device))
-    return record
 
 
 def _subject(
-    workload: WorkloadSettings, data: DataRecord, operator: PGraph | None, compiler: str
+    workload: WorkloadSettings, data: DataRecord, operator: Replacement | None, compiler: str
 ) -> NetworkSubject | LanguageModelSubject:
     """Return the network of the workload, with an operator, for data of the record's shape."""
     from syno.measure.compilers import compiler_named

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.registry import imported
-from syno.stages import places
+from syno.stages import places, tuning_jobs
 
 if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
     from syno.config import Experiment
@@ -96,11 +96,6 @@ def keys(experiment: Experiment, selected: Sequence[str] | None = None) -> list[
     return [ORIGINAL, *experiment.baselines, *found]
 
 
-def measured(experiment: Experiment, networks: Sequence[str]) -> list[str]:
-    """Return the keys of those networks whose latency is measured."""
-    return [key for key in networks if experiment.tune.baselines or key not in experiment.baselines]
-
-
 # ---- the jobs of each stage --------------------------------------------------------------------------------------------
 
 
@@ -131,16 +126,6 @@ def _workers(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]
 def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     trained = networks if experiment.workload is not None else ()
     return [{"key": key, "seed": str(seed)} for key in trained for seed in experiment.train.seeds]
-
-
-def _measurements(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
-    from syno.measure.compilers import name_in_files
-
-    return [
-        {"key": key, "compiler": name_in_files(compiler), "device": places.in_a_name(device)}
-        for compiler, device in (experiment.tune.pairs if experiment.workload is not None else ())
-        for key in measured(experiment, networks)
-    ]
 
 
 def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
@@ -178,12 +163,16 @@ _LIST = (
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
         log="train/{key}/seed{seed}", memory_mib=4000, minutes=A_DAY),
     WorkflowStage(
-        "tune", ("tune", "devices"), _measurements, files=(places.TUNING,), after=("data",), settings="tune", is_timed=True,
-        is_per_network=True, readers={places.TUNING: "syno.measure.tuning_record:TuningRecord.read"},
+        "tune", ("tune", "devices"), tuning_jobs.of_networks, files=(places.TUNING,), after=("data",), settings="tune",
+        is_timed=True, is_per_network=True, readers={places.TUNING: "syno.measure.tuning_record:TuningRecord.read"},
         log="tune/{key}/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
+        "layers", (), tuning_jobs.of_layers, files=(places.LAYERS,), after=("data",), settings="tune", is_timed=True,
+        is_per_network=True, readers={places.LAYERS: "syno.measure.layers_record:LayersRecord.read"},
+        log="layers/{key}/{compiler}-{device}", memory_mib=4000),
+    WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
-        also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune")),
+        also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune", "layers")),
     WorkflowStage(  # it reads the tables of other experiments
         "join", ("join",), _IF_JOINED, files=(places.JOINED, *places.table_files(places.IMPORTED_TABLES)),
         also=places.table_files(places.IMPORTED_TABLES, "csv"), settings="join",

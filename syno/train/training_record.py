@@ -11,8 +11,8 @@ from torch import nn
 
 from syno.base.files import ORIGINAL
 from syno.base.record import Amount, Count, Number, Record, versions
-from syno.ir.graph import PGraph
 from syno.measure.machine import device_name
+from syno.model.baselines import Replacement
 from syno.model.counting import model_cost
 from syno.train.settings import Metric, WorkloadSettings, check_score
 from syno.train.workload import Workload
@@ -80,7 +80,13 @@ class TrainingRecord(Record):
 
     @classmethod
     def make(
-        cls, workload: Workload, operator: PGraph | None, seed: int, checkpoint: Path | None = None, *, int8: bool = False
+        cls,
+        workload: Workload,
+        operator: Replacement | None,
+        seed: int,
+        checkpoint: Path | None = None,
+        *,
+        int8: bool = False,
     ) -> Self:
         """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network.
 

@@ -21,6 +21,7 @@ from syno.base.errors import SpecError, TrainingError
 from syno.data import PictureData, TokenSet
 from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
+from syno.model.baselines import Replacement
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
 from syno.model.layers import LAYER_RULES
@@ -108,7 +109,7 @@ class Workload:
         given = {"name": self.settings.model, **(options or {})}
         return spec_for(self.model(), self.example, options=given, where=self.settings.layers)
 
-    def network(self, operator: PGraph | None, seed: int) -> nn.Module:
+    def network(self, operator: Replacement | None, seed: int) -> nn.Module:
         """Return the network with `operator` in its layers, or as it is. SpecError if it doesn't fit them; see `substitute`."""
         model = self.model(seed)
         if operator is not None:
@@ -118,7 +119,7 @@ class Workload:
 
     def train(
         self,
-        operator: PGraph | None = None,
+        operator: Replacement | None = None,
         *,
         seed: int | None = None,
         report: EpochReport | None = None,

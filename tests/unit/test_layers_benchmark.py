@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from syno.ir.library import OPERATORS
+from syno.measure.layers_record import LayersRecord, MeasuredLayer
+from syno.measure.network_subject import NetworkSubject
 from syno.measure.tuning_record import Device, TuningRecord
 
 ROOT = Path(__file__).parents[2]
@@ -23,30 +26,37 @@ def layers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("layers")
 
 
+def record(operator: str | None, place: str, **changes: Any) -> TuningRecord:
+    """A measurement of a layer: convolutions take 2 ms, all else 0.5 ms."""
+    names = {"model": "resnet34", "classes": 5, "image_shape": (3, 224, 224), "layers": "paper", "layer": place}
+    subject = NetworkSubject(**names, operator=operator)
+    found = subject.replacement
+    return TuningRecord(**{
+        "name": subject.title, "operator_id": None if found is None else found.id, "subject": subject, "compiler": "inductor",
+        "device": Device(kind="cpu", name="a processor", threads=1), "settings": {}, "status": "ok",
+        "latency_ms": 2.0 if found is None else 0.5, "versions": {"torch": "9.9"}, "date": datetime(2030, 1, 1, tzinfo=UTC),
+        **changes,
+    })  # fmt: skip
+
+
 @pytest.fixture
-def measured(layers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was measured: convolutions take 2 ms, NAS-PTE fails, all else takes 0.5 ms."""
-    subjects: list[Any] = []
-
-    def tune(subject: Any, compiler: str, device: str, settings: Any, **limits: Any) -> TuningRecord:
-        subjects.append(subject)
-        fails = subject.title.startswith("nas_pte")
-        return TuningRecord(
-            name=subject.title,
-            operator_id=None if subject.graph is None else subject.graph.id,
-            subject=subject,
-            compiler=compiler,
-            device=Device(kind=device, name="a processor", threads=settings.threads),
-            settings=settings,
-            status="failed" if fails else "ok",
-            reason="compiling: it is too hard" if fails else "",
-            latency_ms=None if fails else 2.0 if subject.operator is None else 0.5,
-            versions={"torch": "9.9"},
-            date=datetime(2030, 1, 1, tzinfo=UTC),
-        )
-
-    monkeypatch.setattr(layers.records, "tune", tune)
-    return subjects
+def measured(tmp_path: Path) -> Path:
+    """A folder with records of two layers: NAS-PTE's sequence 3 fails in one and does not fit the other."""
+    broken = [
+        {"status": "failed", "reason": "compiling: it is too hard", "latency_ms": None},
+        {"status": "misfit", "reason": "it is too small", "latency_ms": None},
+    ]
+    for operator, changes in ((None, [{}, {}]), ("module nas_pte_3", broken), (str(OPERATORS["operator_1"]()), [{}, {}])):
+        layers = [
+            MeasuredLayer(name="conv_i64_o128", position=7, record=record(operator, "layer2.0.conv1", **changes[0])),
+            MeasuredLayer(
+                name="residual_i256_o512", position=31, record=record(operator, "layer4.0.downsample.0", **changes[1])
+            ),
+        ]
+        first = layers[0].record
+        made = LayersRecord(name=first.name, operator_id=first.operator_id, compiler="inductor", layers=tuple(layers))
+        made.write(tmp_path / "small" / "layers" / first.name / "inductor-cpu.json")
+    return tmp_path / "small"
 
 
 @pytest.fixture
@@ -74,53 +84,24 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| L")]
 
 
-def test_a_report_with_the_papers_speedups(
-    layers: ModuleType, measured: list[Any], artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chosen = ["--compilers", "inductor", "--layers", "L7,L31", "--operators", "nas_pte_sequence_3,operator_1"]
-    arguments = [*chosen, "--records", str(tmp_path / "records"), "--artifact", str(artifact)]
-    assert layers.main([*arguments, "--output", str(tmp_path / "report.md")]) == 1  # one could not be measured
-    assert [(subject.layer, subject.title) for subject in measured] == [
-        ("layer2.0.conv1", "original"), ("layer2.0.conv1", "nas_pte_sequence_3"), ("layer2.0.conv1", "operator_1"),
-        ("layer4.0.downsample.0", "original"), ("layer4.0.downsample.0", "operator_1"),
-    ]  # fmt: skip
-    report = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert rows(report) == [
-        ["L7", "conv_i64_o128", "64->128 28x28", "2", "–; paper 1.00x", "0.5 (4.00x); paper 8.00x"],
-        ["L31", "residual_i256_o512", "256->512 7x7", "2", "–", "0.5 (4.00x)"],
+def test_a_page_with_the_papers_speedups(layers: ModuleType, measured: Path, artifact: Path, tmp_path: Path) -> None:
+    arguments = [str(measured), "--artifact", str(artifact), "--output", str(tmp_path / "page.md")]
+    assert layers.main(arguments) == 1  # one could not be measured
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert rows(page) == [
+        ["L7", "conv_i64_o128", "2", "–; paper 1.00x", "0.5 (4.00x); paper 8.00x"],
+        ["L31", "residual_i256_o512", "2", "–", "0.5 (4.00x)"],
     ]
-    assert "- L7 nas_pte_sequence_3, inductor: failed: compiling: it is too hard" in report
-    assert "- L31: nas_pte_sequence_3 does not fit layer Conv2d (N=1, C_in=256, C_out=512, H=7)" in report
-    assert "on a processor, 1 thread, batch 1" in report and "torch 9.9" in report
-
-    assert layers.main(arguments) == 1 and len(measured) == 5  # all from records
-    assert rows(capsys.readouterr().out)[-2:] == rows(report)
+    assert "| layer | name | original | nas_pte_3 | operator_1 |" in page and "## inductor on cpu" in page
+    assert "- L7 nas_pte_3, inductor: failed: compiling: it is too hard" in page
+    assert "- L31 nas_pte_3, inductor: misfit: it is too small" in page
+    assert "on a processor, 1 thread, batch 1" in page and "torch 9.9" in page
 
 
-def test_records_of_another_run_are_not_taken(
-    layers: ModuleType, measured: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--compilers", "eager", "--layers", "L1", "--operators", "operator_2", "--records", str(tmp_path)]
-    assert layers.main(arguments) == 0
+def test_without_records_the_command_is_named(layers: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        layers.main([*arguments, "--threads", "2"])
-    assert ended.value.code == 2 and "L1-conv-eager-cpu.json is of another" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (["--layers", "L2"], 'no layer "L2"; there are: L1, L7, L8, L9, L16, L17, L18, L29, L30, L31'),
-        (["--operators", "conv2d"], 'no operator "conv2d" here; there are: nas_pte_sequence_1'),
-        (["--compilers", "gcc"], 'unknown compiler "gcc"'),
-    ],
-)
-def test_wrong_choices_are_errors(
-    layers: ModuleType, measured: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], message: str
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        layers.main(["--records", str(tmp_path), *wrong])
-    assert ended.value.code == 2 and message in capsys.readouterr().err and not measured
+        layers.main([str(tmp_path)])
+    assert ended.value.code == 2 and "has no record of layers; `syno tune layers` writes them" in capsys.readouterr().err
 
 
 def test_speedups_in_either_format(layers: ModuleType, artifact: Path) -> None:
@@ -138,15 +119,9 @@ def test_speedups_in_either_format(layers: ModuleType, artifact: Path) -> None:
         assert nothing is None
 
 
-def test_the_record_of_a_layer(layers: ModuleType) -> None:
+def test_the_material_of_a_layer() -> None:
     """The layer by itself, with the pooling that stands for its stride, on the picture that it gets in the network."""
-    (cell,) = [
-        layers.Cell(one, "operator_1", "eager")
-        for one in layers.distinct_layers(layers.BACKBONES["resnet34"](classes=5), layers.torch.zeros(1, *layers.IMAGE))
-        if one.position == 31
-    ]
-    material = cell.subject.make("cpu", 1)
+    material = record(str(OPERATORS["operator_1"]()), "layer4.0.downsample.0").subject.make("cpu", 1)
     (x,) = material.make_inputs()
     assert tuple(x.shape) == (1, 256, 14, 14) and tuple(material.module(x).shape) == (1, 512, 7, 7)
     assert material.parameters == 512 * 32 * 9 * 8 + 256 * 3 * 8
-    assert cell.misfit is None

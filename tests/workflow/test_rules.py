@@ -46,7 +46,8 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
             measured = found + (baselines if experiment.tune.baselines else 0)
             to_convert |= set(files_to_convert(experiment))
             jobs.update(["data", "tables"], train=(found + baselines) * len(experiment.train.seeds))
-            jobs.update(tune=measured * len(experiment.tune.pairs))
+            measurements, layers = measured * len(experiment.tune.pairs), experiment.tune.layers
+            jobs.update(tune=0 if layers == "only" else measurements, layers=measurements if layers else 0)
     jobs["convert"] = len(to_convert)
     return {rule: count for rule, count in jobs.items() if count}
 

@@ -5,6 +5,7 @@ import math
 ELSEWHERE = workflow.resource_settings.cores is None  # jobs run on nodes of a cluster, each with its own cores
 ALL_CORES = workflow.resource_settings.cores or 1
 CONVERTING_THREADS = 16 if ELSEWHERE else min(ALL_CORES, 16)  # with 16, ImageNet takes hours
+LAYERS = 10  # of different sizes in a network, as ResNet-34 has; a job that needs more time goes on in its next attempt
 AROUND_TUNING = 30  # minutes for loading the network, and for loading it again after a failure
 # Attempts after a failure. Within a job of a cluster there are none: the workflow that submitted the job starts it again, with more memory.
 RETRIES = int(workflow.is_main_process)
@@ -47,6 +48,11 @@ def tuning_gpus(wildcards):
 def tuning_minutes(wildcards):
     """Return the minutes of a measurement: its time limit plus `AROUND_TUNING`."""
     return math.ceil(EXPERIMENTS[wildcards.folder].tune.time_limit_seconds / 60) + AROUND_TUNING
+
+
+def layers_minutes(wildcards):
+    """Return the minutes of a measurement of layers: `LAYERS` time limits plus `AROUND_TUNING`."""
+    return math.ceil(LAYERS * EXPERIMENTS[wildcards.folder].tune.time_limit_seconds / 60) + AROUND_TUNING
 
 
 def key_at_tracker(experiment, device):

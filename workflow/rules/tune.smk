@@ -25,3 +25,32 @@ rule tune:
         # If a network cannot be compiled or measured, there is a record with the reason, and exit code 1.
         "(syno tune model {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
         " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"
+
+
+# The distinct layers that operators replace, each by itself. An interrupted job goes on at the layer where it was.
+rule layers:
+    input:
+        read_by("layers"),
+    output:
+        written_by("layers"),
+    params:
+        config=CONFIG,
+        settings=settings_of("layers"),
+        remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
+        device=tuned_device,
+        compiler=tuned_compiler,
+    log:
+        log_of("layers"),
+    benchmark:
+        times_of("layers")
+    conda:
+        ENVIRONMENTS["tune"]
+    threads: tuning_threads
+    priority: -10
+    retries: RETRIES
+    resources:
+        **needs_of("layers", runtime=layers_minutes, gpu=tuning_gpus, **SHARED),
+    shell:
+        # As for a network: what cannot be compiled or measured is in the record with the reason, and the exit code is 1.
+        "(syno tune layers {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
+        " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"

@@ -18,6 +18,7 @@ from syno.results.paper import (
     LAYERS,
     MODELS,
     NAS_PTE,
+    NAS_PTE_MODULES,
     TEST_DATA,
 )
 
@@ -70,7 +71,7 @@ def best_over_best(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _family(operator: str) -> str:
-    return ORIGINAL if operator == ORIGINAL else NAS_PTE_NAME if operator in NAS_PTE else OURS
+    return ORIGINAL if operator == ORIGINAL else NAS_PTE_NAME if operator in (*NAS_PTE, *NAS_PTE_MODULES) else OURS
 
 
 # ---- beside αNAS ----------------------------------------------------------------------------------------------------

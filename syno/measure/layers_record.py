@@ -1,0 +1,74 @@
+"""The record of a network's layers: the measurement of each distinct replaced layer by itself, in one file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from syno.base.record import Count, Record, versions
+from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.timing import LatencySettings
+from syno.measure.tuning_record import Device, TuningRecord
+
+
+class MeasuredLayer(BaseModel):
+    """The measurement of one layer.
+
+    Attributes:
+        name: after its sizes, as in the paper: "conv_io64".
+        position: among all replaced layers, counted from 1: layer L7 of the paper is at 7.
+        record: of the layer by itself. Its subject has the layer's name in the network. The status is "misfit" where the
+            operator cannot have the layer's sizes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    position: Count
+    record: TuningRecord
+
+
+class LayersRecord(Record):
+    """The layers of one network, with one operator or as they are, by one compiler on one device.
+
+    Attributes:
+        name: of the operator, or "original".
+        operator_id: of the operator.
+        compiler: a name in `COMPILERS`, or the path of a user's own.
+        layers: each distinct layer, in the order in which they run.
+    """
+
+    kind_of_record = "record of layers"
+    again = "run `syno tune layers`"
+
+    name: str
+    operator_id: str | None
+    compiler: str
+    layers: tuple[MeasuredLayer, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _is_of_one_operator(self) -> LayersRecord:
+        for layer in self.layers:
+            found = layer.record
+            if (found.name, found.operator_id, found.compiler) != (self.name, self.operator_id, self.compiler):
+                raise ValueError(f"{layer.name} is a record of {found.name} by {found.compiler}, not of {self.name}")
+        return self
+
+
+def misfit_record(
+    subject: NetworkSubject | LanguageModelSubject, reason: str, compiler: str, device: Device, settings: LatencySettings
+) -> TuningRecord:
+    """Return the record of a layer whose sizes the operator cannot have."""
+    operator = subject.replacement
+    return TuningRecord(
+        name=subject.title,
+        operator_id=None if operator is None else operator.id,
+        subject=subject,
+        compiler=compiler,
+        device=device,
+        settings=settings,
+        status="misfit",
+        reason=reason,
+        versions=versions(()),
+        date=datetime.now(UTC),
+    )

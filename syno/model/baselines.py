@@ -1,0 +1,117 @@
+"""Baselines that are PyTorch modules: what others put in place of a convolution, where no pGraph expresses it.
+
+Such a baseline is named where a known operator can be a baseline: in `train: baselines`, in `syno tune`, in `substitute`. Its
+text, `module NAME`, stands in records where an operator's text stands. Reading names and texts does not load torch.
+
+>>> layer = MODULE_BASELINES["nas_pte_1"].build({"C_in": 16, "C_out": 16, "H": 7})
+>>> sum(weight.numel() for weight in layer.parameters()) / (16 * 16 * 9)
+0.375
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from syno.base.errors import SpecError, UnknownNameError
+from syno.base.registry import Registry, imported, is_path
+from syno.ir.dim import content_id
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
+
+if TYPE_CHECKING:
+    from torch import nn
+
+BEGINNING = "module "  # of the text of such a baseline
+
+
+@dataclass(frozen=True)
+class ModuleBaseline:
+    """A baseline that is a PyTorch module.
+
+    Attributes:
+        name: its name in records and tables.
+        factory: `package.module:name` of a function or class that returns the module: from [N, C_in, H, H] to
+            [N, C_out, H, H], for any N. It takes the values of a layer's variables (C_in, C_out, H) as a mapping, and raises
+            SizeError if they do not suit it.
+        source: where it comes from.
+    """
+
+    name: str
+    factory: str
+    source: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id in records, 32 hexadecimal digits. It depends on the name or path, not on what the module computes."""
+        return content_id("module", self._given)
+
+    def __str__(self) -> str:
+        return f"{BEGINNING}{self._given}\n"
+
+    @property
+    def _given(self) -> str:
+        return self.name if self.name in MODULE_BASELINES else self.factory
+
+    def build(self, values: Mapping[str, int], seed: int | None = None) -> nn.Module:
+        """Return the module, in float32 on the CPU.
+
+        Args:
+            values: of C_in, C_out and H, as `Layer.values`.
+            seed: of the weights; None: of the global random state.
+
+        Raises SizeError if the sizes do not suit it, SpecError if the factory returns no module.
+        """
+        import torch
+
+        factory = imported(self.factory, "module baseline")
+        with torch.random.fork_rng(devices=[], enabled=seed is not None):
+            if seed is not None:
+                torch.default_generator.manual_seed(seed)
+            made: Any = factory(dict(values))
+        if not isinstance(made, torch.nn.Module):
+            raise SpecError(f'the module baseline "{self._given}" returned {type(made).__name__}; it must return an nn.Module')
+        return made
+
+
+Replacement: TypeAlias = PGraph | ModuleBaseline  # what stands in place of a layer
+MODULE_BASELINES: Registry[ModuleBaseline] = Registry("module baseline")
+
+TURNER = "Turner 2021, Neural Architecture Search as Program Transformation Exploration, section 7.3"
+for _number in (1, 2, 3):
+    MODULE_BASELINES.register(f"nas_pte_{_number}")(
+        ModuleBaseline(f"nas_pte_{_number}", f"syno.model.nas_pte:Sequence{_number}", TURNER)
+    )
+
+
+def module_baseline(given: str) -> ModuleBaseline:
+    """Return a baseline by its name in `MODULE_BASELINES`, or the user's own by its path `package.module:name`.
+
+    The path is not imported here. Raises UnknownNameError if there is no such baseline.
+    """
+    return ModuleBaseline(key_of_path(given), given) if is_path(given) else MODULE_BASELINES[given]
+
+
+def is_module_baseline(given: str) -> bool:
+    """Return whether this names a baseline that is a module."""
+    return given in MODULE_BASELINES or is_path(given)
+
+
+def key_of_path(given: str) -> str:
+    """Return the name of a user's own baseline, which is a part of names of files: its path with "." in place of ":"."""
+    return given.replace(":", ".")
+
+
+def read_replacement(text: str) -> Replacement:
+    """Return the operator or the baseline of a text, as `str` writes it.
+
+    Raises ParseError if it is neither, UnknownNameError if there is no such baseline.
+    """
+    if not text.startswith(BEGINNING):
+        return parse(text)
+    given = text.removeprefix(BEGINNING).strip()
+    try:
+        return module_baseline(given)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{error} The record may be of another version of Syno") from None

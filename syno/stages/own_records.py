@@ -1,0 +1,72 @@
+"""Checks that the records in a folder of results are of the experiment's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syno.base.errors import SpecError
+from syno.config import Experiment
+from syno.measure.tuning_record import TuningRecord
+from syno.stages.train import settings_of_training
+
+if TYPE_CHECKING:
+    from syno.train.settings import WorkloadSettings
+    from syno.train.training_record import TrainingRecord
+
+WHERE = ("device", "threads", "compile")  # settings of a training that do not change its result
+
+
+def check_training(file: Path, found: WorkloadSettings, experiment: Experiment) -> None:
+    """Raise SpecError, which says what differs, if the record in a file is of another training than the experiment's."""
+    if experiment.workload is not None:
+        _check(file, _training(found), _training(settings_of_training(experiment)), "syno train")
+
+
+def check_measurement(file: Path, record: TuningRecord, experiment: Experiment, again: str = "syno tune model") -> None:
+    """Raise SpecError, which says what differs, if the record in a file is of another measurement than the experiment's.
+
+    The message names the command `again`, which makes the record.
+    """
+    workload = experiment.workload
+    if workload is None:
+        return
+    subject = record.subject.model_dump(mode="json")
+    whole = workload.model_dump(mode="json")
+    parts = [name for name in ("model", "width", "layers") if name in subject]
+    there = {"workload": {name: subject[name] for name in parts}, "latency": record.settings.model_dump(mode="json")}
+    here = {"workload": {name: whole[name] for name in parts}, "latency": experiment.tune.latency.model_dump(mode="json")}
+    _check(file, there, here, again)
+
+
+def check_same(record: TrainingRecord, first: TrainingRecord, experiment: Experiment) -> None:
+    """Raise SpecError if two trainings do not compare: they are of different networks, data or recipes."""
+    if len({(one.data_hash, one.workload.model_copy(update={"seed": 0}).model_dump_json()) for one in (record, first)}) > 1:
+        raise SpecError(
+            f"the records of {record.name} in {experiment.folder / 'train'} are of another network, data set or training "
+            "than others there; delete those that were made with other settings, and train again"
+        )
+
+
+def check_int8(file: Path, record: TrainingRecord, experiment: Experiment) -> None:
+    """Raise SpecError if the original network was not tested in 8-bit integers, and the experiment asks for that."""
+    if experiment.train.int8 and record.operator is None and record.int8_score is None and record.stopped is None:
+        raise SpecError(
+            f"{file} has no score in 8-bit integers, which train: int8 asks for; delete the file and run `syno train` or the "
+            "workflow again, or take the setting back"
+        )
+
+
+def _training(settings: WorkloadSettings) -> dict[str, Any]:
+    return {"workload": settings.model_dump(mode="json", exclude={"seed": True, "training": set(WHERE)})}
+
+
+def _check(file: Path, there: dict[str, Any], here: dict[str, Any], again: str) -> None:
+    if there == here:
+        return
+    from syno.search.settings import named_differences  # imports optuna
+
+    raise SpecError(
+        f"{file} is of other settings than the experiment: {'; '.join(named_differences(there, here))}. "
+        f"Take these settings back, or delete the file and run `{again}` or the workflow again"
+    )
