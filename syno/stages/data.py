@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, model_validator
 
+from syno.base.gpu_leases import leased
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.config import Experiment
 from syno.data.settings import ImagenetSettings
@@ -100,7 +101,8 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         check_not_empty(Space(experiment.operator_spec))
     from syno.train.first_step import try_step
 
-    try_step(experiment.network)
+    with leased(experiment.network.settings.training.device, "training.device"):
+        try_step(experiment.network)
     record.write(output or experiment.folder / DATA)
     return record
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SpecError
+from syno.base.gpu_leases import leased
 from syno.base.progress import Display, Progress, display
 from syno.config import Experiment
 from syno.stages.data import DataRecord, look
@@ -56,7 +57,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
         reach(device, remote.address, remote.key or device)
     made = experiment.folder / DATA
     data = DataRecord.read(made) if made.exists() else look(experiment)
-    with shown(f"{given}, {compiler} on {device}") as progress:
+    with leased(device if remote is None else "cpu"), shown(f"{given}, {compiler} on {device}") as progress:
         record = tuned(
             _subject(experiment.workload, data, operator, compiler),
             compiler,
