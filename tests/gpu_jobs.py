@@ -3,10 +3,9 @@
 python tests/gpu_jobs.py FOLDER GPUS JOBS KILLS SEED [freely]
 
 Every job is a process that takes a lease and starts a child, which computes on the same GPU. While a process computes, there is
-a file of its number in the GPU's folder: the record of who is on it, which knows nothing of leases. The driver says when a job
-ends; half of the children of a killed job go on until the driver has seen that nobody comes to their GPU. After every end
-and every kill, it waits until all GPUs are busy again, or no job waits. `freely`, jobs end by themselves after a moment, and the
-kills come at any time.
+a file of its number in the GPU's folder, which knows nothing of leases. The driver says when a job ends. Half of the children
+of killed jobs go on until the driver has seen that nobody comes to their GPU. After every end and every kill, it waits until all
+GPUs are busy again, or no job waits. `freely`, jobs end by themselves after a moment, and the kills come at any time.
 """
 
 from __future__ import annotations
@@ -169,9 +168,11 @@ class Driver:
             return
         if self.chance.random() < 0.5:  # its child goes on until every waiting job has looked for a free GPU in vain
             waiting = {one.number: self.look_count(one.number) for one in self.jobs if not one.done and one.number not in busy}
-            self.await_(
-                "jobs don't look for a GPU", lambda: all(self.look_count(one) >= seen + 2 for one, seen in waiting.items())
-            )
+
+            def have_looked() -> bool:
+                return all(self.look_count(one) >= seen + 2 for one, seen in waiting.items())
+
+            self.await_("jobs don't look for a GPU", lambda: have_looked() or set(self.on_gpus()) != set(busy))
             if set(self.on_gpus()) != set(busy):
                 self.faults.append(f"killed job {job.number} has a child, and others came: {self.on_gpus()}")
         os.write(job.orders, b"e")

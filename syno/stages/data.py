@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime, model_validator
 
@@ -14,6 +14,9 @@ from syno.base.record import Amount, Count, Number, Record, versions
 from syno.config import Experiment
 from syno.data.settings import ImagenetSettings
 from syno.stages.places import DATA
+
+if TYPE_CHECKING:
+    from syno.train.settings import WorkloadSettings
 
 IMAGENET = "imagenet"
 MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
@@ -76,6 +79,11 @@ def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
         return ()
     settings = ImagenetSettings.of(**workload.data_settings)
     return settings.betons if settings.reader == "ffcv" else ()
+
+
+def loading_processes(workload: WorkloadSettings) -> int:
+    """Return the number of threads or processes that decode pictures beside those of a training."""
+    return ImagenetSettings.of(**workload.data_settings).workers if workload.data == IMAGENET else 0
 
 
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
