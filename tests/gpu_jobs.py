@@ -2,10 +2,10 @@
 
 python tests/gpu_jobs.py FOLDER GPUS JOBS KILLS SEED [freely]
 
-Every job is a process that takes a lease and starts a child, which computes on the same GPU. While a process computes, there is
-a file of its number in the GPU's folder, which knows nothing of leases. The driver says when a job ends. Half of the children
-of killed jobs go on until the driver has seen that nobody comes to their GPU. After every end and every kill, it waits until all
-GPUs are busy again, or no job waits. `freely`, jobs end by themselves after a moment, and the kills come at any time.
+Every job is a process that takes a lease and starts a child, which computes on the same GPU. While a process computes, there
+is a file of its number in the GPU's folder, which knows nothing of leases. The driver says when a job ends. Half the children
+of killed jobs go on until the driver has seen that nobody comes to their GPU. After every end and every kill, it waits until
+all GPUs are busy again, or no job waits. `freely`, jobs end by themselves after a moment, and the kills come at any time.
 """
 
 from __future__ import annotations

@@ -108,6 +108,8 @@ def _take(folder: Path, candidates: Sequence[Gpu], sleep: Callable[[float], None
         while True:
             for gpu in candidates:
                 if (descriptor := lock(_file(folder, gpu))) is not None:
+                    if shown is not None:
+                        shown.show(Waiting.over(gpu))
                     return Lease(gpu, descriptor)
             shown = shown or stack.enter_context(display())
             shown.show(Waiting.of([holder(_file(folder, gpu)) for gpu in candidates]))
@@ -116,18 +118,20 @@ def _take(folder: Path, candidates: Sequence[Gpu], sleep: Callable[[float], None
 
 @dataclass(frozen=True)
 class Waiting(Progress):
-    """The progress of a process that waits for a GPU.
+    """The progress of a process that waits for a GPU. `said` is what it waits for, in words."""
 
-    Attributes:
-        holders: who holds the GPUs, in words.
-    """
-
-    holders: tuple[str, ...] = ()
+    said: str = ""
 
     @classmethod
     def of(cls, holders: Sequence[str]) -> Waiting:
-        """Return the progress, for who holds the GPUs in words; "" for one that became free meanwhile."""
-        return cls("waiting for a GPU", 0, 1, 0, holders=tuple(filter(None, holders)))
+        """Return the progress while the GPUs have these holders, in words; "" stands for one that has ended meanwhile."""
+        used = [one for one in holders if one]
+        return cls("waiting for a GPU", 0, 1, 0, said=f"{len(used)} of {len(holders)} are in use, by {'; '.join(used)}")
+
+    @classmethod
+    def over(cls, gpu: Gpu) -> Waiting:
+        """Return the progress when a GPU has been free."""
+        return cls("waiting for a GPU", 1, 1, 0, said=f"{gpu.name} is free now")
 
     def __str__(self) -> str:
-        return f"{self.title}: in use by {'; '.join(self.holders) or 'a process that has just ended'}"
+        return f"{self.title}: {self.said}"

@@ -102,7 +102,9 @@ def _is_at(file: Path, descriptor: int) -> bool:
 
 
 def _write_holder(descriptor: int) -> None:
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    command = " ".join([name, *sys.argv[1:]])
     since = datetime.now().astimezone().isoformat(timespec="seconds")
     text = json.dumps({"pid": os.getpid(), "host": platform.node(), "user": _user(), "job": command, "since": since})
     with suppress(OSError):  # it may be a file of another user; only the lock counts

@@ -48,7 +48,8 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     """
     if experiment.storage == "memory:" and workers > 1:
         raise SpecError("several workers need a storage that they share; study: storage is memory:")
-    require_device(_device(experiment), "training.device")  # before the data is loaded, which may take long
+    if experiment.evaluation == "training":  # before the data is loaded, which may take long
+        require_device(_device(experiment), "training.device")
     space, evaluate = Space(experiment.operator_spec), make_evaluation(experiment)
     check_not_empty(space)
     from syno.search.storage.errors import database_errors  # imports optuna
