@@ -32,7 +32,11 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")  # pretended, too
     workload = {**FIELDS["workload"], "training": {**FIELDS["workload"]["training"], "device": "cuda"}}
-    changes = {"workload": workload, "tune": {**FIELDS["tune"], "devices": ["cpu", "cuda"]}, "study": {"n_trials": 2}}
+    changes = {
+        "workload": workload,
+        "tune": {**FIELDS["tune"], "devices": ["cpu", "cuda"]},
+        "study": {"n_trials": 1, "storage": "memory:"},
+    }
     return Experiment(**{**FIELDS, **changes, "output": tmp_path / "out"})
 
 
@@ -88,7 +92,7 @@ def test_a_search(experiment: Experiment, computes: Any, seen: Any, monkeypatch:
 
     monkeypatch.setattr("syno.stages.search.make_evaluation", lambda experiment: evaluate)
     search(experiment)
-    assert seen == FIRST * 2
+    assert seen == FIRST
 
 
 @pytest.mark.parametrize(("device", "expected"), [("cuda", FIRST), ("cpu", [(None, [False, False])])])
