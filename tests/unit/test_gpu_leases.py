@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,11 +15,13 @@ from typing import Any
 
 import pytest
 from pretended_gpus import pretend, uuid
+from typer.testing import CliRunner
 
 from syno.base import gpu_leases
 from syno.base.errors import DeviceError, MissingDeviceError
 from syno.base.gpu_leases import leased, usage
 from syno.base.gpu_locks import holder, lock
+from syno.cli import app
 
 JOBS = Path(__file__).parents[1] / "gpu_jobs.py"
 COMPUTES = """
@@ -94,6 +97,18 @@ def test_the_first_look_after_a_gpu_is_free_takes_it(leases: Path, capsys: pytes
     assert last == f"waiting for a GPU: {uuid(1)} is free now"
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
     os.close(others[0])
+
+
+def test_a_command_says_who_has_which_gpu(leases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = taken(leases, 1)
+    printed = CliRunner().invoke(app, ["devices", "gpus"]).stdout
+    assert re.findall(r"^\| (cuda:\d) +\| (\S+) +\| Pretended +\| (–|pid \d+)", printed, re.MULTILINE) == [
+        ("cuda:0", uuid(0), "–"),
+        ("cuda:1", uuid(1), f"pid {os.getpid()}"),
+    ]
+    os.close(other)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "lists no GPU" in CliRunner().invoke(app, ["devices", "gpus"]).stdout
 
 
 def test_waiting_can_be_interrupted(leases: Path) -> None:
