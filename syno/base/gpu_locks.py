@@ -21,7 +21,7 @@ from syno.base.errors import DeviceError
 FOLDER_VARIABLE, OFF = "SYNO_GPU_LEASES", "off"
 FOLDER = Path("/tmp/syno-gpus")  # whatever a user's TMPDIR is
 FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
-MOST_CHARACTERS = 40  # of a command line
+MOST_CHARACTERS = 60  # of a command line
 
 
 def leases_folder() -> Path | None:
