@@ -36,8 +36,9 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     operator, data = operator_of(experiment, given), experiment.network.data
     whole = Workload(settings_of_training(experiment), data)
     file = output or training_file(experiment, key_of(experiment, given), seed)
+    int8 = experiment.train.int8 and operator is None
     with leased(whole.settings.training.device, "training.device"):
-        record = TrainingRecord.make(whole, operator, seed, file.with_suffix(".checkpoint"))
+        record = TrainingRecord.make(whole, operator, seed, file.with_suffix(".checkpoint"), int8=int8)
     record.write(file)
     return record
 
