@@ -170,11 +170,12 @@ def tune_network(
 
 def _measure(subject: AnySubject, output: Path, compiler: str, device: str, batch: int, threads: int, **options: Any) -> None:
     """Measure a subject with these options of `syno.measure.tuning.tune`, write the record, and print it."""
+    from syno.base.gpu_leases import leased
     from syno.measure.tuning import LatencySettings
     from syno.measure.tuning import tune as tuned
     from syno.stages.tune import shown
 
-    with shown(f"{subject.title}, {compiler} on {device}") as progress:
+    with leased(device), shown(f"{subject.title}, {compiler} on {device}") as progress:
         latency = LatencySettings(batch=batch, threads=threads)
         record = tuned(subject, compiler, device, latency, **options, progress=progress)
     record.write(output)

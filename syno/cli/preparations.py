@@ -98,6 +98,17 @@ def check(config: Config) -> None:
 
 
 @devices.command()
+def gpus() -> None:
+    """Print the GPUs of this machine, and which processes have leased them."""
+    from syno.base.gpu_leases import usage
+    from syno.base.text_tables import markdown
+
+    found = enumerate(usage())
+    rows = [{"device": f"cuda:{n}", "GPU": gpu.name, "model": gpu.model, "in use by": used or "–"} for n, (gpu, used) in found]
+    typer.echo(markdown(rows, left=4) if rows else "NVIDIA's driver lists no GPU that this process may use", nl=not rows)
+
+
+@devices.command()
 def serve(
     keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="A server here for each key; twice for two.")] = None,
     host: Annotated[str, typer.Option(help="Address in a network that you trust: there is no password.")] = "127.0.0.1",

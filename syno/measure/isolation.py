@@ -14,6 +14,8 @@ from typing import Literal, TypeAlias
 
 import psutil
 
+from syno.base.gpu_leases import lease_descriptors
+
 End: TypeAlias = Literal["done", "crashed", "timeout", "out_of_memory"]
 
 LOOK_SECONDS = 0.2  # between two looks at the process: looking often would slow down what is timed
@@ -67,6 +69,7 @@ def run_limited(
             stderr=subprocess.STDOUT,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
+            pass_fds=lease_descriptors(),  # if this process is killed, the GPU stays leased until the command has ended
         )
         family: set[psutil.Process] = set()  # all ever seen: a process whose parent has died is found no other way
         try:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime, model_validator
 
+from syno.base.gpu_leases import leased
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.config import Experiment
 from syno.data.settings import ImagenetSettings
 from syno.stages.places import DATA
+
+if TYPE_CHECKING:
+    from syno.train.settings import WorkloadSettings
 
 IMAGENET = "imagenet"
 MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
@@ -77,6 +81,11 @@ def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
     return settings.betons if settings.reader == "ffcv" else ()
 
 
+def loading_processes(workload: WorkloadSettings) -> int:
+    """Return the number of threads or processes that decode pictures beside those of a training."""
+    return ImagenetSettings.of(**workload.data_settings).workers if workload.data == IMAGENET else 0
+
+
 def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     """Load or generate the data, check it with the network, and write a record of both.
 
@@ -101,7 +110,8 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     if experiment.trains:
         from syno.train.first_step import try_step
 
-        try_step(experiment.network)
+        with leased(experiment.network.settings.training.device, "training.device"):
+            try_step(experiment.network)
     record.write(output or experiment.folder / DATA)
     return record
 

@@ -13,11 +13,13 @@ from pydantic import AwareDatetime
 
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
+from syno.base.gpu_leases import leased
+from syno.base.gpus import visible_gpus
 from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
 from syno.measure.machine import device_name
 from syno.report.ablations.sampling import rejections
-from syno.search.evaluation import find_evaluation
+from syno.search.evaluation import EVALUATIONS, find_evaluation
 from syno.search.workers import Interruption, Stoppable, StoppingDisplay, Worker, worker_processes
 from syno.space.space import Space
 from syno.space.state_graph import check_not_empty, why_empty
@@ -46,7 +48,8 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     """
     if experiment.storage == "memory:" and workers > 1:
         raise SpecError("several workers need a storage that they share; study: storage is memory:")
-    _check_device(experiment)
+    if experiment.evaluation == "training":  # before the data is loaded, which may take long
+        require_device(_device(experiment), "training.device")
     space, evaluate = Space(experiment.operator_spec), make_evaluation(experiment)
     check_not_empty(space)
     from syno.search.storage.errors import database_errors  # imports optuna
@@ -56,6 +59,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     with (
         database_errors(experiment.storage),
         worker_processes(_work, (experiment.model_dump(),), workers - 1),
+        leased(_device(experiment), "training.device"),  # it ends before the other workers are waited for
         Interruption() as stop,
     ):
         shown = StoppingDisplay(stop, display)
@@ -114,10 +118,11 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
     return record
 
 
-def _check_device(experiment: Experiment) -> None:
-    """Raise MissingDeviceError if this machine cannot train operators, before the data is loaded, which may take long."""
-    if experiment.evaluation == "training" and experiment.workload is not None:
-        require_device(experiment.workload.training.device, "training.device")
+def _device(experiment: Experiment) -> str:
+    """Return the device on which evaluations train. A user's own evaluation computes there, too, if this machine has it."""
+    device = "cpu" if experiment.workload is None else experiment.workload.training.device
+    own = experiment.evaluation != "training"
+    return "cpu" if own and (experiment.evaluation in EVALUATIONS or not visible_gpus()) else device
 
 
 def make_evaluation(experiment: Experiment) -> Evaluate:
@@ -134,5 +139,5 @@ def _work(fields: Mapping[str, Any]) -> None:
     """Work on the study in a further process, whose experiment has these fields."""
     experiment = Experiment(**fields)
     study, evaluate = open_study(experiment, Space(experiment.operator_spec)), make_evaluation(experiment)
-    with Interruption() as stop:
+    with leased(_device(experiment), "training.device"), Interruption() as stop:
         study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=StoppingDisplay(stop))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syno.base.errors import UnknownNameError, suggestion
 from syno.base.files import ORIGINAL
+from syno.base.gpu_leases import leased
 from syno.config import Experiment
 from syno.stages.operators import key_of, operator_of
 from syno.stages.places import training_file
@@ -35,7 +37,8 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     whole = Workload(settings_of_training(experiment), data)
     file = output or training_file(experiment, key_of(experiment, given), seed)
     int8 = experiment.train.int8 and operator is None
-    record = TrainingRecord.make(whole, operator, seed, file.with_suffix(".checkpoint"), int8=int8)
+    with leased(whole.settings.training.device, "training.device"):
+        record = TrainingRecord.make(whole, operator, seed, file.with_suffix(".checkpoint"), int8=int8)
     record.write(file)
     return record
 
@@ -61,11 +64,14 @@ def train_baselines(
                 f'experiment "{experiment.name}" has no baseline "{name}"; there are: {", ".join(known)}.'
                 f"{suggestion(name, known)} Others are added under train: baselines"
             )
-    for name in names or known:
-        for seed in experiment.train.seeds if seeds is None else seeds:
-            file = training_file(experiment, name, seed)
-            is_new = not file.exists()
-            yield train(experiment, name, seed) if is_new else TrainingRecord.read(file), is_new
+    with ExitStack() as stack:
+        for name in names or known:
+            for seed in experiment.train.seeds if seeds is None else seeds:
+                file = training_file(experiment, name, seed)
+                is_new = not file.exists()
+                if is_new:  # all trainings of this process are on one GPU
+                    stack.enter_context(leased(settings_of_training(experiment).training.device, "training.device"))
+                yield train(experiment, name, seed) if is_new else TrainingRecord.read(file), is_new
 
 
 def settings_of_training(experiment: Experiment) -> WorkloadSettings:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SpecError
+from syno.base.gpu_leases import leased
 from syno.base.progress import Display, Progress, display
 from syno.config import Experiment
 from syno.stages.data import DataRecord, look
@@ -76,7 +77,8 @@ def measured(
     from syno.measure.tuning import tune as tuned
 
     settings = experiment.tune
-    with shown(title) as progress:
+    remote = settings.device(device, compiler)
+    with leased(device if remote is None else "cpu"), shown(title) as progress:
         return tuned(
             subject,
             compiler,
@@ -86,7 +88,7 @@ def measured(
             memory_limit_mib=settings.memory_limit_mib,
             **own_settings(settings),
             folder=trials_folder(experiment, device),
-            remote=settings.device(device, compiler),
+            remote=remote,
             progress=progress,
         )
 

@@ -30,7 +30,7 @@ rule data:
         ENVIRONMENTS["train"]
     resources:
         **needs_of("data"),
-        gpu=training_gpus,  # it runs one step of training
+        **gpus_of(training_device("worker")),  # it runs one step of training
     shell:
         "syno data {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 

@@ -2,6 +2,10 @@
 # site. Each new attempt of a failed job gets more memory and time.
 import math
 
+from syno.base.gpus import visible_gpus
+from syno.stages.data import loading_processes
+from syno.stages.train import settings_of_training
+
 ELSEWHERE = workflow.resource_settings.cores is None  # jobs run on nodes of a cluster, each with its own cores
 ALL_CORES = workflow.resource_settings.cores or 1
 CONVERTING_THREADS = 16 if ELSEWHERE else min(ALL_CORES, 16)  # with 16, ImageNet takes hours
@@ -22,27 +26,76 @@ def needs_of(stage, **others):
     return {"mem_mb": growing(memory), "runtime": minutes if minutes >= A_DAY else growing(minutes), **others}
 
 
-def training_threads(wildcards):
-    """Return the number of threads of a training."""
-    workload = EXPERIMENTS[wildcards.folder].workload
-    return 1 if workload is None else workload.training.threads
+def local_devices(experiment):
+    """Return the devices of this machine on which an experiment trains and measures."""
+    if experiment.workload is None:
+        return set()
+    trained = {experiment.workload.training.device, settings_of_training(experiment).training.device}
+    return trained | {device for _, device in experiment.tune.pairs if is_here(device)}
 
 
-def training_gpus(wildcards):
-    """Return the number of GPUs of a training. With `--resources gpu=1`, only one job that needs a GPU runs at a time."""
-    workload = EXPERIMENTS[wildcards.folder].workload
-    return int(workload is not None and workload.training.device.startswith("cuda"))
+DEVICES = set().union(*map(local_devices, EXPERIMENTS.values()))
+# A job on a GPU leases one of those of this machine (syno/base/gpu_leases.py). They are counted here, unless `--resources gpu=N` is given.
+# A job of a cluster has the GPUs that its scheduler gives it.
+if not ELSEWHERE and workflow.is_main_process and DEVICES - {"cpu"} and visible_gpus():
+    workflow.global_resources.setdefault("gpu", len(visible_gpus()))
+GPUS = 1 if ELSEWHERE or "gpu" not in workflow.global_resources else workflow.global_resources["gpu"].value
+CORES_OF_A_GPU = max(1, ALL_CORES // max(1, GPUS))  # a job on a GPU leaves the other cores to jobs on other GPUs
+if GPUS > 1:
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(CORES_OF_A_GPU))  # otherwise it takes all cores
+# GPUs that settings name by number are resources, too, so that jobs for the same one run one after another.
+NUMBERED = [] if ELSEWHERE else sorted(DEVICES - {"cpu", "cuda"})
+
+
+def workload_of(wildcards, of_stage=None):
+    """Return the workload of a training: of the stage `train`, or of the search."""
+    experiment = EXPERIMENTS[wildcards.folder]
+    return settings_of_training(experiment) if experiment.workload and of_stage == "train" else experiment.workload
+
+
+def training_threads(of_stage):
+    """Return a function for the number of cores of a training: its threads, and one for each process that loads its data, as far as
+    they fit in the part of a GPU."""
+
+    def threads(wildcards):
+        workload = workload_of(wildcards, of_stage)
+        if workload is None:
+            return 1
+        computing, loading = workload.training.threads, loading_processes(workload)
+        return computing + loading if GPUS == 1 else max(computing, min(computing + loading, CORES_OF_A_GPU))
+
+    return threads
+
+
+def training_device(of_stage):
+    """Return a function for the device of a training."""
+
+    def device(wildcards):
+        workload = workload_of(wildcards, of_stage)
+        return "cpu" if workload is None else workload.training.device
+
+    return device
 
 
 def tuning_threads(wildcards):
-    """Return the number of threads of a measurement: all cores of this machine, or the threads in the settings on a cluster."""
+    """Return the number of threads of a measurement: all cores of this machine, so that it runs alone. On one of several GPUs, it has
+    the GPU's part of the cores, and on a cluster the threads in the settings."""
     settings = EXPERIMENTS[wildcards.folder].tune
-    return max(settings.latency.threads, settings.tvm.builders) if ELSEWHERE else ALL_CORES
+    least = max(settings.latency.threads, settings.tvm.builders)
+    if ELSEWHERE:
+        return least
+    return ALL_CORES if local_device(wildcards) == "cpu" else max(least, CORES_OF_A_GPU)
 
 
-def tuning_gpus(wildcards):
-    """Return the number of GPUs of a measurement. A measurement on a remote device needs no local GPU."""
-    return int(is_here(tuned_device(wildcards)) and tuned_device(wildcards) != "cpu")
+def local_device(wildcards):
+    """Return the device of this machine on which a measurement runs; "cpu" if it is on a remote device."""
+    return tuned_device(wildcards) if is_here(tuned_device(wildcards)) else "cpu"
+
+
+def gpus_of(device):
+    """Return the GPUs of a job as resources, by a function for its device: their number, and each that is named by its number."""
+    numbered = {resource_name(one): lambda wildcards, one=one: int(device(wildcards) == one) for one in NUMBERED}
+    return {"gpu": lambda wildcards: int(device(wildcards).startswith("cuda")), **numbered}
 
 
 def tuning_minutes(wildcards):
@@ -96,7 +149,7 @@ SHARED = {
         if compiler_named(compiler).tunes
     },
 }
-for shared in SHARED:
+for shared in [*SHARED, *map(resource_name, NUMBERED)]:
     workflow.global_resources.setdefault(shared, 1)
 
 # If a profile groups the figures of an experiment into one job, they are drawn one after another.

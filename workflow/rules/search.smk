@@ -14,12 +14,12 @@ rule worker:
         times_of("worker")
     conda:
         ENVIRONMENTS["search"]
-    threads: training_threads
+    threads: training_threads("worker")
     priority: 10
     retries: RETRIES
     resources:
         **needs_of("worker"),
-        gpu=training_gpus,
+        **gpus_of(training_device("worker")),
     shell:
         # SIGTERM goes to all processes of a job, and Slurm kills the other processes when the first has ended. Therefore the shell
         # and `tee` wait until the worker has returned its trial to the study.

@@ -19,11 +19,11 @@ rule train:
         times_of("train")
     conda:
         ENVIRONMENTS["train"]
-    threads: training_threads
+    threads: training_threads("train")
     retries: RETRIES
     resources:
         **needs_of("train"),
-        gpu=training_gpus,
+        **gpus_of(training_device("train")),
     shell:
         "OMP_NUM_THREADS={threads} syno train {params.config:q} {wildcards.key:q} --seed {wildcards.seed:q} --output {output:q}"
         " 2>&1 | tee -i {log:q}"

@@ -1,4 +1,4 @@
-# A measurement on this machine's processor runs alone.
+# A measurement on this machine's processor runs alone. One on a GPU has a GPU of its own, and its part of the cores.
 rule tune:
     input:
         read_by("tune"),
@@ -20,7 +20,7 @@ rule tune:
     priority: -10
     retries: RETRIES
     resources:
-        **needs_of("tune", runtime=tuning_minutes, gpu=tuning_gpus, **SHARED),
+        **needs_of("tune", runtime=tuning_minutes, **gpus_of(local_device), **SHARED),
     shell:
         # If a network cannot be compiled or measured, there is a record with the reason, and exit code 1.
         "(syno tune model {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
