@@ -11,7 +11,7 @@ from syno.artifact.imported import MADE_BY, ImportRecord
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.results.table import comparable, read_losses, read_measurements, write_table
+from syno.results.table import read_ablations, read_losses, read_measurements, write_table
 from syno.stages import results
 from syno.stages.places import FORMATS, HEADLINES, REPORT
 from syno.stages.store import OperatorStore
@@ -76,7 +76,7 @@ def write_headlines(folder: Path) -> pandas.DataFrame:
     """Write the headline numbers beside the paper's as a table, and return it. SpecError if there are no measurements."""
     from syno.report.paper.headlines import headline_table, headlines
 
-    table = headline_table(headlines(read_numbers(folder).rows))
+    table = headline_table(headlines(*read_numbers(folder)))
     write_table(table, folder, HEADLINES)
     return table
 
@@ -85,7 +85,7 @@ def read_numbers(folder: Path) -> Numbers:
     """Return the input of the paper's figures in a folder of results. SpecError if there are no measurements."""
     from syno.report.paper.catalogue import Numbers
 
-    return Numbers(comparable(read_measurements(folder, MADE_BY)), read_losses(folder, MADE_BY))
+    return Numbers(read_measurements(folder, MADE_BY), read_losses(folder, MADE_BY), read_ablations(folder, MADE_BY))
 
 
 def write_report(experiment: Experiment, output: Path | None = None) -> Path:
@@ -106,7 +106,7 @@ def write_report(experiment: Experiment, output: Path | None = None) -> Path:
 
 def write_page(folder: Path, output: Path | None = None) -> Path:
     """Write the page of an import: figures, headline numbers, operators; return its file. SpecError if there is no import."""
-    from syno.artifact.page import paper_page
+    from syno.report.paper.page import paper_page
 
     numbers, record, store = read_numbers(folder), ImportRecord.read(folder / RECORD), OperatorStore(folder)
     operators = {one.name: store.get(one.key) for one in record.operators if one.key is not None}
