@@ -11,7 +11,7 @@ import pandas
 
 from syno.base.files import ORIGINAL
 from syno.report.paper.comparisons import MOST_LOST_FINALLY, fewest, shares
-from syno.report.paper.headline import Headline, below, compared, unknown
+from syno.report.paper.headline import Headline, Verdict, below, compared, unknown
 from syno.report.paper.language import curves, perplexities, training_speedups
 from syno.report.paper.mixture import FINAL, PREFERRED, PROXY, TARGET, accuracies, scored, timed
 from syno.report.paper.networks import fastest, geometric_mean
@@ -42,14 +42,14 @@ SAMPLES, DISTINCT, REDUNDANCY = 6_452, 86, 70  # random samples without canonica
 def of_larger_network(rows: pandas.DataFrame) -> Iterator[Headline]:
     """Yield ResNet-34 with the operator of the largest mean speedup over the original ResNet-18, among those more accurate."""
     known = accuracies(rows, FINAL)
-    smaller = known[(known["model"] == CASE) & (known["operator"] == ORIGINAL)]
-    smaller = smaller.set_index(["data", "accuracy_origin"])["accuracy"]
+    found = known[(known["model"] == CASE) & (known["operator"] == ORIGINAL)]
+    smaller = {(row["data"], row["accuracy_origin"]): row["accuracy"] for row in found.to_dict("records")}
     gains: dict[str, tuple[float, str]] = {}
     for row in scored(rows, FINAL).to_dict("records"):
-        ours, keys = row["accuracy_origin"], [(row["data"], origin) for origin in PREFERRED[row["accuracy_origin"]]]
-        theirs = next((key for key in keys if key in smaller.index), None)
+        own, keys = row["accuracy_origin"], [(row["data"], origin) for origin in PREFERRED[row["accuracy_origin"]]]
+        theirs = next((key for key in keys if key in smaller), None)
         if row["model"] == LAYERED and row["operator"] != ORIGINAL and not row["is_baseline"] and theirs is not None:
-            gains[row["operator"]] = row["accuracy"] - smaller[theirs], ", ".join(dict.fromkeys([ours, theirs[1]]))
+            gains[row["operator"]] = row["accuracy"] - smaller[theirs], ", ".join(dict.fromkeys([own, theirs[1]]))
     times = timed(rows)
     originals = times[(times["model"] == CASE) & (times["operator"] == ORIGINAL)][[*TARGET, "latency_ms"]]
     ours = times[(times["model"] == LAYERED) & times["operator"].isin([name for name, (gain, _) in gains.items() if gain > 0])]
@@ -63,7 +63,7 @@ def of_larger_network(rows: pandas.DataFrame) -> Iterator[Headline]:
         if whole.empty:
             yield unknown("text", what, None, printed=IN_WORDS)
             continue
-        best = whole.groupby("operator")["ratio"].agg(lambda values: geometric_mean(list(values))).idxmax()
+        best = str(whole.groupby("operator")["ratio"].agg(lambda values: geometric_mean(list(values))).idxmax())
         found = whole[whole["operator"] == best]
         each = ", ".join(f"{row['ratio']:.2f} on the {row['place']}" for row in found.to_dict("records"))
         latency = ", ".join(sorted(set(found["latency_origin"])))
@@ -71,7 +71,7 @@ def of_larger_network(rows: pandas.DataFrame) -> Iterator[Headline]:
         yield compared("text", what, geometric_mean(list(found["ratio"])), None, always=told, origin=latency, printed=IN_WORDS)
         gain, origin = gains[best]
         what = f"{name}, {compiler_title(compiler)}: accuracy on the final data set above the original {MODELS[CASE]}'s"
-        yield compared("text", what, gain, None, always=str(best), origin=origin, printed=IN_WORDS)
+        yield compared("text", what, gain, None, always=best, origin=origin, printed=IN_WORDS)
 
 
 def of_operator_2(rows: pandas.DataFrame) -> Iterator[Headline]:
@@ -144,13 +144,13 @@ def beside_alpha_nas(rows: pandas.DataFrame) -> Iterator[Headline]:
     known = scored(rows, FINAL)
     known = known[(known["operator"] != ORIGINAL) & ~known["is_baseline"]]
     within = known[known["original_accuracy"] - known["accuracy"] <= MOST_LOST_FINALLY]
-    fewer = fewest(within, shares(rows)).set_index("model")
+    fewer = {row["model"]: row for row in fewest(within, shares(rows)).to_dict("records")}
     times, best = timed(rows), fastest(rows)
     times = times[times["device"] == A100]
     for model, paper in FEWER_FLOPS.items():
         what = f"{MODELS[model]}: share of FLOPs saved within {MOST_LOST_FINALLY:g} on ImageNet"
-        if model in fewer.index:
-            row = fewer.loc[model]
+        if model in fewer:
+            row = fewer[model]
             lost = row["original_accuracy"] - row["accuracy"]
             always = f"{row['operator']}, which loses {lost:.4f}"
             yield compared("αNAS", what, row["fewer_flops"], paper, always=always, origin=row["cost_origin"])
@@ -162,17 +162,17 @@ def beside_alpha_nas(rows: pandas.DataFrame) -> Iterator[Headline]:
             if found.empty:
                 yield unknown("αNAS", what, speed)
                 continue
-            row = found.iloc[0]
-            final = known[(known["model"] == model) & (known["operator"] == row["operator"])]
+            (bar, *_) = found.to_dict("records")
+            final = known[(known["model"] == model) & (known["operator"] == bar["operator"])]
             lost = "unknown" if final.empty else f"{(final['original_accuracy'] - final['accuracy']).iloc[0]:.4f}"
-            always = f"{row['operator']}; what it loses on ImageNet is {lost}"
-            if model in fewer.index:
-                name = fewer.loc[model, "operator"]
+            always = f"{bar['operator']}; what it loses on ImageNet is {lost}"
+            if model in fewer:
+                name = fewer[model]["operator"]
                 same = (times["model"] == model) & (times["operator"] == name) & (times["compiler"] == compiler)
                 always += "".join(
                     f"; {name}, which saves the FLOPs, has a speedup of {x:.2f}" for x in times[same]["speedup"][:1]
                 )
-            yield compared("αNAS", what, row["speedup"] - 1, speed, always=always, origin=row["latency_origin"])
+            yield compared("αNAS", what, bar["speedup"] - 1, speed, always=always, origin=bar["latency_origin"])
     (told, (share, _)), *_ = ALPHA_NAS_TOLD.items()
     abstract = ", ".join(f"{flops:.2f} for {network}" for network, (flops, _) in ALPHA_NAS.items())
     why = f"the data has nothing of αNAS; without any loss, the abstract of its paper has {abstract}"
@@ -195,5 +195,5 @@ def of_ablations(tables: Mapping[str, pandas.DataFrame]) -> Iterator[Headline]:
     row = rows.iloc[-1]
     note = f"{row['graphs']:,} random graphs of {row['primitives']} primitives, {row['canonical']:,} of them canonical"
     value = float(row["graphs"] / row["canonical"])
-    verdict = "holds" if value > REDUNDANCY else "does not hold"
+    verdict: Verdict = "holds" if value > REDUNDANCY else "does not hold"
     yield Headline("Table 3", what, value, REDUNDANCY, printed, verdict, "measured", note)

@@ -51,7 +51,7 @@ def best_over_best(table: pandas.DataFrame) -> pandas.DataFrame:
     Columns: model, device, place, compiler, latency_origin, speedup; speedup_with_original (over the faster of NAS-PTE's best
     and the convolution itself); layers (their number).
     """
-    places = table.drop_duplicates(["place"]).set_index("place")[["device", "latency_origin"]]
+    places = {row["place"]: row for row in table.drop_duplicates("place").to_dict("records")}
     best = table[table["is_best"]].pivot(index=KEYS, columns="family", values="latency_ms")
     best = best.reindex(columns=[ORIGINAL, NAS_PTE_NAME, OURS]).dropna(subset=[NAS_PTE_NAME, OURS]).reset_index()
     best = best.assign(
@@ -59,7 +59,7 @@ def best_over_best(table: pandas.DataFrame) -> pandas.DataFrame:
         guarded=best[[NAS_PTE_NAME, ORIGINAL]].min(axis="columns") / best[OURS],
     )
     means = [
-        (model, places.loc[place, "device"], place, compiler, places.loc[place, "latency_origin"],
+        (model, places[place]["device"], place, compiler, places[place]["latency_origin"],
          geometric_mean(list(group["ratio"])), geometric_mean(list(group["guarded"])), len(group))
         for (model, place, compiler), group in best.groupby(["model", "place", "compiler"], sort=False)
     ]  # fmt: skip

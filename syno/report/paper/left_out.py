@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import pandas
 
@@ -79,19 +79,19 @@ def of_case_study(rows: pandas.DataFrame) -> Iterator[LeftOut]:
         if _where(row) not in drawn:
             others = row["speedup"] != "nan"
             yield LeftOut(_where(row), f"no latency of {BASELINES if others else 'the original network there'}")
-    for (model, compiler, place), group in found.groupby(["model", "compiler", "place"], sort=False):
-        for name in (INT8, STACKED):
-            if name not in set(group["operator"]):
-                where = f"{model_title(model)}, {compiler_title(compiler)}, {place}"
-                yield LeftOut(where, f"no latency of {operator_title(name)}")
+    for row in _distinct(found):
+        group = found[[_where(other) == _where(row) for other in found.to_dict("records")]]
+        missing = [name for name in (INT8, STACKED) if name not in set(group["operator"])]
+        yield from (LeftOut(_where(row), f"no latency of {operator_title(name)}") for name in missing)
 
 
 def of_layers(rows: pandas.DataFrame) -> Iterator[LeftOut]:
     """Yield what Figure 9 leaves out: layers that failed or have no original, and places without NAS-PTE or without ours."""
     yield from _failed(rows, layers=True)
     table = layers(rows)
-    for (model, compiler, place), group in table.groupby(["model", "compiler", "place"], sort=False):
-        where = f"{model_title(model)}, {compiler_title(compiler)}, {place}"
+    for row in _distinct(table):
+        where = _where(row)
+        group = table[[_where(other) == where for other in table.to_dict("records")]]
         for family in (NAS_PTE_NAME, OURS):
             if family not in set(group["family"]):
                 yield LeftOut(where, f"no layer of {family}")
@@ -160,5 +160,5 @@ def _distinct(times: pandas.DataFrame) -> list[dict[str, str]]:
     ]
 
 
-def _where(row: dict[str, str]) -> str:
+def _where(row: Mapping[Any, Any]) -> str:
     return f"{model_title(row['model'])}, {compiler_title(row['compiler'])}, {row['place']}"

@@ -110,15 +110,16 @@ def case_study(rows: pandas.DataFrame) -> pandas.DataFrame:
     measured here.
     """
     times, chosen = timed(rows), []
-    passing = accurate_enough(rows)
-    passing = set(zip(passing["model"], passing["operator"], strict=True))
+    enough = accurate_enough(rows)
+    passing = set(zip(enough["model"], enough["operator"], strict=True))
     times = times.assign(passes=[key in passing for key in zip(times["model"], times["operator"], strict=True)])
     for _, group in times.groupby(["model", *TARGET], sort=False, dropna=False):
         names, ours = set(group["operator"]), group[(group["operator"] != ORIGINAL) & ~group["is_baseline"]]
         if ORIGINAL not in names or not group["is_baseline"].any():
             continue
-        best = ours.sort_values(["passes", "speedup"], ascending=False)["operator"][:1]
-        best = [CASE_OPERATOR] if CASE_OPERATOR in names else best
+        best = [CASE_OPERATOR]
+        if CASE_OPERATOR not in names:
+            best = list(ours.sort_values(["passes", "speedup"], ascending=False)["operator"][:1])
         chosen.append(group[(group["operator"] == ORIGINAL) | group["is_baseline"] | group["operator"].isin(best)])
     if not chosen:
         return pandas.DataFrame(columns=list(CASE_COLUMNS))

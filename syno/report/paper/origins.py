@@ -60,7 +60,12 @@ def legend_entries(axes: Axes, table: pandas.DataFrame) -> int:
         return 0
     count = 0
     if (table["latency_origin"] == "measured").any():
-        outline = {"markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": OUTLINE, "markersize": 9}
+        outline: dict[str, Any] = {
+            "markerfacecolor": "none",
+            "markeredgecolor": INK,
+            "markeredgewidth": OUTLINE,
+            "markersize": 9,
+        }
         axes.plot([], [], "s", label="latency measured here", **outline)
         count += 1
     found = {origin for column in COLUMNS[1:] if column in table for origin in table[column].dropna()}

@@ -119,10 +119,7 @@ def _source_cells(rows: pandas.DataFrame) -> Table:
     """Return a row for each experiment and origin: its networks, data sets, devices and compilers, and how much it has."""
     cells = []
     for (experiment, origin), own in rows.groupby(["experiment", "origin"], sort=False, dropna=False):
-        names = [
-            ", ".join(map(str, dict.fromkeys(own[column].dropna())))
-            for column in ("data", "device", "compiler")
-        ]  # fmt: skip
+        names = [", ".join(map(str, dict.fromkeys(own[column].dropna()))) for column in ("data", "device", "compiler")]
         failed = int((own["status"] != OK).sum())
         cells.append((
             Cell(str(experiment) or "–", is_number=False), Cell(SHORT_ORIGINS.get(str(origin), str(origin)), is_number=False),
@@ -144,10 +141,8 @@ def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -
     """
     rows = ready(rows)
     homes = _homes(rows, operators)
-    scores, times = scored(rows, PROXY), timed(rows)
-    scores = {
-        (row["operator"], row["model"]): row for row in scores.to_dict("records")
-    }  # fmt: skip
+    times = timed(rows)
+    scores = {(row["operator"], row["model"]): row for row in scored(rows, PROXY).to_dict("records")}
     scored_rows = [_score(rows, name, model, operators[name], scores.get((name, model), {})) for name, model in homes.items()]
     latencies = [
         _latency(row, operators[row["operator"]])
