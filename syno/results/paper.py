@@ -44,6 +44,8 @@ STACKED = "stacked_convolution"
 NAS_PTE = {"nas_pte_sequence_1": "seq_1", "nas_pte_sequence_2": "seq_2", "nas_pte_sequence_3": "seq_3"}  # and their folders
 NAS_PTE_MODULES = {"nas_pte_1": "seq_1", "nas_pte_2": "seq_2", "nas_pte_3": "seq_3"}  # the same, as PyTorch modules
 BASELINES = (INT8, STACKED, *NAS_PTE, *NAS_PTE_MODULES)  # operators that no search of the paper found
+OF_THE_PAPER = ("operator_1", "operator_2", "gpt2_projection")  # operators of the library that its searches found
+INT8_COMPILER = "-int8"  # the end of the names of compilers to 8-bit integers
 WRONG_GUARD = "of the published TVM code, in which the bounds check of Unfold is wrong: such kernels read mostly zeros"
 GUARD = (
     "The TVM kernels that the authors published check the bounds of Unfold against the window's size instead of the axis': "
@@ -69,6 +71,7 @@ ACCURACIES = {
 }
 IN_CASE_STUDY = {ORIGINAL: 0.70679, INT8: 0.70290, STACKED: 0.69242, "operator_1": 0.70451}
 LOSS = 5.8516  # of GPT-2 as it is, after 30 minutes
+PERPLEXITIES, PERPLEXITY_STEPS = {"original": 111, "with the operator": 99}, 100_000  # of GPT-2, and after how many steps
 
 # FLOPs and parameters of the original networks, with as many classes as the data set has. They are counted as those of the
 # published operators were (`syno.model.counting.published_flops`), and a test counts them again. Some are in the paper.
@@ -87,6 +90,7 @@ COSTS = {
 # The shares of FLOPs and of parameters that αNAS saves in networks for ImageNet, without a loss of accuracy.
 # Source: abstract of Jin, Phothilimthana, Roy, "Neural Architecture Search using Property Guided Synthesis", OOPSLA 2022.
 ALPHA_NAS = {"Vision Transformer": (0.30, 0.30), "ResNet-50": (0.23, 0.14), "EfficientNet": (0.07, 0.07)}
+ALPHA_NAS_TOLD = {"ResNet-50 and EfficientNet-B0": (0.25, float("nan"))}  # within 0.02 on ImageNet, as Syno's paper says
 
 
 def told() -> list[Measurement]:

@@ -12,7 +12,7 @@ from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.results.joined import with_roles
-from syno.results.table import comparable, read_losses, read_measurements, write_table
+from syno.results.table import read_ablations, read_losses, read_measurements, write_table
 from syno.stages import results
 from syno.stages.join import MADE_BY as JOINED_BY
 from syno.stages.join import JoinRecord, notes, operators_of
@@ -93,7 +93,7 @@ def write_headlines(folder: Path) -> pandas.DataFrame:
     """Write the headline numbers beside the paper's as a table, and return it. SpecError if there are no measurements."""
     from syno.report.paper.headlines import headline_table, headlines
 
-    table = headline_table(headlines(read_numbers(folder).rows))
+    table = headline_table(headlines(*read_numbers(folder)))
     write_table(table, folder, HEADLINES)
     return table
 
@@ -103,9 +103,10 @@ def read_numbers(folder: Path) -> Numbers:
     from syno.report.paper.catalogue import Numbers
 
     made_by = JOINED_BY if (folder / JOINED).is_file() else MADE_BY
-    rows = with_roles(comparable(read_measurements(folder, made_by)), folder.name)
+    rows = with_roles(read_measurements(folder, made_by), folder.name)
     losses = read_losses(folder, made_by)
-    return Numbers(rows, losses.assign(experiment=_named(losses["experiment"], folder)))
+    named = losses.assign(experiment=_named(losses["experiment"], folder))
+    return Numbers(rows, named, read_ablations(folder, made_by))
 
 
 def _named(experiments: pandas.Series, folder: Path) -> list[str]:
@@ -133,7 +134,7 @@ def write_report(experiment: Experiment, output: Path | None = None) -> Path:
 
 def write_page(folder: Path, output: Path | None = None) -> Path:
     """Write the page of an import: figures, headline numbers, operators; return its file. SpecError if there is no import."""
-    from syno.artifact.page import paper_page
+    from syno.report.paper.page import paper_page
 
     numbers, record, store = read_numbers(folder), ImportRecord.read(folder / RECORD), OperatorStore(folder)
     operators = {one.name: store.get(one.key) for one in record.operators if one.key is not None}
@@ -145,7 +146,7 @@ def write_page(folder: Path, output: Path | None = None) -> Path:
 
 def _write_joined_page(experiment: Experiment, output: Path | None) -> Path:
     """Write the page of joined results: figures, headline numbers, operators, what was joined, and what is missing."""
-    from syno.artifact.page import paper_page
+    from syno.report.paper.page import paper_page
 
     numbers, record = read_numbers(experiment.folder), JoinRecord.read(experiment.folder / JOINED)
     file = output or experiment.folder / REPORT

@@ -9,11 +9,11 @@ import pytest
 from small_artifact import write_artifact
 from typer.testing import CliRunner
 
-from syno.artifact.page import published_results
 from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
 from syno.report.paper.catalogue import PAPER_FIGURES
+from syno.report.paper.page import published_results
 from syno.results.paper import GUARD
 from syno.results.table import read_measurements
 from syno.stages.artifact import import_artifact

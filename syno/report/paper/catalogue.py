@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import pandas
 from matplotlib.figure import Figure
 
 from syno.base.registry import Registry
-from syno.report.paper import comparisons, networks
-from syno.report.paper.bars import case_study_figure, end_to_end_figure, layerwise_figure, savings_figure
+from syno.report.paper import comparisons, language, left_out, networks
+from syno.report.paper.bars import WRONG, end_to_end_figure, layerwise_figure
+from syno.report.paper.left_out import LeftOut
+from syno.report.paper.mixture import ready
+from syno.report.paper.origins import note
 from syno.report.paper.points import imagenet_figure, language_figure
-from syno.results.paper import GUARD, WRONG_GUARD
+from syno.report.paper.sideways import case_study_figure, savings_figure
+from syno.report.paper.titles import ORIGINS
+from syno.results.measurement import OK
+from syno.results.paper import GUARD
 
 Tables: TypeAlias = Mapping[str, pandas.DataFrame]
-ORIGINS = {"artifact": "the authors' published data", "paper": "the paper", "measured": "measurements made here"}
+SHOWN = 3  # of the things left out for one reason, below a figure
 
 
 class Numbers(NamedTuple):
     """The input of figures.
 
     Attributes:
-        rows: The table of measurements, of one origin or several, without measurements that failed or are partial.
-        losses: The loss curve of GPT-2's training (step, minutes, loss); without rows where there is none.
+        rows: The table of measurements, of one origin or several. It may have the columns `experiment` and `data_role`, as that
+            of joined results. Figures use no failed or partial measurements, but list them as left out.
+        losses: The loss curves of language models; without rows where there are none.
+        ablations: The tables of ablations that lie beside the measurements, by name.
     """
 
     rows: pandas.DataFrame
     losses: pandas.DataFrame
+    ablations: Mapping[str, pandas.DataFrame] = {}
 
 
 class PaperFigure(NamedTuple):
@@ -39,6 +48,8 @@ class PaperFigure(NamedTuple):
         metrics: The quantities in it; the notes name their origins.
         tables: Makes the tables of its numbers, by name.
         draw: Draws it from the numbers, the tables, and the notes at its bottom.
+        left_out: Finds what it does not show, and why.
+        has_marks: Whether latencies of wrong code have a mark in it.
     """
 
     title: str
@@ -46,14 +57,32 @@ class PaperFigure(NamedTuple):
     metrics: tuple[str, ...]
     tables: Callable[[Numbers], Tables]
     draw: Callable[[Numbers, Tables, tuple[str, ...]], Figure]
+    left_out: Callable[[Numbers], Iterable[LeftOut]]
+    has_marks: bool = False
 
     def notes(self, numbers: Numbers) -> tuple[str, ...]:
-        """Return the caption, the origins of the numbers, and a warning if some of them are wrong."""
-        used = numbers.rows[numbers.rows["metric"].isin(self.metrics)]
-        sources = [_source(metric, used[used["metric"] == metric]) for metric in self.metrics]
-        is_wrong = "latency" in self.metrics and (used["note"] == WRONG_GUARD).any()
-        told = "; ".join(filter(None, sources))
-        return (self.caption, *([f"Sources: {told}."] if told else []), *([GUARD] if is_wrong else []))
+        """Return the caption, the origins of the numbers, a warning if some of them are wrong, and what is left out."""
+        tables = self.tables(numbers)
+        missing = left_out.lines(self.left_out(numbers), SHOWN)
+        parts = (self.caption, note(list(tables.values())), self.sources(numbers), self._marked(tables))
+        return (*filter(None, parts), *([f"Left out: {'; '.join(missing)}."] if missing else []))
+
+    def sources(self, numbers: Numbers) -> str:
+        """Return the origins of its quantities as a sentence; "" if there are none."""
+        rows = ready(numbers.rows)
+        used = rows[rows["metric"].isin(self.metrics) & (rows["status"] == OK)]
+        told = "; ".join(filter(None, (_source(metric, used[used["metric"] == metric]) for metric in self.metrics)))
+        return f"Sources: {told}." if told else ""
+
+    def _marked(self, tables: Tables) -> str:
+        """Return the warning, after the mark that bars with their values have."""
+        text = self.warning(tables)
+        return f"{WRONG} {text}" if text and self.has_marks else text
+
+    def warning(self, tables: Tables) -> str:
+        """Return the warning about latencies of wrong code; "" if its tables have none."""
+        is_wrong = any(bool(table["is_wrong"].any()) for table in tables.values() if "is_wrong" in table)
+        return GUARD if is_wrong else ""
 
 
 PAPER_FIGURES: Registry[PaperFigure] = Registry("figure of the paper")
@@ -74,74 +103,94 @@ def _layer_tables(numbers: Numbers) -> Tables:
     return {"figure-9": found, "figure-9-means": comparisons.best_over_best(found)}
 
 
+def _curve_tables(numbers: Numbers) -> Tables:
+    return {"figure-10": language.curves(numbers.losses, numbers.rows)}
+
+
 FIVE, SIX, EIGHT, NINE, TEN, ALPHA = (
     "Figure 5: speedups of networks",
-    "Figure 6: accuracy on ImageNet against latency",
-    "Figure 8: case study, ResNet-18 with TVM",
-    "Figure 9: layers of ResNet-34 beside NAS-PTE",
-    "Figure 10: loss of GPT-2",
+    "Figure 6: accuracy against latency",
+    "Figure 8: case study, beside INT8 and stacked convolutions",
+    "Figure 9: layers beside NAS-PTE",
+    "Figure 10: loss and perplexity of GPT-2",
     "Beside αNAS: FLOPs and parameters saved",
 )
 PAPER_FIGURES.register("figure-5")(
     PaperFigure(
         FIVE,
         "For each network, device and compiler: the speedup of the fastest operator over the original network, among the "
-        "operators whose accuracy on CIFAR-100 is less than 0.01 below the network's. ResNet-34 was not searched: it has "
-        "ResNet-18's operators, with their accuracies in ResNet-18. The batch size is 1.",
+        "operators whose accuracy on the proxy data set (CIFAR-100 in the paper) is less than 0.01 below the network's. "
+        "ResNet-34 was not searched: it has ResNet-18's operators, with their accuracies in ResNet-18 where it has none of "
+        "its own. The batch size is 1 where no other is given.",
         ("latency", "accuracy"),
         _network_tables,
         lambda numbers, tables, notes: end_to_end_figure(tables["figure-5"], tables["figure-5-means"], FIVE, notes),
+        lambda numbers: left_out.of_end_to_end(numbers.rows),
+        has_marks=True,
     )
 )
 PAPER_FIGURES.register("figure-6")(
     PaperFigure(
         SIX,
-        "Large hollow marks are the original networks; each line is the Pareto front of one network. Operators whose "
-        "accuracy on ImageNet is unknown are left out. The batch size is 1.",
+        "Large hollow marks are the original networks; each line is the Pareto front of one network. Accuracies are on the "
+        "final data set (ImageNet in the paper). The batch size is 1 where no other is given.",
         ("latency", "accuracy"),
         lambda numbers: {"figure-6": networks.trade_offs(numbers.rows)},
         lambda numbers, tables, notes: imagenet_figure(tables["figure-6"], SIX, notes),
+        lambda numbers: left_out.of_trade_offs(numbers.rows),
     )
 )
 PAPER_FIGURES.register("figure-8")(
     PaperFigure(
         EIGHT,
-        "Latency with a batch size of 1, speedup over the original network, and accuracy on ImageNet.",
+        "Latency, speedup over the original network, and accuracy on the final data set (ImageNet in the paper), wherever a"
+        " baseline was measured. A network without Operator 1 has its fastest operator in its place. The batch size is 1 "
+        "where no other is given.",
         ("latency", "accuracy"),
         lambda numbers: {"figure-8": networks.case_study(numbers.rows)},
         lambda numbers, tables, notes: case_study_figure(tables["figure-8"], EIGHT, notes),
+        lambda numbers: left_out.of_case_study(numbers.rows),
+        has_marks=True,
     )
 )
 PAPER_FIGURES.register("figure-9")(
     PaperFigure(
         NINE,
         "Speedups over the convolution. For each layer, only the fastest of NAS-PTE's three sequences is shown. The titles "
-        "say how many times as fast as NAS-PTE's fastest our fastest operator is, as the geometric mean over the layers. "
-        "L9, L18 and L31 are 1x1 convolutions, which both systems replace by operators with windows of 3.",
+        "say how many times as fast as NAS-PTE's fastest our fastest operator is, as the geometric mean over the layers. L1"
+        " to L31 are layers of ResNet-34; L9, L18 and L31 are 1x1 convolutions, which both systems replace by operators "
+        "with windows of 3.",
         ("latency",),
         _layer_tables,
         lambda numbers, tables, notes: layerwise_figure(tables["figure-9"], tables["figure-9-means"], NINE, notes),
+        lambda numbers: left_out.of_layers(numbers.rows),
     )
 )
 PAPER_FIGURES.register("figure-10")(
     PaperFigure(
         TEN,
-        "Each point of the curve is the mean of 100 steps. The log of the training with the operator was not published.",
+        "Loss and perplexity (the exponential of the loss) over the training. Where there are several seeds, they are thin "
+        "lines, and their mean is a thick one. The authors' log is drawn as means of 100 steps; that of their training with"
+        " the operator was not published.",
         ("loss",),
-        lambda numbers: {"figure-10": numbers.losses},
-        lambda numbers, tables, notes: language_figure(numbers.losses, comparisons.scores(numbers.rows), TEN, notes),
+        _curve_tables,
+        lambda numbers, tables, notes: language_figure(tables["figure-10"], language.scores(numbers.rows), TEN, notes),
+        lambda numbers: left_out.of_language(numbers.rows, language.curves(numbers.losses, numbers.rows)),
     )
 )
 PAPER_FIGURES.register("alpha-nas")(
     PaperFigure(
         ALPHA,
-        "Syno: for each network, the operator with the fewest FLOPs among those whose accuracy on CIFAR-100 is less than "
-        "0.01 below the network's. Beside the bars are the change of accuracy, in points, and the smallest and largest "
-        "speedup over all devices and both compilers. The FLOPs of the original networks were counted here in the authors' "
-        "way. αNAS: numbers from the abstract of its paper (Jin, Phothilimthana, Roy, OOPSLA 2022). Its networks and their "
-        "training differ, so the two systems are not directly comparable.",
+        "Syno: for each network, the operator with the fewest FLOPs among those whose accuracy on the proxy data set "
+        "(CIFAR-100 in the paper) is less than 0.01 below the network's, and, if that is another one, among those that lose"
+        " at most 0.02 on the final data set (ImageNet). Beside the bars are the change of accuracy, in points, and the "
+        "smallest and largest speedup over all devices and compilers. Where costs are published, the FLOPs of the original "
+        "networks were counted here in the authors' way. αNAS: numbers from the abstract of its paper (Jin, Phothilimthana,"
+        " Roy, OOPSLA 2022), and, within 2 points, from Syno's. Its networks and their training differ, so the two systems "
+        "are not directly comparable.",
         ("flops", "parameters", "accuracy", "latency"),
         lambda numbers: {"alpha-nas": comparisons.savings(numbers.rows)},
         lambda numbers, tables, notes: savings_figure(tables["alpha-nas"], ALPHA, notes),
+        lambda numbers: left_out.of_savings(numbers.rows, comparisons.savings(numbers.rows)),
     )
 )

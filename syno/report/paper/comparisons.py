@@ -1,62 +1,58 @@
-"""The tables of Figures 9 and 10 and of `alpha-nas`: layers compared with NAS-PTE, GPT-2's loss, savings compared with αNAS."""
+"""The tables of Figure 9 and of `alpha-nas`: layers compared with NAS-PTE's, savings compared with αNAS's."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import pandas
 
 from syno.base.files import ORIGINAL
-from syno.report.paper.networks import MOST_LOST, accuracies, accurate_enough, geometric_mean, ordered, timed, with_original
-from syno.results.paper import (
-    ALPHA_NAS,
-    COMPILERS,
-    COSTS,
-    DEVICES,
-    LANGUAGE_MODEL,
-    LAYERED,
-    LAYERS,
-    MODELS,
-    NAS_PTE,
-    NAS_PTE_MODULES,
-    TEST_DATA,
-)
+from syno.report.paper.mixture import ordered, ready, scored, timed
+from syno.report.paper.networks import MOST_LOST, accurate_enough, geometric_mean
+from syno.report.paper.titles import model_title
+from syno.results.joined import FINAL, PROXY
+from syno.results.measurement import OK
+from syno.results.paper import ALPHA_NAS, ALPHA_NAS_TOLD, COMPILERS, COSTS, DEVICES, LAYERS, MODELS, NAS_PTE, NAS_PTE_MODULES
 
-OURS, NAS_PTE_NAME, ALPHA_NAS_NAME = "Syno", "NAS-PTE", "αNAS"
-KEYS = ["device", "compiler", "layer"]
-SAVINGS_COLUMNS = (
-    "system", "network", "operator", "data", "fewer_flops", "fewer_parameters", "lost_cifar100", "lost_imagenet",
-    "least_speedup", "largest_speedup",
+OURS, NAS_PTE_NAME, BASELINE, ALPHA_NAS_NAME = "Syno", "NAS-PTE", "baseline", "αNAS"
+KEYS = ["model", "place", "compiler", "layer"]
+LAYER_COLUMNS = (
+    "model", "device", "compiler", "batch", "threads", "place", "layer", "label", "family", "operator", "latency_ms",
+    "original_ms", "speedup", "is_best", "latency_origin", "experiment", "is_wrong",
 )  # fmt: skip
-MINUTES = 30.0  # of GPT-2's training in the search
+MOST_LOST_FINALLY = 0.02  # of accuracy on the final data set
+ON_PROXY, ON_FINAL = f"{MOST_LOST:g} on the proxy data set", f"{MOST_LOST_FINALLY:g} on the final data set"
+SAVINGS_COLUMNS = (
+    "system", "network", "model", "operator", "within", "data", "fewer_flops", "fewer_parameters", "lost_proxy", "lost_final",
+    "least_speedup", "largest_speedup", "cost_origin", "accuracy_origin", "latency_origin", "is_wrong",
+)  # fmt: skip
 
 
-# ---- Figure 9: layers of ResNet-34 ----------------------------------------------------------------------------------
+# ---- Figure 9: layers -----------------------------------------------------------------------------------------------
 
 
 def layers(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return every measured layer.
+    """Return every measured layer of a network.
 
-    Columns: device, compiler, layer, label (its number in the paper), family (NAS-PTE, Syno or original), operator,
-    latency_ms, original_ms, speedup, is_best: whether it is the fastest of its family in this layer.
+    Columns: `LAYER_COLUMNS`. The label is the layer's number in the paper, else its own name; the family is NAS-PTE, baseline,
+    Syno or original; is_best says whether it is the fastest of its family in this layer.
     """
-    found = timed(rows, layers=True)
-    found = found[(found["model"] == LAYERED) & found["layer"].isin(LAYERS)].reset_index(drop=True)
-    found = found.assign(label=found["layer"].map(LAYERS), family=found["operator"].map(_family))
-    best = found.groupby([*KEYS, "family"])["latency_ms"].idxmin()
-    found = found.assign(is_best=found.index.isin(best)).sort_values("operator")
-    found = ordered(found, compiler=COMPILERS, device=DEVICES, layer=LAYERS, family=(ORIGINAL, NAS_PTE_NAME, OURS))
-    return found[
-        ["device", "compiler", "layer", "label", "family", "operator", "latency_ms", "original_ms", "speedup", "is_best"]
-    ]
+    found = timed(rows, layers=True).reset_index(drop=True)
+    found = found.assign(label=found["layer"].map(LAYERS).fillna(found["layer"]), family=OURS)
+    found.loc[found["is_baseline"], "family"] = BASELINE
+    found.loc[found["operator"].isin([*NAS_PTE, *NAS_PTE_MODULES]), "family"] = NAS_PTE_NAME
+    found.loc[found["operator"] == ORIGINAL, "family"] = ORIGINAL
+    best = found.groupby([*KEYS, "family"], dropna=False)["latency_ms"].idxmin()
+    found = found.assign(is_best=found.index.isin(best)).sort_values(["layer", "operator"])
+    order = {"model": MODELS, "compiler": COMPILERS, "device": DEVICES, "layer": LAYERS}
+    return ordered(found, **order, family=(ORIGINAL, NAS_PTE_NAME, BASELINE, OURS))[list(LAYER_COLUMNS)]
 
 
 def best_over_best(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return how many times as fast as NAS-PTE's best operators ours are: geometric means over the layers that both have.
 
-    Columns: device, compiler, speedup; speedup_with_original (over the faster of NAS-PTE's best and the convolution itself);
-    layers (their number).
+    Columns: model, device, place, compiler, latency_origin, speedup; speedup_with_original (over the faster of NAS-PTE's best
+    and the convolution itself); layers (their number).
     """
+    places = {row["place"]: row for row in table.drop_duplicates("place").to_dict("records")}
     best = table[table["is_best"]].pivot(index=KEYS, columns="family", values="latency_ms")
     best = best.reindex(columns=[ORIGINAL, NAS_PTE_NAME, OURS]).dropna(subset=[NAS_PTE_NAME, OURS]).reset_index()
     best = best.assign(
@@ -64,89 +60,96 @@ def best_over_best(table: pandas.DataFrame) -> pandas.DataFrame:
         guarded=best[[NAS_PTE_NAME, ORIGINAL]].min(axis="columns") / best[OURS],
     )
     means = [
-        (device, compiler, geometric_mean(list(group["ratio"])), geometric_mean(list(group["guarded"])), len(group))
-        for (device, compiler), group in best.groupby(["device", "compiler"], sort=False)
-    ]
-    return pandas.DataFrame(means, columns=["device", "compiler", "speedup", "speedup_with_original", "layers"])
-
-
-def _family(operator: str) -> str:
-    return ORIGINAL if operator == ORIGINAL else NAS_PTE_NAME if operator in (*NAS_PTE, *NAS_PTE_MODULES) else OURS
+        (model, places[place]["device"], place, compiler, places[place]["latency_origin"],
+         geometric_mean(list(group["ratio"])), geometric_mean(list(group["guarded"])), len(group))
+        for (model, place, compiler), group in best.groupby(["model", "place", "compiler"], sort=False)
+    ]  # fmt: skip
+    columns = ["model", "device", "place", "compiler", "latency_origin", "speedup", "speedup_with_original", "layers"]
+    return ordered(pandas.DataFrame(means, columns=columns), model=MODELS, compiler=COMPILERS, device=DEVICES)
 
 
 # ---- beside αNAS ----------------------------------------------------------------------------------------------------
 
 
 def savings(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.DataFrame:
-    """Return the savings of αNAS, then for each network the accurate enough operator that leaves it the fewest FLOPs.
+    """Return the savings of αNAS, then for each network the accurate enough operators that leave it the fewest FLOPs.
 
-    Columns: system, network (its name in print), operator, data (that the FLOPs are of), fewer_flops and fewer_parameters
-    (shares of the original network's, at most 1), lost_cifar100 and lost_imagenet (of accuracy; missing where unknown),
-    least_speedup and largest_speedup (of all devices and compilers).
+    Accurate enough is, first, what loses less than `most_lost` on the proxy data set; second, what loses at most 0.02 on the
+    final data set, if that is another operator.
+
+    Columns: system, network (its name in print), model, operator, within (what it may lose), data (that the FLOPs are of),
+    fewer_flops and fewer_parameters (shares of the original network's, at most 1), lost_proxy and lost_final (of accuracy;
+    missing where unknown), least_speedup and largest_speedup (of all devices and compilers), the origins of all three, and
+    is_wrong as in `timed`.
     """
     theirs = pandas.DataFrame(
-        [(ALPHA_NAS_NAME, network, flops, parameters) for network, (flops, parameters) in ALPHA_NAS.items()],
+        [(ALPHA_NAS_NAME, network, *savings) for network, savings in {**ALPHA_NAS, **ALPHA_NAS_TOLD}.items()],
         columns=["system", "network", "fewer_flops", "fewer_parameters"],
     )
-    candidates = accurate_enough(rows, most_lost).merge(_costs(rows), on=["model", "operator"])
-    candidates = candidates.sort_values(["fewer_flops", "operator"], ascending=[False, True]).drop_duplicates("model")
-    on_imagenet = with_original(accuracies(rows, TEST_DATA))
-    on_imagenet = on_imagenet.assign(lost_imagenet=on_imagenet["original_accuracy"] - on_imagenet["accuracy"])
-    speedups = (
-        timed(rows).groupby(["model", "operator"])["speedup"].agg(least_speedup="min", largest_speedup="max").reset_index()
+    on_final = scored(rows, FINAL)
+    on_final = on_final[(on_final["operator"] != ORIGINAL) & ~on_final["is_baseline"]].drop(columns="is_baseline")
+    finally_enough = on_final[on_final["original_accuracy"] - on_final["accuracy"] <= MOST_LOST_FINALLY]
+    costs, keys = shares(rows), ["model", "operator"]
+    chosen = [
+        fewest(candidates, costs).assign(within=within)
+        for candidates, within in ((accurate_enough(rows, most_lost), ON_PROXY), (finally_enough, ON_FINAL))
+    ]
+    ours = pandas.concat(chosen, ignore_index=True).drop_duplicates(keys)[[*keys, *COST_COLUMNS, "within", "accuracy_origin"]]
+    for column, scores in (("lost_proxy", scored(rows, PROXY, borrow=True)), ("lost_final", on_final)):
+        lost = scores.assign(**{column: scores["original_accuracy"] - scores["accuracy"]})
+        ours = ours.merge(lost[[*keys, column]], on=keys, how="left")
+    speeds = (
+        timed(rows)
+        .groupby(keys)
+        .agg(
+            least_speedup=("speedup", "min"),
+            largest_speedup=("speedup", "max"),
+            latency_origin=("latency_origin", _joined),
+            is_wrong=("is_wrong", "any"),
+        )
     )
-    keys = ["model", "operator"]
-    ours = candidates.merge(on_imagenet[[*keys, "lost_imagenet"]], on=keys, how="left").merge(speedups, on=keys, how="left")
-    ours = ordered(ours, model=MODELS).assign(
-        system=OURS,
-        network=lambda found: found["model"].map(MODELS),
-        lost_cifar100=lambda found: found["original_accuracy"] - found["accuracy"],
-    )
-    return pandas.concat([theirs, ours], ignore_index=True).reindex(columns=list(SAVINGS_COLUMNS))
+    ours = ours.merge(speeds.reset_index(), on=keys, how="left").assign(system=OURS, network=ours["model"].map(model_title))
+    both = pandas.concat([theirs, ordered(ours, model=MODELS)], ignore_index=True)
+    return both.reindex(columns=list(SAVINGS_COLUMNS))
 
 
-def _costs(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the shares that operators save, by network, on the first data set in COSTS for which they are known.
+COST_COLUMNS = ["data", "fewer_flops", "fewer_parameters", "cost_origin"]
 
-    Columns: model, operator, data, fewer_flops, fewer_parameters.
+
+def fewest(candidates: pandas.DataFrame, costs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return, of each network, the candidate with the fewest FLOPs (`shares`)."""
+    both = candidates.drop(columns="data").merge(costs, on=["model", "operator"])
+    return both.sort_values(["fewer_flops", "operator"], ascending=[False, True]).drop_duplicates("model")
+
+
+def shares(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the shares of FLOPs and parameters that operators save in their networks.
+
+    They are of costs measured here, else of published ones and those of the original networks in `COSTS`, on the first data set
+    there for which they are known. Columns: model, operator, data, fewer_flops, fewer_parameters, cost_origin.
     """
-    costs = pandas.DataFrame(
+    counted = pandas.DataFrame(
         [(data, model, *cost) for data, models in COSTS.items() for model, cost in models.items()],
         columns=["data", "model", "original_flops", "original_parameters"],
     )
-    known = rows[rows["metric"].isin(["flops", "parameters"]) & rows["layer"].isna()]
-    known = known.pivot_table(index=["model", "data", "operator"], columns="metric", values="value", aggfunc="last")
+    rows = ready(rows)
+    known = rows[rows["metric"].isin(["flops", "parameters"]) & rows["layer"].isna() & (rows["status"] == OK)]
+    known = known.rename(columns={"origin": "cost_origin"}).fillna({"data": "", "experiment": ""})
+    keys = ["cost_origin", "experiment", "model", "data", "operator"]
+    known = known.pivot_table(index=keys, columns="metric", values="value", aggfunc="last")
     known = known.reindex(columns=["flops", "parameters"]).reset_index()
-    both = costs.merge(known, on=["data", "model"]).drop_duplicates(["model", "operator"])
+    own = known[known["cost_origin"] == "measured"]
+    originals = own[own["operator"] == ORIGINAL].drop(columns="operator")
+    originals = originals.rename(columns={"flops": "original_flops", "parameters": "original_parameters"})
+    measured = own.merge(originals, on=["cost_origin", "experiment", "model", "data"])
+    published = counted.merge(known[known["cost_origin"] != "measured"], on=["data", "model"])
+    both = pandas.concat([measured, published], ignore_index=True)
+    both = both[both["operator"] != ORIGINAL].drop_duplicates(["model", "operator"])
     return both.assign(
         fewer_flops=1 - both["flops"] / both["original_flops"],
         fewer_parameters=1 - both["parameters"] / both["original_parameters"],
-    )[["model", "operator", "data", "fewer_flops", "fewer_parameters"]]
+    )[["model", "operator", *COST_COLUMNS]]
 
 
-# ---- Figure 10: the loss of GPT-2 ------------------------------------------------------------------------------------
-
-
-class Scores(NamedTuple):
-    """Losses after the search's 30 minutes, in nats per token; None if unknown.
-
-    Attributes:
-        logged: The loss of the original network, from the log of its training.
-        told: The loss of the original network, as the paper prints it.
-        operator: The loss of the network with the operator.
-    """
-
-    logged: float | None
-    told: float | None
-    operator: float | None
-
-
-def scores(rows: pandas.DataFrame) -> Scores:
-    """Return the losses in a table of measurements."""
-    found = rows[(rows["metric"] == "loss") & (rows["model"] == LANGUAGE_MODEL)]
-    is_original, is_told = found["operator"] == ORIGINAL, found["origin"] == "paper"
-    return Scores(_first(found[is_original & ~is_told]), _first(found[is_original & is_told]), _first(found[~is_original]))
-
-
-def _first(found: pandas.DataFrame) -> float | None:
-    return None if found.empty else float(found["value"].iloc[0])
+def _joined(origins: pandas.Series) -> str:
+    return ", ".join(sorted(set(origins)))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import isnan
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from math import isnan, nan
+from typing import Any
 
 import pandas
 
 from syno.base.text_tables import Row
-from syno.report.paper.comparisons import best_over_best, layers, scores
-from syno.report.paper.networks import accuracies, fastest, largest, means, timed, trade_offs
+from syno.report.paper import claims
+from syno.report.paper.comparisons import best_over_best, layers
+from syno.report.paper.headline import Headline, compared, unknown
+from syno.report.paper.language import scores
+from syno.report.paper.mixture import ready, scored, timed
+from syno.report.paper.networks import fastest, largest, means, trade_offs
+from syno.report.paper.titles import compiler_title, model_title
+from syno.results.joined import FINAL
 from syno.results.paper import (
     A100,
     CASE,
@@ -18,6 +24,7 @@ from syno.results.paper import (
     DEVICES,
     GUARD,
     IN_CASE_STUDY,
+    LAYERED,
     LAYERS,
     LOSS,
     MOBILE_CPU,
@@ -32,57 +39,62 @@ OPERATORS = {"operator_1": (2.68, 2.04, 1.28), "operator_2": (6.19, 3.27, 2.61)}
 ON_IMAGENET = {"tvm": 4.73, "inductor": 1.94}
 MOST_LOST = 0.02  # of accuracy on ImageNet
 OPERATOR_LOSS = 5.6756  # of GPT-2 with the operator
-UNKNOWN = "not in the data"
 
 
-class Headline(NamedTuple):
-    """A number of the paper.
+def headlines(
+    rows: pandas.DataFrame, losses: pandas.DataFrame | None = None, ablations: Mapping[str, pandas.DataFrame] | None = None
+) -> list[Headline]:
+    """Return all headline numbers, computed from a table of measurements, and those of devices that the paper has not.
 
-    Attributes:
-        figure: The number of the figure in the paper.
-        what: A description of the number.
-        computed: Its value from the measurements; None if they are not sufficient.
-        paper: Its value as printed.
-        same: Whether both are equal to two decimals.
-        note: If they differ, an explanation from the data.
+    Args:
+        rows: The table.
+        losses: The loss curves, if there are any.
+        ablations: The tables of ablations, by name, if there are any.
     """
-
-    figure: str
-    what: str
-    computed: float | None
-    paper: float
-    same: bool
-    note: str
-
-
-def headlines(rows: pandas.DataFrame) -> list[Headline]:
-    """Return all headline numbers, computed from a table of measurements."""
+    rows = ready(rows)
     return [
         *_end_to_end(rows),
         *_on_imagenet(rows),
+        *claims.of_larger_network(rows),
         *_of_operators(rows),
         *_of_accuracy(rows),
+        *claims.of_operator_2(rows),
         *_layerwise(rows),
+        *claims.beside_nas_pte(rows),
         *_language(rows),
+        *claims.of_language(rows, losses),
+        *claims.beside_alpha_nas(rows),
+        *claims.of_ablations(ablations or {}),
     ]
 
 
-def _headline(figure: str, what: str, computed: float | None, paper: float, why: str = "", always: str = "") -> Headline:
-    """Return a headline number with the note `why` if both values differ, and the note `always` in any case."""
-    if computed is None:
-        return Headline(figure, what, None, paper, False, UNKNOWN)
-    same = f"{computed:.2f}" == f"{paper:.2f}"
-    return Headline(figure, what, computed, paper, same, "; ".join(filter(None, ["" if same else why, always])))
+def _targets(found: pandas.DataFrame, printed: Mapping[str, tuple[float, ...]]) -> Iterator[tuple[str, str, float | None, Any]]:
+    """Yield compiler, place, the paper's number and the row, for the paper's places and for all others that are found."""
+    known = {compiler: dict(zip(PLACES, numbers, strict=True)) for compiler, numbers in printed.items()}
+    by_target: dict[tuple[str, str], list[Any]] = {}
+    for row in found.to_dict("records"):
+        by_target.setdefault((row["compiler"], row["device"]), []).append(row)
+    for compiler, numbers in known.items():
+        for device, paper in numbers.items():
+            for row in by_target.pop((compiler, device), [None]):
+                yield compiler, DEVICES[device] if row is None else row["place"], paper, row
+    for (compiler, _), others in by_target.items():
+        for row in others:
+            yield compiler, row["place"], None, row
 
 
 def _end_to_end(rows: pandas.DataFrame) -> Iterator[Headline]:
-    found = {(row["device"], row["compiler"]): row for row in means(fastest(rows)).to_dict("records")}
-    for compiler, printed in FIGURE_5.items():
-        for device, paper in zip(PLACES, printed, strict=True):
-            row = found.get((device, compiler))
-            always = "" if row is None or row["models"] == len(MODELS) else f"of {row['models']} of {len(MODELS)} networks only"
-            what = f"{COMPILERS[compiler]}, {DEVICES[device]}: mean speedup of networks"
-            yield _headline("5", what, None if row is None else float(row["speedup"]), paper, always=always)
+    best = fastest(rows)
+    for compiler, place, paper, row in _targets(means(best), FIGURE_5):
+        what = f"{compiler_title(compiler)}, {place}: mean speedup of networks"
+        if row is None:
+            yield unknown("5", what, paper)
+            continue
+        own = best[(best["place"] == place) & (best["compiler"] == compiler)]
+        is_whole = set(own["model"]) == set(MODELS)
+        names = ", ".join(map(model_title, own["model"]))
+        few = f"of {row['models']} of {len(MODELS)} networks only" if set(own["model"]) < set(MODELS) else f"of {names}"
+        yield compared("5", what, float(row["speedup"]), paper, always="" if is_whole else few, origin=origin_of(own))
 
 
 def _on_imagenet(rows: pandas.DataFrame) -> Iterator[Headline]:
@@ -91,66 +103,80 @@ def _on_imagenet(rows: pandas.DataFrame) -> Iterator[Headline]:
         best = largest(points, compiler, MOST_LOST)
         what = f"{COMPILERS[compiler]}: largest speedup that loses at most {MOST_LOST:g} on ImageNet"
         if best is None:
-            yield _headline("6", what, None, paper)
+            yield unknown("6", what, paper)
             continue
         why = f"this is {_described(best)}"
         alike = points[(points["compiler"] == compiler) & (points["speedup"].round(2) == paper)]
         if not alike.empty:
             why += f"; {paper} is the speedup of " + ", and of ".join(_described(row) for _, row in alike.iterrows())
-        yield _headline("6", what, float(best["speedup"]), paper, why)
+        yield compared("6", what, float(best["speedup"]), paper, why, origin=origin_of(points.loc[[best.name]]))
 
 
 def _described(row: pandas.Series) -> str:
-    model, device = str(row["model"]), str(row["device"])
-    model, device = MODELS.get(model, model), DEVICES.get(device, device)
-    return f"{row['operator']} in {model} on the {device}, which loses {row['lost']:.4f}"
+    return f"{row['operator']} in {model_title(row['model'])} on the {row['place']}, which loses {row['lost']:.4f}"
 
 
 def _of_operators(rows: pandas.DataFrame) -> Iterator[Headline]:
     times = timed(rows)
-    times = times[(times["model"] == CASE) & (times["compiler"] == "tvm")].dropna(subset=["speedup"])
+    times = times[(times["model"] == CASE) & times["operator"].isin(list(OPERATORS))].dropna(subset=["speedup"])
     for operator, printed in OPERATORS.items():
-        for device, paper in zip(PLACES, printed, strict=True):
-            found = times[(times["operator"] == operator) & (times["device"] == device)]
-            what = f"{operator.replace('_', ' ').capitalize()}, TVM, {DEVICES[device]}: speedup of {MODELS[CASE]}"
-            if found.empty:
-                yield _headline("8", what, None, paper)
+        own = times[(times["operator"] == operator) & ((times["compiler"] == "tvm") | ~times["device"].isin(PLACES))]
+        for compiler, place, paper, row in _targets(own, {"tvm": printed}):
+            name = operator.replace("_", " ").capitalize()
+            what = f"{name}, {compiler_title(compiler)}, {place}: speedup of {MODELS[CASE]}"
+            if row is None:
+                yield unknown("8", what, paper)
                 continue
-            first = found.iloc[0]
-            why = f"{first['original_ms']:.4f} ms over {first['latency_ms']:.4f} ms is {first['speedup']:.4f}"
-            yield _headline("8", what, float(first["speedup"]), paper, why)
+            why = f"{row['original_ms']:.4f} ms over {row['latency_ms']:.4f} ms is {row['speedup']:.4f}"
+            yield compared("8", what, float(row["speedup"]), paper, why, origin=str(row["latency_origin"]))
 
 
 def _of_accuracy(rows: pandas.DataFrame) -> Iterator[Headline]:
-    scored = accuracies(rows, "imagenet")
-    found = scored[(scored["model"] == CASE) & (scored["operator"] == "operator_1")]
-    computed = None if found.empty else float(found.iloc[0]["accuracy"])
-    yield _headline("8", f"Operator 1: accuracy of {MODELS[CASE]} on ImageNet", computed, IN_CASE_STUDY["operator_1"])
+    known = scored(rows, FINAL)
+    found = known[(known["model"] == CASE) & (known["operator"] == "operator_1") & (known["data"] == "imagenet")]
+    what, paper = f"Operator 1: accuracy of {MODELS[CASE]} on ImageNet", IN_CASE_STUDY["operator_1"]
+    if found.empty:
+        yield unknown("8", what, paper)
+    else:
+        yield compared("8", what, float(found.iloc[0]["accuracy"]), paper, origin=str(found.iloc[0]["accuracy_origin"]))
 
 
 def _layerwise(rows: pandas.DataFrame) -> Iterator[Headline]:
-    found = {(row["device"], row["compiler"]): row for row in best_over_best(layers(rows)).to_dict("records")}
-    for compiler, printed in FIGURE_9.items():
-        for device, paper in zip(PLACES, printed, strict=True):
-            row = found.get((device, compiler))
-            what = f"{COMPILERS[compiler]}, {DEVICES[device]}: our best over NAS-PTE's best, mean over layers"
-            if row is None:
-                yield _headline("9", what, None, paper)
-                continue
-            why = f"it is {row['speedup_with_original']:.2f} if the convolution itself counts among NAS-PTE's candidates"
-            always = "" if row["layers"] == len(LAYERS) else f"of {row['layers']} of {len(LAYERS)} layers only"
-            yield _headline("9", what, float(row["speedup"]), paper, why, always)
+    over = best_over_best(layers(rows))
+    for compiler, place, paper, row in _targets(over[over["model"] == LAYERED], FIGURE_9):
+        what = f"{compiler_title(compiler)}, {place}: our best over NAS-PTE's best, mean over layers"
+        if row is None:
+            yield unknown("9", what, paper)
+            continue
+        why = f"it is {row['speedup_with_original']:.2f} if the convolution itself counts among NAS-PTE's candidates"
+        always = "" if row["layers"] == len(LAYERS) else f"of {row['layers']} of {len(LAYERS)} layers only"
+        yield compared("9", what, float(row["speedup"]), paper, why, always, origin=str(row["latency_origin"]))
 
 
 def _language(rows: pandas.DataFrame) -> Iterator[Headline]:
     found = scores(rows)
-    yield _headline("10", "GPT-2 as it is: loss after 30 minutes, from its log", found.logged, LOSS)
-    yield _headline("10", "GPT-2 with the operator: loss after 30 minutes", found.operator, OPERATOR_LOSS)
+    for what, value, paper in (
+        ("GPT-2 as it is: loss after 30 minutes, from its log", found.logged, LOSS),
+        ("GPT-2 with the operator: loss after 30 minutes", found.operator, OPERATOR_LOSS),
+    ):
+        yield unknown("10", what, paper) if value is None else compared("10", what, value, paper, origin="artifact")
+
+
+def origin_of(found: pandas.DataFrame) -> str:
+    """Return the origins of the latencies and accuracies in a table, as text."""
+    latency, accuracy = (
+        sorted({str(origin) for column in columns if column in found for origin in found[column].dropna()})
+        for columns in (("latency_origin",), ("accuracy_origin", "original_origin"))
+    )
+    if not accuracy or latency == accuracy:
+        return ", ".join(latency)
+    return f"latency {', '.join(latency)}; accuracy {', '.join(accuracy)}"
 
 
 def headline_table(found: list[Headline]) -> pandas.DataFrame:
-    """Return the numbers as a table; those that could not be computed are missing."""
-    return pandas.DataFrame(found, columns=list(Headline._fields)).astype({"computed": float})
+    """Return the numbers as a table; those that could not be computed, or that the paper does not print, are missing."""
+    table = pandas.DataFrame(found, columns=list(Headline._fields)).astype({"computed": float, "paper": float})
+    return table.assign(same=[one.same for one in found])
 
 
 def headline_texts(table: pandas.DataFrame) -> tuple[list[Row], list[str]]:
@@ -160,15 +186,20 @@ def headline_texts(table: pandas.DataFrame) -> tuple[list[Row], list[str]]:
         {
             "figure": row["figure"],
             "number": row["what"],
-            "computed": "–" if isnan(row["computed"]) else _digits(row["computed"], row["paper"]),
-            "paper": _digits(row["paper"], row["paper"]),
-            "to 0.01": "same" if row["same"] else "unknown" if isnan(row["computed"]) else "differs",
+            "computed": "–" if isnan(row["computed"]) else digits(row["computed"], row),
+            "paper": row["printed"] or "–",
+            "agrees": row["verdict"],
+            "origin": row["origin"] or "–",
         }
         for row in found
     ]
-    return rows, [*(f"- {row['what']}: {row['note']}" for row in found if row["note"]), f"- {GUARD}"]
+    notes = [f"- {row['what']}: {row['note']}" for row in found if row["note"]]
+    return rows, [*notes, *([f"- {GUARD}"] if (table["origin"].str.contains("artifact")).any() else [])]
 
 
-def _digits(value: float, paper: float) -> str:
-    """Return a value with as many digits as the paper prints."""
-    return f"{value:.{max(2, len(f'{paper:g}'.partition('.')[2]))}f}"
+def digits(value: float, row: Mapping[Any, Any]) -> str:
+    """Return a computed value with as many digits as the paper prints, at least two; four of a small one that it does not."""
+    if isnan(row.get("paper", nan)):
+        return f"{value:.4f}" if abs(value) < 0.1 else f"{value:.2f}"
+    decimals = f"{row['paper']:g}".partition(".")[2]
+    return f"{value:.{max(2, len(decimals))}f}"

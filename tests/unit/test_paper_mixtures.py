@@ -1,0 +1,226 @@
+"""The paper's figures of joined results: published accuracies with own latencies, own networks, compilers and baselines."""
+
+from __future__ import annotations
+
+import pandas
+import pytest
+from small_artifact import write_artifact
+from small_mixture import DEVICE, FAILED, SMALL, accuracies, joined, latencies, measured, one, own_losses, own_rows
+
+from syno.ir.library import OPERATORS
+from syno.report.figures import drawn
+from syno.report.paper.catalogue import PAPER_FIGURES, Numbers
+from syno.report.paper.comparisons import best_over_best, layers, shares
+from syno.report.paper.headlines import headlines
+from syno.report.paper.language import curves, mean_curve, perplexities, training_speedups
+from syno.report.paper.left_out import lines
+from syno.report.paper.mixture import FINAL, PROXY, scored, timed
+from syno.report.paper.networks import case_study, fastest, trade_offs
+from syno.report.paper.origins import is_mixed
+from syno.report.paper.page import paper_page
+from syno.report.paper.titles import compiler_title, model_title
+from syno.results.measurement import Measurement
+from syno.results.table import measurement_table
+from syno.stages.artifact import import_artifact
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> pandas.DataFrame:
+    folder = tmp_path_factory.mktemp("mixed")
+    import_artifact(write_artifact(folder / "data"), folder / "out")
+    return joined(pandas.read_parquet(folder / "out" / "tables" / "measurements.parquet"), own_rows())
+
+
+@pytest.fixture(scope="module")
+def numbers(rows: pandas.DataFrame) -> Numbers:
+    return Numbers(rows, own_losses())
+
+
+def table(*rows: tuple[str, str | None, Measurement]) -> pandas.DataFrame:
+    return pandas.concat([one(*row) for row in rows], ignore_index=True)
+
+
+def here(found: pandas.DataFrame, model: str, compiler: str = "inductor") -> pandas.DataFrame:
+    return found[(found["device"] == DEVICE) & (found["model"] == model) & (found["compiler"] == compiler)]
+
+
+# ---- what is compared with what -------------------------------------------------------------------------------------
+
+
+def test_own_latencies_with_published_accuracies(rows: pandas.DataFrame) -> None:
+    (row,) = here(fastest(rows), "resnet18").to_dict("records")
+    assert (row["operator"], row["speedup"], row["accuracy"], row["experiment"]) == ("operator_1", 2.0, 0.799, "latencies")
+    assert (row["latency_origin"], row["accuracy_origin"], row["original_origin"]) == ("measured", "artifact", "paper")
+    assert is_mixed(fastest(rows)) and not is_mixed(fastest(rows[rows["origin"] != "measured"]))
+
+
+def test_own_networks_and_compilers_have_bars(rows: pandas.DataFrame) -> None:
+    best = fastest(rows)
+    (small,) = here(best, SMALL).to_dict("records")
+    assert (small["operator"], small["speedup"], small["accuracy_origin"]) == ("found_1", 2.0, "measured")  # found_2 is worse
+    assert here(best, "resnet18", "inductor-max-autotune")["speedup"].tolist() == [1.5]
+    assert (best["latency_origin"] == "artifact").sum() == 5 * 6
+    assert (model_title(SMALL), compiler_title("inductor-max-autotune")) == (
+        "ResNet-18, width 0.125", "TorchInductor, max-autotune",
+    )  # fmt: skip
+
+
+def test_a_ratio_is_of_one_origin_and_setting() -> None:
+    of_two = table(
+        *latencies("a", None, "resnet18", {"original": 10.0, "operator_1": 5.0}),
+        *latencies("a", None, "resnet18", {"operator_2": 5.0}, threads=4),
+        *latencies("a", None, "resnet18", {"operator_3": 5.0}, batch=64),
+        *latencies("a", None, "resnet18", {"operator_4": 5.0}, device="another"),
+        *latencies("a", "proxy", "resnet18", {"operator_5": 5.0}),
+    )
+    published = measurement_table(
+        [measured("latency", 1.0, "operator_6", model="resnet18", device=DEVICE, compiler="inductor")]
+    )
+    found = timed(pandas.concat([of_two, published.assign(origin="artifact", key=None)], ignore_index=True))
+    assert found.dropna(subset=["speedup"])["operator"].tolist() == ["original", "operator_1"]
+
+
+def test_latencies_on_large_pictures_come_first(rows: pandas.DataFrame) -> None:
+    found = here(timed(rows), SMALL).set_index("operator")
+    assert found.loc["original", "latency_ms"] == 4.0  # not 1.0, of the small ones
+    only_small = rows[rows["experiment"] != "large"]
+    assert here(timed(only_small), SMALL).set_index("operator").loc["original", "latency_ms"] == 1.0
+
+
+def test_an_accuracy_measured_here_comes_first_and_has_its_own_original() -> None:
+    values = {"original": (0.9,), "operator_1": (0.8,)}
+    published = [
+        ("p", "proxy", m.model_copy(update={"origin": "artifact", "key": None})) for _, _, m in accuracies("", "", "m", values)
+    ]
+    own = accuracies("a", "proxy", "m", {"original": (0.7,), "operator_1": (0.6,), "operator_2": (0.5,)})
+    found = scored(table(*published, *own), PROXY).set_index("operator")
+    assert found.loc["operator_1", ["accuracy", "original_accuracy", "original_origin"]].tolist() == [0.6, 0.7, "measured"]
+    without = scored(table(*published, *own[1:]), PROXY).set_index("operator")  # its own original is missing
+    assert without.loc["operator_1", ["accuracy", "original_accuracy", "original_origin"]].tolist() == [0.6, 0.9, "artifact"]
+    other_data = [(a, b, m.model_copy(update={"data": "other"})) for a, b, m in own[2:]]
+    assert scored(table(*published, *other_data), PROXY).set_index("operator")["original_accuracy"].isna()["operator_2"]
+
+
+def test_without_roles_the_only_data_set_is_both() -> None:
+    rows = table(*accuracies("a", None, "m", {"original": (0.9,), "found": (0.9,)}))
+    assert len(scored(rows, PROXY)) == len(scored(rows, FINAL)) == 2
+
+
+def test_integers_are_a_candidate_of_the_case_study(rows: pandas.DataFrame) -> None:
+    found = here(case_study(rows), "resnet18").set_index("candidate")
+    assert found["speedup"].to_dict() == {"original": 1.0, "INT8": 1.6, "good_baseline": 40 / 30, "Operator 1": 2.0}
+    assert found.loc["INT8", ["accuracy", "accuracy_origin"]].tolist() == [0.7029, "paper"]
+    small = here(case_study(rows), SMALL).set_index("candidate")
+    assert small["accuracy_origin"].to_dict() == {"original": "measured", "good_baseline": "measured", "found_1": "measured"}
+    assert small.index[-1] == "found_1"  # found_2 is faster, and too inaccurate
+
+
+def test_own_baselines_are_points_and_no_operators(rows: pandas.DataFrame) -> None:
+    found = here(trade_offs(rows), SMALL)
+    assert dict(zip(found["operator"], found["is_baseline"], strict=True)) == {
+        "found_1": False, "good_baseline": True, "original": False,
+    }  # fmt: skip
+    assert "good_baseline" not in set(fastest(rows, most_lost=1.0)["operator"])
+
+
+def test_own_layers_follow_those_of_the_paper() -> None:
+    times = {"original": 4.0, "found_1": 1.0, "nas_pte_sequence_1": 2.0}
+    names = ("layer4.0.conv1", "conv_io128", "conv_io64")
+    found = layers(table(*(row for name in names for row in latencies("l", None, "resnet34", times, layer=name))))
+    assert list(dict.fromkeys(found["label"])) == ["L1", "L8", "layer4.0.conv1"]
+    (over,) = best_over_best(found).to_dict("records")
+    assert (over["speedup"], over["layers"], over["latency_origin"]) == (pytest.approx(2.0), 3, "measured")
+
+
+def test_own_costs_are_shares_of_the_own_original() -> None:
+    values = {"original": 200.0, "found_1": 50.0}
+    rows = table(
+        *(
+            ("a", "proxy", measured(what, n, name, model="m", data="d"))
+            for name, n in values.items()
+            for what in ("flops", "parameters")
+        )
+    )
+    assert shares(rows)[["operator", "fewer_flops", "cost_origin"]].values.tolist() == [["found_1", 0.75, "measured"]]
+
+
+# ---- GPT-2 ----------------------------------------------------------------------------------------------------------
+
+
+def test_own_curves_have_seeds_and_perplexities(numbers: Numbers) -> None:
+    found = curves(numbers.losses, numbers.rows)
+    original = found[found["operator"] == "original"]
+    assert original["seed"].nunique() == 2
+    assert mean_curve(original)["loss"].tolist() == pytest.approx([4.03 + 2.0 / step for step in range(1, 11)])
+    first, best = perplexities(found)
+    assert first is not None and best is not None
+    assert (best.operator, best.origin, best.steps) == ("found_3", "measured", 100)
+    figure = PAPER_FIGURES["figure-10"].draw(numbers, {"figure-10": found}, ())
+    assert [len(axes.lines) for axes in figure.axes] == [4, 6, 6, 6]  # two seeds, two means; and marks
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[:2] == ["found_3 (measured here)", "original (measured here, mean of 2 seeds)"]
+
+
+def test_a_table_of_three_columns_is_the_artifacts_log() -> None:
+    log = pandas.DataFrame({"step": [1, 2], "minutes": [0.5, 1.0], "loss": [0.0, 1.0]})
+    found = curves(log, measurement_table([]))
+    assert found[["operator", "model", "origin"]].drop_duplicates().values.tolist() == [["original", "gpt2", "artifact"]]
+    assert found["perplexity"].tolist() == pytest.approx([1.0, 2.718281828])
+
+
+def test_the_speed_of_training_is_a_ratio() -> None:
+    rows = table(
+        *(
+            ("g", None, measured("throughput", n, name, model="gpt2", device=DEVICE))
+            for name, n in (("original", 10), ("found_3", 12))
+        )
+    )
+    (row,) = training_speedups(rows.assign(metric="training_throughput")).to_dict("records")
+    assert (row["operator"], row["speedup"]) == ("found_3", 1.2)
+
+
+# ---- what figures and the page say ----------------------------------------------------------------------------------
+
+
+def test_what_is_left_out_is_listed(rows: pandas.DataFrame, numbers: Numbers) -> None:
+    told = {name: " ".join(lines(figure.left_out(numbers))) for name, figure in PAPER_FIGURES.items()}
+    assert f"Operator 1 in ResNet-18, TVM (failed: {FAILED})" in told["figure-5"]
+    assert f"ResNet-18, TVM, {DEVICE} (no operator with an accuracy and a latency there)" in told["figure-6"]
+    assert "found_2 in ResNet-18, width 0.125 (no accuracy on the final data set)" in told["figure-6"]
+    assert f"ResNet-18, width 0.125, TorchInductor, {DEVICE} (no latency of INT8)" in told["figure-8"]
+    assert "original in GPT-2 (artifact) (no curve of its loss, only the score)" in told["figure-10"]
+    without = rows[~((rows["operator"] == "original") & (rows["device"] == DEVICE) & (rows["metric"] == "latency"))]
+    again = " ".join(lines(PAPER_FIGURES["figure-5"].left_out(Numbers(without, numbers.losses))))
+    assert f"ResNet-18, TorchInductor, max-autotune, {DEVICE}" in again and "no latency of the original network there" in again
+    many = lines(PAPER_FIGURES["figure-6"].left_out(Numbers(rows[rows["metric"] != "accuracy"], numbers.losses)), 2)
+    assert any(line.count(";") == 2 and "more (" in line for line in many)
+
+
+def test_headlines_of_own_devices_stand_beside_the_papers(rows: pandas.DataFrame, numbers: Numbers) -> None:
+    ablations = {
+        "ablation-canonical": pandas.DataFrame({"primitives": [1, 2, 3], "graphs": [9, 80, 5], "canonical": [9, 1, 0]})
+    }
+    found = {one.what: one for one in headlines(*numbers._replace(ablations=ablations))}
+    own = found[f"TorchInductor, {DEVICE}: mean speedup of networks"]
+    assert (own.computed, own.verdict, own.paper) == (pytest.approx(2.0), "no number", None)
+    assert own.origin == "latency measured; accuracy artifact, measured, paper"
+    theirs = found["TorchInductor, A100: mean speedup of networks"]
+    assert theirs.origin == "latency artifact; accuracy artifact, paper"
+    assert found["Random samples without canonicalization for each distinct operator"].verdict == "holds"
+
+
+def test_the_page_says_where_each_number_comes_from(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno.report.paper.page.PAPER_FIGURES", {"figure-5": PAPER_FIGURES["figure-5"]})  # the others take long
+    html = paper_page(numbers, {name: OPERATORS[name]() for name in ("operator_1", "operator_2")}, ["joined here"])
+    sources = html.partition('<section id="sources">')[2].partition("</section>")[0]
+    assert all(name in sources for name in ("latencies", "published", "large", DEVICE, "inductor-max-autotune"))
+    assert "from the results at hand" in html and "joined here" in html and FAILED in html
+    assert 'data-name="operator_1"' in html and 'data-name="operator_2"' not in html  # of which there is no number
+    assert "A dark outline: the latency was measured here" in html
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAPER_FIGURES)
+def test_every_figure_of_a_mixture_can_be_written(name: str, numbers: Numbers) -> None:
+    figure = PAPER_FIGURES[name]
+    assert len(drawn(figure.draw(numbers, figure.tables(numbers), figure.notes(numbers)), "png")) > 10_000

@@ -1,0 +1,79 @@
+"""The paper's numbers, of the data that its authors published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syno.report.paper.headline import Headline
+from syno.report.paper.headlines import headlines
+from syno.stages.artifact import import_artifact
+from syno.stages.figures import read_numbers
+
+DIFFERENT = {  # and what the data says instead
+    "TorchInductor: largest speedup that loses at most 0.02 on ImageNet": (2.50, "1.94 is the speedup of"),
+    "Operator 1, TVM, mobile GPU: speedup of ResNet-18": (2.03, "is 2.0347"),
+    "TorchInductor, mobile GPU: our best over NAS-PTE's best, mean over layers": (1.37, "it is 0.84 if the convolution itself"),
+}
+
+
+NOT_THERE = (  # no layer's cost, no training of GPT-2 with the operator, no ablation, nothing of αNAS
+    *(
+        f"{which} reduction of a layer's {what}, NAS-PTE's least over ours"
+        for which in ("Smallest", "Largest")
+        for what in ("FLOPs", "parameters")
+    ),
+    "GPT-2, with the operator: perplexity at the end of its training",
+    "GPT-2 with the operator: speedup of its training",
+    "αNAS, ResNet-50 and EfficientNet-B0: share of FLOPs saved within 0.02 on ImageNet",
+    "Random samples without canonicalization for each distinct operator",
+)
+TOLD = {  # in the paper's text: as it prints them, and whether they agree
+    "Operator 2 in ResNet-18: accuracy lost": ("< 0.015", "holds"),
+    "Operator 2 in ResNet-18: share of the parameters": ("< 0.25", "holds"),
+    "GPT-2, original: perplexity at the end of its training": ("111", "same"),
+    "ResNet-34: share of FLOPs saved within 0.02 on ImageNet": ("0.63", "same"),
+    "ResNet-34, TVM, A100: how much faster with the operator of Figure 5": ("0.56", "same"),
+    "ResNet-34, TorchInductor, A100: how much faster with the operator of Figure 5": ("0.48", "same"),
+    "EfficientNet-V2-S: share of FLOPs saved within 0.02 on ImageNet": ("0.37", "same"),
+    "EfficientNet-V2-S, TVM, A100: how much faster with the operator of Figure 5": ("0.12", "same"),
+    "EfficientNet-V2-S, TorchInductor, A100: how much faster with the operator of Figure 5": ("0.07", "same"),
+}
+
+
+@pytest.fixture(scope="module")
+def authors(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Headline]:
+    folder = tmp_path_factory.mktemp("authors")
+    import_artifact(artifact, folder)
+    return {one.what: one for one in headlines(*read_numbers(folder))}
+
+
+def test_the_papers_numbers_come_of_the_authors_data(authors: dict[str, Headline]) -> None:
+    assert [what for what, one in authors.items() if one.verdict == "unknown" and "its log" not in what] == [
+        what for what in authors if what in NOT_THERE
+    ]
+    for what, headline in authors.items():
+        if what in DIFFERENT:
+            value, note = DIFFERENT[what]
+            assert headline.computed == pytest.approx(value, abs=0.005) and note in headline.note, headline
+        else:
+            assert headline.verdict in ("same", "holds", "no number", "unknown"), headline
+    assert set(authors) >= {*DIFFERENT, *NOT_THERE}
+
+
+def test_numbers_of_the_papers_text(authors: dict[str, Headline]) -> None:
+    assert {what: (authors[what].printed, authors[what].verdict) for what in TOLD} == TOLD
+    faster = authors["ResNet-34 with an operator, TVM: mean speedup over the less accurate original ResNet-18"]
+    assert faster.computed == pytest.approx(1.90, abs=0.005) and faster.note.startswith(
+        "published_07747: 3.08 on the mobile CPU"
+    )
+    other = authors["ResNet-34, TVM, A100: how much faster with the operator of Figure 5"].note
+    assert (
+        other
+        == "published_07883; what it loses on ImageNet is 0.0119; published_07795, which saves the FLOPs, has a speedup of 2.23"
+    )
+
+
+def test_losses_of_gpt2(authors: dict[str, Headline]) -> None:
+    assert authors["GPT-2 with the operator: loss after 30 minutes"].computed == pytest.approx(5.6756, abs=1e-4)
