@@ -43,6 +43,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     from syno.base.devices import require_device
     from syno.measure.compilers import own_settings
     from syno.measure.tuning import tune as tuned
+    from syno.measure.tvm.settings import DeviceSettings
 
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
@@ -50,7 +51,7 @@ def tune(experiment: Experiment, given: str, compiler: str, device: str, output:
     remote = settings.device(device, compiler)
     if remote is None:
         require_device(device)
-    elif remote.address is not None:
+    elif isinstance(remote, DeviceSettings) and remote.address is not None:
         from syno.measure.tvm.tracker import reach
 
         reach(device, remote.address, remote.key or device)
