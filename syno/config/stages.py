@@ -131,9 +131,8 @@ class TuneSettings(Section):
         lost = unreached(self.devices, self.compilers, self.remote_devices) if self.compilers else []
         if lost:
             raise ValueError(
-                f"devices: {', '.join(lost)}: only the compiler tvm reaches devices at a tracker, one reached by ssh has the "
-                f"compilers in its settings, and compilers are {', '.join(self.compilers)}; add one that reaches it, or leave the "
-                "device out"
+                f"devices: {', '.join(lost)}: only the compiler tvm reaches devices at a tracker, others by ssh have a "
+                f"list of compilers, and compilers are {', '.join(self.compilers)}; add one that reaches it, or leave it out"
             )
         return self
 

@@ -87,7 +87,6 @@ def _followed(session: Session, order: Order, tell: Tell) -> TuningRecord:
             found = _read(Findings, content, session.where)
         elif kind in ("record", "fault"):
             record = _record(content, session.where) if kind == "record" else None
-            session.send(RECEIVED)
             _finish(session)
             if record is None:
                 raise DeviceError(f"{session.where}: {content}")
@@ -97,7 +96,9 @@ def _followed(session: Session, order: Order, tell: Tell) -> TuningRecord:
 
 
 def _finish(session: Session) -> None:
-    """Wait until the other side has removed its files. If the connection is lost, the next equal request gets the record."""
+    """Have the other side remove its files. If the connection is lost before, the next equal request gets the record again."""
+    session.send(RECEIVED)
+    session.close_input()
     with suppress(DeviceError):
         for _ in session.messages():
             pass
