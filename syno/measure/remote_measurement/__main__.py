@@ -1,4 +1,4 @@
-"""`python -m syno.measure.remote_measurement`: what ssh runs on a machine that measures for another one.
+"""The command that ssh runs on a machine that measures for another one: `python -m syno.measure.remote_measurement`.
 
 `about DEVICE` prints what this machine is. `measure` reads an order, starts the measurement or finds it, prints what it finds,
 and at the end the record; the measurement goes on if the connection ends before. `run FOLDER` is the process of a measurement.

@@ -1,1 +1,1 @@
-"""Measurements on machines that are reached by the OpenSSH client. What runs there is `syno.measure.remote_measurement`."""
+"""Measurements on machines that are reached by the OpenSSH client. They run `syno.measure.remote_measurement`."""

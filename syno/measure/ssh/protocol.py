@@ -1,4 +1,4 @@
-"""What this machine and one that is reached by ssh tell each other: lines of text, each with one JSON value.
+"""The messages between this machine and one that is reached by ssh: lines of text, each with one JSON value.
 
 This machine sends one `Order`, and a line RECEIVED when it has the record. The other one sends lines that begin with MARK, the
 name of the message and a space. Lines without MARK, such as those that a login shell prints, are ignored.
@@ -27,7 +27,7 @@ Kind: TypeAlias = Literal["hello", "findings", "record", "about", "fault", "aliv
 
 
 class Code(BaseModel):
-    """What a machine's Syno is.
+    """The version of a machine's Syno.
 
     Attributes:
         syno: the version; empty if it is not installed as a package.
@@ -69,7 +69,7 @@ class Order(BaseModel):
 
 
 class About(BaseModel):
-    """What a machine says of itself.
+    """A machine's description of itself.
 
     Attributes:
         device: the name of the processor or the GPU.

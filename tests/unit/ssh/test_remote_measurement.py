@@ -15,6 +15,7 @@ import pytest
 
 from syno.base.errors import DeviceError
 from syno.ir.library import OPERATORS
+from syno.measure import machine
 from syno.measure.measuring import Findings, Request
 from syno.measure.remote_measurement import __main__ as program
 from syno.measure.remote_measurement import jobs
@@ -92,6 +93,14 @@ def ordered(given: Order, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setattr(program, "Lines", lambda: Given(given.model_dump_json()))
     program.main(["measure"])
     return said(capsys)
+
+
+def test_a_board_is_called_by_its_name_where_its_processor_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cpuinfo").write_text("processor : 0\nFeatures : fp asimd\n", encoding="utf-8")  # of an Arm processor
+    (tmp_path / "model").write_bytes(b"NVIDIA Jetson Orin Nano Developer Kit\0")
+    monkeypatch.setattr(machine, "PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setattr(machine, "BOARD", tmp_path / "model")
+    assert program.about("cpu").device == "NVIDIA Jetson Orin Nano Developer Kit"
 
 
 class TestOneProcess:
