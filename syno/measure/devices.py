@@ -31,7 +31,7 @@ class SshSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     kind: Literal["ssh"]
-    """ssh"""
+    """says that the device is reached by ssh"""
     host: Annotated[str, AfterValidator(_host)]
     """the machine, as the command ssh takes it: a name in ~/.ssh/config, or user@address"""
     python: Annotated[str, AfterValidator(_program)] = "python3"

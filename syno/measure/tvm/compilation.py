@@ -56,14 +56,13 @@ def _where_it_works(rule: Any) -> Any:
     """Return a default schedule rule that does not apply where it fails: some assert what kernels of operators do not meet."""
     from tvm.s_tir.dlight import ScheduleRule
 
-    @ScheduleRule.from_callable(type(rule).__name__)
     def tried(kernel: Any, target: Any, tunable: bool) -> Any:
         try:
             return rule.apply(kernel, target, tunable)
         except Exception:
             return None
 
-    return tried
+    return ScheduleRule.from_callable(type(rule).__name__)(tried)
 
 
 def built(module: Any, target: Any) -> Any:
