@@ -71,3 +71,12 @@ COMPILERS.register("test-doubles")(lambda job: lambda x: job.module(x) * 2)
 @COMPILERS.register("test-refuses")
 def refuses(job: Job) -> nn.Module:
     raise RuntimeError("an operation that is not supported")
+
+
+def gated(starts: str, gate: str) -> nn.Module:
+    """Writes a line into a file, and waits for another file."""
+    with Path(starts).open("a", encoding="utf-8") as file:
+        file.write(f"{os.getpid()}\n")
+    while not Path(gate).exists():
+        time.sleep(0.02)
+    return linear()

@@ -75,7 +75,7 @@ def data(config: Config, output: OutputFile = None) -> None:
     typer.echo(data_text(experiment, record), nl=False)
 
 
-devices = typer.Typer(help="Show or serve the remote devices on which TVM tunes and measures.", no_args_is_help=True)
+devices = typer.Typer(help="Show the remote devices of an experiment, or serve some to TVM.", no_args_is_help=True)
 app.add_typer(devices, name="devices", rich_help_panel=STAGES)
 
 
@@ -83,14 +83,20 @@ app.add_typer(devices, name="devices", rich_help_panel=STAGES)
 def check(config: Config) -> None:
     """Print which remote devices of an experiment answer. Exit code 1 if one does not."""
     from syno.base.text_tables import markdown
+    from syno.measure.devices import SshSettings
+    from syno.measure.ssh.status import status_by_ssh
     from syno.measure.tvm.tracker import status_of
 
-    rows = [status_of(name, device) for name, device in experiment_of(config).tune.remote_devices.items()]
-    if not rows:
+    described = experiment_of(config).tune.remote_devices
+    if not described:
         typer.echo("no remote devices; `tune: remote_devices` describes them")
         return
-    typer.echo(markdown([row.cells() for row in rows], left=4), nl=False)
-    faults = [row.fault for row in rows if row.fault]
+    by_ssh = [status_by_ssh(name, device) for name, device in described.items() if isinstance(device, SshSettings)]
+    at_tracker = {name: one.tvm if isinstance(one, SshSettings) else one for name, one in described.items()}
+    by_rpc = [status_of(name, device) for name, device in at_tracker.items() if device is not None]
+    found = [[row.cells() for row in by_rpc], [row.cells() for row in by_ssh]]
+    typer.echo("\n".join(markdown(rows, left=9) for rows in found if rows), nl=False)
+    faults = [fault for fault in (*(row.fault for row in by_rpc), *(row.fault for row in by_ssh)) if fault]
     for fault in faults:
         typer.echo(f"error: {fault}", err=True)
     if faults:

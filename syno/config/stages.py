@@ -10,9 +10,10 @@ from pydantic import Field, field_validator, model_validator
 
 from syno.base.errors import SpecError, SynoError
 from syno.config.groups import OperatorChoice, Section
-from syno.measure.compilers import compiler_named, name_in_files, reaches, unreached
+from syno.measure.compilers import as_reached, compiler_named, name_in_files, reaches, unreached
+from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
-from syno.measure.tvm.settings import DeviceSettings, TvmSettings, check_name, find_device
+from syno.measure.tvm.settings import TvmSettings, check_name, find_device
 from syno.train.settings import TrainingSettings
 
 Seed = Annotated[int, Field(ge=0)]  # not negative, since names of files contain it
@@ -105,8 +106,8 @@ class TuneSettings(Section):
     """compilers: eager, inductor, inductor-max-autotune, inductor-int8, tvm, tvm-int8; [] measures nothing"""
     devices: tuple[str, ...] = ("cpu",)
     """devices: cpu, cuda, one of several GPUs such as cuda:1, or names of remote devices"""
-    remote_devices: Mapping[str, DeviceSettings] = {}
-    """devices that TVM's RPC reaches, by name"""
+    remote_devices: Mapping[str, RemoteDevice] = {}
+    """devices that TVM's RPC reaches, and machines that are reached by ssh, by name"""
     baselines: bool = True
     """whether the baselines are measured, too"""
     layers: bool | Literal["only"] = False
@@ -130,11 +131,13 @@ class TuneSettings(Section):
 
     @field_validator("remote_devices")
     @classmethod
-    def _named(cls, given: Mapping[str, DeviceSettings]) -> Mapping[str, DeviceSettings]:
-        for name in given:
+    def _named(cls, given: Mapping[str, RemoteDevice]) -> Mapping[str, RemoteDevice]:
+        for name, device in given.items():
             try:
                 check_name(name)
-            except SpecError as error:
+                for compiler in device.compilers or () if isinstance(device, SshSettings) else ():
+                    compiler_named(compiler)
+            except SynoError as error:
                 raise ValueError(str(error)) from None
         return given
 
@@ -148,8 +151,8 @@ class TuneSettings(Section):
         lost = unreached(self.devices, self.compilers, self.remote_devices) if self.compilers else []
         if lost:
             raise ValueError(
-                f"devices: {', '.join(lost)}: only the compiler tvm reaches remote devices, and compilers are "
-                f"{', '.join(self.compilers)}; add tvm to the compilers, or leave the device out"
+                f"devices: {', '.join(lost)}: only the compiler tvm reaches devices at a tracker, others by ssh have a "
+                f"list of compilers, and compilers are {', '.join(self.compilers)}; add one that reaches it, or leave it out"
             )
         return self
 
@@ -163,18 +166,21 @@ class TuneSettings(Section):
             raise ValueError(str(error)) from None
         return self
 
-    def device(self, name: str, compiler: str) -> DeviceSettings | None:
+    def device(self, name: str, compiler: str) -> RemoteDevice | None:
         """Return the remote device of this name, or None for a device of this machine.
 
         Raises SpecError if there is no such device, or the compiler does not reach it.
         """
         found = find_device(name, self.remote_devices)
         if not reaches(compiler, found):
+            if isinstance(found, SshSettings):
+                allowed = ", ".join(found.compilers or ())
+                raise SpecError(f'the device "{name}" has the compilers {allowed or "[]"}, and not "{compiler}"; add it there')
             raise SpecError(
                 f'what the compiler "{compiler}" makes runs on this machine only, and "{name}" is another; it takes the '
-                "compiler tvm"
+                "compiler tvm, or kind: ssh with the host"
             )
-        return found
+        return as_reached(compiler, found)
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -189,7 +195,10 @@ class TuneSettings(Section):
     def made_for(self, name: str) -> dict[str, Any]:
         """Return the settings of a remote device that results depend on, but its address. Empty for this machine."""
         found = find_device(name, self.remote_devices)
-        return {} if found is None else found.model_dump(mode="json", include={"kind", "target"})
+        chosen: Any = {"kind": True, "target": True}
+        if isinstance(found, SshSettings):
+            chosen |= {"device": True, "tvm": {"kind", "target"}}
+        return {} if found is None else found.model_dump(mode="json", include=chosen, exclude_none=True)
 
 
 class JoinSettings(Section):

@@ -21,6 +21,7 @@ from syno.base.errors import MissingPackageError, SpecError
 from syno.base.files import check_name
 from syno.base.registry import Registry, is_path
 from syno.lower.tvm.installed import VERSIONS
+from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.job import Job
 from syno.measure.tvm.settings import DeviceSettings, TvmSettings
 
@@ -115,12 +116,21 @@ def name_in_files(given: str) -> str:
     return check_name(given.replace(":", "."), "a compiler's name") if is_path(given) else given
 
 
-def reaches(compiler: str, device: DeviceSettings | None) -> bool:
+def reaches(compiler: str, device: RemoteDevice | None) -> bool:
     """Return whether the compiler's code can be measured on a remote device, or on this machine if that is None."""
+    if isinstance(device, SshSettings):
+        return device.compilers is None or compiler in device.compilers
     return device is None or compiler_named(compiler).remote is not None
 
 
-def unreached(devices: Iterable[str], compilers: Iterable[str], remote: Mapping[str, DeviceSettings]) -> list[str]:
+def as_reached(compiler: str, device: RemoteDevice | None) -> RemoteDevice | None:
+    """Return the device as the compiler reaches it: by TVM's RPC where a machine reached by ssh also has that."""
+    if isinstance(device, SshSettings) and device.tvm is not None and compiler_named(compiler).remote is not None:
+        return device.tvm
+    return device
+
+
+def unreached(devices: Iterable[str], compilers: Iterable[str], remote: Mapping[str, RemoteDevice]) -> list[str]:
     """Return the devices that none of the compilers reaches."""
     return [name for name in devices if not any(reaches(compiler, remote.get(name)) for compiler in compilers)]
 

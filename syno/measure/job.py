@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from syno.measure.output_check import OutputCheck
 
-Phase: TypeAlias = Literal["starting", "building", "compiling", "tuning", "measuring"]
+Phase: TypeAlias = Literal["connecting", "waiting", "starting", "building", "compiling", "tuning", "measuring"]
 
 
 class TrialCount(BaseModel):

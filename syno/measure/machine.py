@@ -14,7 +14,8 @@ from syno.measure.timing import stopwatch_of
 if TYPE_CHECKING:
     import torch
 
-PROCESSORS, CACHES = Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache")
+PROCESSORS, BOARD = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNKNOWN_CACHE_BYTES = 64 * 2**20
 PEAK_ATTEMPTS = 5
 SIDES = {"cpu": 1024, "cuda": 8192}  # of the matrices whose product is timed
@@ -89,8 +90,13 @@ def device_name(device: str) -> str:
 
 
 def processor() -> str:
-    """Return the name of the machine's processor. PyTorch is not loaded for it."""
-    return _about_processor("model name") or platform.processor() or platform.machine()
+    """Return the name of the machine's processor, or of the board that it is on, as for Arm. PyTorch is not loaded for it."""
+    return _about_processor("model name") or _board() or platform.processor() or platform.machine()
+
+
+def _board() -> str:
+    """Return the name of the board, such as "NVIDIA Jetson Orin Nano Developer Kit"; empty where the system does not tell."""
+    return BOARD.read_text(encoding="utf-8", errors="replace").strip("\0 \n") if BOARD.exists() else ""
 
 
 def processor_flags() -> frozenset[str]:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import tempfile
@@ -23,14 +24,16 @@ from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.base.record import versions
-from syno.measure.compilers import Compiler, compiler_named, groups_of_settings
+from syno.measure.compilers import Compiler, as_reached, compiler_named, groups_of_settings
+from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.isolation import Ending, run_limited
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.ssh.client import measured_there
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject, Device, TuningRecord
-from syno.measure.tvm.settings import DeviceSettings, TvmSettings
+from syno.measure.tvm.settings import TvmSettings
 
 __all__ = [
     "LanguageModelSubject", "LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord",
@@ -50,7 +53,7 @@ def tune(
     time_limit_s: float = 600,
     memory_limit_mib: float | None = None,
     folder: Path | None = None,
-    remote: DeviceSettings | None = None,
+    remote: RemoteDevice | None = None,
     progress: Callable[[Findings], None] | None = None,
     **own: BaseModel | None,
 ) -> TuningRecord:
@@ -67,7 +70,8 @@ def tune(
         time_limit_s: seconds for everything, from the start of the process.
         memory_limit_mib: of the process and its descendants, and of what it allocates on a GPU.
         folder: for TVM's trials, so that the next run need not measure them again; None: they are lost.
-        remote: the settings of `device`, if it is not one of this machine.
+        remote: the settings of `device`, if it is not one of this machine. On a machine reached by ssh are the
+            compiler, TVM's trials and the limits, too; a measurement that was interrupted is found again.
         progress: gets what is known so far, several times a second.
         own: settings of compilers by the names of their groups, such as `tvm=TvmSettings()`; those of others are not used.
 
@@ -75,34 +79,37 @@ def tune(
         UnknownNameError: there is no such compiler, or no such target.
         SpecError: a limit, a device or a target is invalid, or the machine does not have the GPU.
         MissingPackageError: the compiler needs a package that is not installed.
+        DeviceError: a remote device cannot be reached, or cannot do this.
     """
-    chosen = compiler_named(compiler)
+    chosen, remote = compiler_named(compiler), as_reached(compiler, remote)
+    if not time_limit_s > 0:
+        raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
+    if memory_limit_mib is not None and not memory_limit_mib > 0:
+        raise SpecError(f"memory_limit_mib is {memory_limit_mib}; it must be above 0, or None for no limit")
+    settings, options = _tolerant(settings or LatencySettings(), chosen), _own_settings(chosen, own)
+    request = Request(
+        subject=subject,
+        compiler=compiler,
+        device=device,
+        settings=settings,
+        memory_limit_mib=memory_limit_mib,
+        time_limit_s=time_limit_s,
+        options={} if options is None else options.model_dump(mode="json"),
+        folder=Path() if folder is None else folder.absolute(),
+    )
+    if isinstance(remote, SshSettings):
+        return measured_there(device, remote, _as_ordered(request, remote), progress)
     chosen.require()  # before a process is started for it
     if remote is None:
         require_device(device)
         chosen.check_gpu(device)
     elif chosen.remote is None:
         raise SpecError(f'what the compiler "{compiler}" makes runs on this machine only, and "{device}" is another')
-    if not time_limit_s > 0:
-        raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
-    if memory_limit_mib is not None and not memory_limit_mib > 0:
-        raise SpecError(f"memory_limit_mib is {memory_limit_mib}; it must be above 0, or None for no limit")
-    settings, options = _tolerant(settings or LatencySettings(), chosen), _own_settings(chosen, own)
     if chosen.check is not None:
         chosen.check(device, settings.threads, options, remote)
     with tempfile.TemporaryDirectory(prefix="syno-tuning-", ignore_cleanup_errors=True) as name:
         working = Path(name)
-        request = Request(
-            subject=subject,
-            compiler=compiler,
-            device=device,
-            settings=settings,
-            memory_limit_mib=memory_limit_mib,
-            time_limit_s=time_limit_s,
-            options={} if options is None else options.model_dump(mode="json"),
-            folder=(working if folder is None else folder).absolute(),
-            remote=remote,
-        )
+        request = request.model_copy(update={"remote": remote, **({"folder": working} if folder is None else {})})
         write_whole(working / REQUEST, request.model_dump_json(), durable=False)
         ending = run_limited(
             [sys.executable, "-m", "syno.measure.measuring", name],
@@ -114,6 +121,15 @@ def tune(
         )
         findings = _findings(working / FINDINGS)
     return _record(request, chosen, ending, findings)
+
+
+def _as_ordered(request: Request, there: SshSettings) -> Request:
+    """Return the request as another machine gets it: for its own device and target; the folder is a name for trials there."""
+    trials = hashlib.blake2b(str(request.folder).encode(), digest_size=8).hexdigest() if request.folder != Path() else "."
+    changes: dict[str, Any] = {"device": there.device, "folder": Path(trials)}
+    if compiler_named(request.compiler).settings is TvmSettings:
+        changes["options"] = {**request.options, "target": there.target}
+    return request.model_copy(update=changes)
 
 
 def _own_settings(compiler: Compiler, given: dict[str, BaseModel | None]) -> BaseModel | None:

@@ -53,6 +53,7 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
     Raises as `tune`, before the data is read and anything is measured.
     """
     from syno.base.devices import require_device
+    from syno.measure.tvm.settings import DeviceSettings
 
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
@@ -60,7 +61,7 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
     remote = experiment.tune.device(device, compiler)
     if remote is None:
         require_device(device)
-    elif remote.address is not None:
+    elif isinstance(remote, DeviceSettings) and remote.address is not None:
         from syno.measure.tvm.tracker import reach
 
         reach(device, remote.address, remote.key or device)

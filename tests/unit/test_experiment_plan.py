@@ -142,7 +142,7 @@ class TestPaper:
         rows: dict[object, Row] = {row["stage"]: row for row in stage_rows(of_the_paper())}
         page = (ROOT / "docs" / "workflow.md").read_text(encoding="utf-8")  # which is compared with a dry run
         every, trained, tuned = (rows[name]["jobs"] for name in ("all", "train", "tune"))
-        counts = f"{every:,} jobs, {trained} of them trainings and {tuned} measurements"
+        counts = f"{every:,} jobs, {trained} of them trainings and {tuned:,} measurements"
         assert counts in page
 
     def test_every_search_device_and_family_is_beside_the_papers_hours(self) -> None:

@@ -16,6 +16,7 @@ from syno.config.files import ExperimentGroup
 from syno.config.groups import OperatorChoice, Original, RelativeBudget
 from syno.config.options import options_table
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
+from syno.measure.devices import SshSettings
 from syno.measure.tvm.settings import DeviceSettings
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
@@ -27,7 +28,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 NAMED = [*(POLICIES[name].Settings for name in POLICIES), *(REWARDS[name] for name in REWARDS)]
 MODELS = [
     *(Experiment, ExperimentGroup, WorkloadSettings, TrainingSettings, GlyphSettings, *DATA_SETTINGS.values()),
-    *(AugmentationSettings, RelativeBudget, Original, OperatorChoice, DeviceSettings, OperatorSpec),
+    *(AugmentationSettings, RelativeBudget, Original, OperatorChoice, DeviceSettings, SshSettings, OperatorSpec),
     *dict.fromkeys(NAMED),
 ]
 HEAD = """# Options
@@ -90,8 +91,9 @@ def page() -> str:
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
         "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"
         + options_table(OperatorChoice),
-        "## Remote devices\n\n`tune: remote_devices` of an experiment names devices, each with these; "
+        "## Remote devices\n\n`tune: remote_devices` of an experiment names devices that TVM's RPC reaches, each with these; "
         "[devices.md](devices.md) shows how.\n\n" + options_table(DeviceSettings),
+        "### By ssh\n\nOr machines that measure by themselves, each with these.\n\n" + options_table(SshSettings),
         "## A spec\n\n`syno spec PRESET > my.yaml` prints one to begin with.\n\n" + options_table(OperatorSpec),
         "## Policies\n\n`policy: {name: ..., ...}`",
     ]

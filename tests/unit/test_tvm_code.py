@@ -16,14 +16,16 @@ from torch import nn
 pytest.importorskip("tvm", reason="TVM is not installed")
 
 from syno.ir.library import OPERATORS
+from syno.measure.subjects import OperatorSubject
 from syno.measure.tvm.compilation import built, fused, saved, scheduled
 from syno.measure.tvm.network import import_network
 from syno.measure.tvm.targets import target
 from syno.model import build
-from syno.model.backbones import SEQUENCE_BACKBONES
+from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
 
 MACHINES = {b"\xb7\x00": "AArch64", b"\x3e\x00": "x86-64"}  # e_machine of an ELF file
+SIZES = {"C_in": 64, "C_out": 64, "C": 64, "H": 16, "H_in": 192, "seq_len": 16, "M": 16, "K": 16, "N": 16}
 GPUS = {"a100": "sm_80", "jetson-orin-nano-gpu": "sm_87", "h100": "sm_90"}
 
 
@@ -57,6 +59,18 @@ def test_objects_are_of_their_machine(name: str, machine: str | None, tmp_path: 
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["module.tar"]
 
 
+def residual_network() -> tuple[nn.Module, torch.Tensor]:
+    """A network for pictures with an operator of two stages, and an input."""
+    x = torch.zeros(1, 3, 16, 16)
+    return substitute(BACKBONES["resnet8"](classes=4, width=0.5), OPERATORS["separable_conv2d"](), x).eval(), x
+
+
+@pytest.mark.slow
+def test_a_network_for_an_arm_processor(tmp_path: Path) -> None:
+    saved(compiled(*residual_network(), "jetson-orin-nano-cpu"), tmp_path / "net.tar")
+    assert machines(tmp_path / "net.tar") == {"AArch64"}
+
+
 def cuda_source(module: Any) -> str:
     """The CUDA source in a built module."""
     found = [part for part in _parts(module) if part.kind == "cuda"]
@@ -84,6 +98,35 @@ def test_kernels_of_a_language_model() -> None:
     for kernel in ("take", "layer_norm", "window_2_stage_1", "matmul", "softmax", "gelu_tanh"):
         assert re.search(rf"__global__ void[^;]*{kernel}\w*_kernel\w*\(", source), kernel
     check_compiled(source, "a100")
+
+
+@pytest.mark.slow
+def test_a_network_for_the_gpu_of_a_jetson(tmp_path: Path) -> None:
+    made = compiled(*residual_network(), "jetson-orin-nano-gpu")
+    source = cuda_source(made.mod)
+    check_threads(source)
+    check_compiled(source, "jetson-orin-nano-gpu")
+    saved(made, tmp_path / "net.tar")  # with the code of the processor beside the GPU
+    assert machines(tmp_path / "net.tar") == {"AArch64"}
+
+
+FAILING = "operator_2"  # a default schedule of TVM fails for it, and the next one is taken
+
+
+@pytest.mark.parametrize(
+    "operator", [pytest.param(name, marks=[] if name == FAILING else pytest.mark.slow) for name in OPERATORS]
+)
+def test_operators_for_the_gpu_of_a_jetson(operator: str) -> None:
+    graph = OPERATORS[operator]()
+    given = {name: SIZES[name] for name in SIZES.keys() & set(graph.variables) - graph.variables.defaults.keys()}
+    made = OperatorSubject.of(graph, given).make("cpu", 1)
+    check_threads(cuda_source(compiled(made.module, *made.make_inputs(), "jetson-orin-nano-gpu").mod))
+
+
+def check_threads(source: str) -> None:
+    """No kernel does all of its work on one thread."""
+    bodies = [kernel for kernel in source.split('extern "C" __global__')[1:] if "{" in kernel]  # others are declarations
+    assert bodies and all("threadIdx.x" in body for body in bodies)
 
 
 def check_compiled(source: str, name: str) -> None:

@@ -68,7 +68,7 @@ def test_every_config_can_be_planned_in_an_empty_folder(config: Path, tmp_path: 
 
 def test_the_page_says_how_many_jobs_the_paper_takes() -> None:
     jobs = all_jobs(ROOT / "config" / "paper.yaml")
-    counts = f"{sum(jobs.values()):,} jobs, {jobs['train']} of them trainings and {jobs['tune']} measurements"
+    counts = f"{sum(jobs.values()):,} jobs, {jobs['train']} of them trainings and {jobs['tune']:,} measurements"
     assert counts in (ROOT / "docs" / "workflow.md").read_text(encoding="utf-8")
 
 

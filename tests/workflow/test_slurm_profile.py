@@ -51,13 +51,18 @@ class TestPaper:
         assert not any(job.resources.get("gpu", "0") != "0" for job in jobs if job.rule in SHORT)
 
     @pytest.mark.parametrize(
-        ("device", "gpu", "extra", "jetson"),
-        [("cpu", "0", "--exclusive", "0"), ("cuda", "1", "", "0"), ("jetson.gpu", "0", "", "1")],
+        ("measured", "gpu", "extra", "jetson"),
+        [
+            ("tvm-cpu", "0", "--exclusive", "0"),
+            ("tvm-cuda", "1", "", "0"),
+            ("tvm-jetson.gpu", "0", "", "1"),
+            ("inductor-jetson.gpu", "0", "", "1"),  # by ssh
+        ],
     )
     def test_a_measurement_asks_for_what_its_device_takes(
-        self, jobs: list[Job], device: str, gpu: str, extra: str, jetson: str
+        self, jobs: list[Job], measured: str, gpu: str, extra: str, jetson: str
     ) -> None:
-        found = [job for job in jobs if job.rule == "tune" and job.outputs.endswith(f"tvm-{device}.json")]
+        found = [job for job in jobs if job.rule == "tune" and job.outputs.endswith(f"/{measured}.json")]
         assert found
         for job in found:
             asked = job.resources

@@ -13,6 +13,7 @@ from syno.base.errors import SynoError
 from syno.base.files import ORIGINAL
 from syno.config import load_experiments
 from syno.measure.compilers import compiler_named
+from syno.measure.devices import SshSettings, place_of
 from syno.measure.tvm.settings import is_here
 from syno.stages.kept import keep_config
 from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named

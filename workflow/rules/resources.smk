@@ -79,8 +79,11 @@ def training_device(of_stage):
 
 def tuning_threads(wildcards):
     """Return the number of threads of a measurement: all cores of this machine, so that it runs alone. On one of several GPUs, it has
-    the GPU's part of the cores, and on a cluster the threads in the settings."""
+    the GPU's part of the cores, and on a cluster the threads in the settings. While a machine that is reached by ssh measures, this
+    one only waits."""
     settings = EXPERIMENTS[wildcards.folder].tune
+    if isinstance(settings.device(tuned_device(wildcards), tuned_compiler(wildcards)), SshSettings):
+        return 1
     least = max(settings.latency.threads, settings.tvm.builders)
     if ELSEWHERE:
         return least
@@ -108,15 +111,14 @@ def layers_minutes(wildcards):
     return math.ceil(LAYERS * EXPERIMENTS[wildcards.folder].tune.time_limit_seconds / 60) + AROUND_TUNING
 
 
-def key_at_tracker(experiment, device):
-    """Return the key of a remote device at its tracker; None for a device of this machine."""
-    remote = None if is_here(device) else experiment.tune.remote_devices[device]
-    return None if remote is None else remote.key or device
+def place_of_device(experiment, device):
+    """Return the key of a remote device at its tracker, or its host for ssh; None for a device of this machine."""
+    return None if is_here(device) else place_of(device, experiment.tune.remote_devices[device])
 
 
-def share_of_devices(key):
-    """Return the number of devices with this key at a tracker that a measurement uses, as a resource."""
-    return lambda wildcards: int(key_at_tracker(EXPERIMENTS[wildcards.folder], tuned_device(wildcards)) == key)
+def share_of_devices(place):
+    """Return the number of devices with this key at a tracker, or this host, that a measurement uses, as a resource."""
+    return lambda wildcards: int(place_of_device(EXPERIMENTS[wildcards.folder], tuned_device(wildcards)) == place)
 
 
 def share_of_trials(folder, device):
@@ -131,7 +133,8 @@ def resource_name(*parts):
     return "_".join(re.sub(r"[^0-9A-Za-z]", "_", part) for part in parts)
 
 
-# Resources that only one measurement uses at a time. `--resources device_KEY=3` states that a key has three remote devices.
+# Resources that only one measurement uses at a time. `--resources device_KEY=3` states that a key has three remote devices. For ssh it
+# is device_HOST.
 MEASURED = [
     (folder, one, compiler, device)
     for folder, one in EXPERIMENTS.items()
@@ -140,8 +143,8 @@ MEASURED = [
 ]
 SHARED = {
     **{
-        resource_name("device", key): share_of_devices(key)
-        for key in sorted({key_at_tracker(one, device) or "" for _, one, _, device in MEASURED} - {""})
+        resource_name("device", place): share_of_devices(place)
+        for place in sorted({place_of_device(one, device) or "" for _, one, _, device in MEASURED} - {""})
     },
     **{
         resource_name("trials", folder, device): share_of_trials(folder, device)

@@ -46,11 +46,23 @@ def scheduled(module: Any, target: Any, database: Any = None) -> Any:
         if database is not None:
             module = relax.transform.MetaScheduleApplyDatabase(enable_warning=False)(module)
         if "gpu" in target.keys:
-            rules = dlight.gpu
-            module = dlight.ApplyDefaultSchedule(
-                rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback()
-            )(module)
+            given = dlight.gpu
+            rules = (given.Matmul(), given.GEMV(), given.Reduction(), given.GeneralReduction(), given.Fallback())
+            module = dlight.ApplyDefaultSchedule(*map(_where_it_works, rules))(module)
     return module
+
+
+def _where_it_works(rule: Any) -> Any:
+    """Return a default schedule rule that does not apply where it fails: some assert what kernels of operators do not meet."""
+    from tvm.s_tir.dlight import ScheduleRule
+
+    def tried(kernel: Any, target: Any, tunable: bool) -> Any:
+        try:
+            return rule.apply(kernel, target, tunable)
+        except Exception:
+            return None
+
+    return ScheduleRule.from_callable(type(rule).__name__)(tried)
 
 
 def built(module: Any, target: Any) -> Any:

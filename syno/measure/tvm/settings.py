@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -16,6 +16,7 @@ from syno.base.devices import DEVICE_PATTERN
 from syno.base.errors import SpecError, SynoError, suggestion
 from syno.measure.tvm.targets import TARGETS
 
+T = TypeVar("T")
 HERE = ("cpu", "cuda", "cuda:1")  # examples of names of devices of this machine
 LOCAL = "local"  # in place of a tracker's address
 
@@ -133,7 +134,7 @@ def check_name(name: str) -> None:
         raise SpecError(f'"{name}" is this machine, or looks like it; give the remote device another name')
 
 
-def find_device(name: str, remote: Mapping[str, DeviceSettings]) -> DeviceSettings | None:
+def find_device(name: str, remote: Mapping[str, T]) -> T | None:
     """Return the remote device of that name, or None for one of this machine. Raises SpecError, which lists the devices."""
     if is_here(name):
         return None

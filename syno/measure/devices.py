@@ -1,0 +1,71 @@
+"""Remote devices of an experiment: those that TVM's RPC reaches, and machines that measure by themselves, reached by ssh."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from syno.base.devices import DEVICE_PATTERN
+from syno.measure.tvm.settings import DeviceSettings, Target
+
+HOST_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:@%-]*"  # never read as an option, nor as a word of a shell
+
+
+def _host(given: str) -> str:
+    if not re.fullmatch(HOST_PATTERN, given):
+        raise ValueError(f"{given!r} is no host; it looks like jetson, user@192.168.1.7, or a name in ~/.ssh/config")
+    return given
+
+
+def _program(given: str) -> str:
+    if not given.strip() or given.startswith("-") or not given.isprintable():
+        raise ValueError(f"{given!r} is no program; it looks like python3 or ~/syno/bin/python")
+    return given
+
+
+class SshSettings(BaseModel):
+    """A machine that is reached by ssh, and measures by itself: Syno and the compilers are installed there. Frozen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    kind: Literal["ssh"]
+    """says that the device is reached by ssh"""
+    host: Annotated[str, AfterValidator(_host)]
+    """the machine, as the command ssh takes it: a name in ~/.ssh/config, or user@address"""
+    python: Annotated[str, AfterValidator(_program)] = "python3"
+    """the Python there in which Syno is installed, such as ~/syno/bin/python"""
+    device: Annotated[str, Field(pattern=DEVICE_PATTERN)] = "cpu"
+    """the device of that machine: cpu, cuda or cuda:1"""
+    compilers: tuple[str, ...] | None = None
+    """the compilers that are measured on it; if not given, all"""
+    tvm: DeviceSettings | None = None
+    """how TVM's RPC reaches the same device, to tune from this machine; if not given, TVM tunes there"""
+    target: Target | None = None
+    """for TVM without RPC: what code is generated for; if not given, the device as TVM finds it there"""
+    ssh_config: Path | None = None
+    """a file that ssh reads in place of ~/.ssh/config; it can name commands that ssh runs here"""
+    wait_seconds: Annotated[float, Field(gt=0)] = 300
+    """for a lost connection to come back"""
+
+    @property
+    def address(self) -> None:
+        """None: no tracker lends it."""
+        return None
+
+
+def _form(given: Any) -> str:
+    """Return the tag of the model that describes a device."""
+    kind = given.get("kind") if isinstance(given, dict) else getattr(given, "kind", None)
+    return "ssh" if kind == "ssh" else "rpc"
+
+
+RemoteDevice: TypeAlias = Annotated[
+    Annotated[DeviceSettings, Tag("rpc")] | Annotated[SshSettings, Tag("ssh")], Discriminator(_form)
+]
+
+
+def place_of(name: str, device: RemoteDevice) -> str:
+    """Return what only one measurement may use at a time: the host, or the key at the tracker."""
+    return device.host if isinstance(device, SshSettings) else device.key or name

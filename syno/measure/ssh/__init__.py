@@ -1,0 +1,1 @@
+"""Measurements on machines that are reached by the OpenSSH client. They run `syno.measure.remote_measurement`."""

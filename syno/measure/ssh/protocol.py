@@ -1,0 +1,118 @@
+"""The messages between this machine and one that is reached by ssh: lines of text, each with one JSON value.
+
+This machine sends one `Order`, and a line RECEIVED when it has the record. The other one sends lines that begin with MARK, the
+name of the message and a space. Lines without MARK, such as those that a login shell prints, are ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from syno.base.record import versions
+from syno.measure.measuring import Findings, Request
+from syno.measure.tuning_record import TuningRecord
+
+MODULE = "syno.measure.remote_measurement"  # what is run on the other machine
+MARK, RECEIVED = "syno:", "received"
+SIGN_OF_LIFE_SECONDS = 10.0  # between two messages from there
+MIB = 2**20
+
+# hello: the versions; findings: `Findings`; record: a `TuningRecord`; about: `About`; fault: a sentence; alive: nothing.
+Kind: TypeAlias = Literal["hello", "findings", "record", "about", "fault", "alive"]
+
+
+class Code(BaseModel):
+    """The version of a machine's Syno.
+
+    Attributes:
+        syno: the version; empty if it is not installed as a package.
+        fields: a checksum of the fields of requests and records, by which different code of one version is told apart.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    syno: str
+    fields: str
+
+    @classmethod
+    def of_this(cls) -> Code:
+        """Return that of this machine."""
+        return cls(syno=versions(()).get("syno", ""), fields=_fields())
+
+
+class Order(BaseModel):
+    """A request to a machine, and the code that wrote it.
+
+    Attributes:
+        code: that of the machine that orders.
+        request: what to measure. Its folder is a name for trials of a tuner: a later request of that name goes on with them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    code: Code
+    request: dict[str, Any]
+
+    @classmethod
+    def of(cls, request: Request) -> Order:
+        """Return the order for a request."""
+        return cls(code=Code.of_this(), request=request.model_dump(mode="json"))
+
+    @property
+    def name(self) -> str:
+        """The name of the measurement there: the hash of the order. Equal orders are one measurement."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class About(BaseModel):
+    """A machine's description of itself.
+
+    Attributes:
+        device: the name of the processor or the GPU.
+        python, torch, tvm: versions; empty if not installed.
+        free_mib: MiB on the disk with the measurements.
+        measurements: how many are running or not fetched.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    device: str
+    python: str
+    torch: str
+    tvm: str
+    free_mib: int
+    measurements: int
+
+
+@cache
+def _fields() -> str:
+    schemas = [model.model_json_schema() for model in (Request, Findings, TuningRecord)]
+    return hashlib.blake2b(json.dumps(schemas, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def difference(*, here: Code, there: Code) -> str:
+    """Return how the Syno of a machine that measures differs from that of the one that orders; empty if it does not."""
+    if here.syno and there.syno and here.syno != there.syno:
+        return f"Syno is {there.syno} there and {here.syno} here: python -m pip install syno=={here.syno}"
+    if here.fields != there.fields:
+        return "Syno has the same version number there as here, and other code: install the same code"
+    return ""
+
+
+def line(kind: Kind, content: object) -> str:
+    """Return a message as a line."""
+    return f"{MARK}{kind} {json.dumps(content)}\n"
+
+
+def parsed(text: str) -> tuple[str, Any] | None:
+    """Return the kind and the content of a message; None for a line that is none."""
+    kind, _, content = text.partition(" ")
+    if not kind.startswith(MARK):
+        return None
+    try:
+        return kind.removeprefix(MARK), json.loads(content)
+    except ValueError:  # cut off
+        return None
