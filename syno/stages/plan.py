@@ -24,6 +24,8 @@ TRAINING_PICTURES: Mapping[str, int] = {
     "imagenet": 1_281_167,
 }  # others have it in their settings
 HOUR, KIB, MIB = 3600, 2**10, 2**20
+# The paper gives both for its searches, about: hours of a sampled operator, and hours of a model's search. They are 3,000 trials.
+TRIAL_HOURS, SEARCH_HOURS = 0.1, 300
 RECORDS_BESIDE = {"convert": 1}  # files that a job writes and Snakemake does not know
 
 
@@ -35,10 +37,12 @@ class Assumptions(BaseModel):
     """pictures per second in training on one GPU, in float32 or TF32: 100 epochs of CIFAR-100 in 2.5 hours"""
     mixed_precision: Above = 2.5
     """how many times as fast a GPU trains in 16 bits"""
-    steps_per_second: Above = 10
-    """steps per second in training a language model on one GPU"""
-    search_share: Annotated[float, Field(gt=0, le=1)] = 0.25
-    """fraction of a training that a trial takes on average, if bad ones are stopped early"""
+    steps_per_second: Above = 3.3
+    """steps per second in training a language model on one GPU: the published log of GPT-2's training has 99,859 in 8.3 hours"""
+    trial_hours: Above = TRIAL_HOURS
+    """GPU hours of a trial on average, if bad ones are stopped early, and at most those of a whole training: the paper's 0.1"""
+    search_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """fraction of a training that such a trial takes; by default it follows from trial_hours"""
     kernels: Above = 25
     """kernels of one network that TVM tunes"""
     schedules_per_second: Above = 1
@@ -171,9 +175,12 @@ def _hours(settings: TrainingSettings, experiment: Experiment, assumed: Assumpti
 def _search_hours(experiment: Experiment, assumed: Assumptions) -> float | None:
     workload = experiment.workload
     assert workload is not None
-    ended_early = bool(workload.milestones) or experiment.study.pruner is not None
-    share = assumed.search_share if ended_early else 1.0
-    return _hours(workload.training, experiment, assumed, experiment.study.n_trials * share)
+    whole, count = _hours(workload.training, experiment, assumed, 1), experiment.study.n_trials
+    if not (workload.milestones or experiment.study.pruner is not None):
+        return None if whole is None else count * whole
+    if assumed.search_share is not None:
+        return None if whole is None else count * whole * assumed.search_share
+    return count * (assumed.trial_hours if whole is None else min(whole, assumed.trial_hours))
 
 
 def _tuning_hours(experiment: Experiment, assumed: Assumptions) -> dict[str, float]:

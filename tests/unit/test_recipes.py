@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from pydantic import ValidationError
 from torch import nn
 
 import syno
+from syno.artifact.reading import read
 from syno.base.errors import SpecError, TrainingError
 from syno.data import DATASETS, DataSet, TokenSet
 from syno.ir.rewriting import with_variables
@@ -78,6 +81,18 @@ class TestSettings:
         assert WorkloadSettings.model_validate_json(settings.model_dump_json()) == settings
         with pytest.raises(ValidationError, match='unknown curve of milestones "resnet19"'):
             WorkloadSettings(milestones="resnet19")
+
+
+def test_gpt2s_milestones_let_the_published_networks_pass(artifact: Path) -> None:
+    """The original by the losses of its log, with 0.2 nats to spare; the operator by its loss at the end, which is all there is."""
+    curve, contents = MILESTONES["gpt2"], read(artifact)
+    losses = [step.loss for step in contents.losses]
+    for thousand, most in curve.items():
+        assert mean(losses[1000 * (thousand - 1) : 1000 * thousand]) < most - 0.2
+    (found,) = [one for one in contents.measurements if one.metric == "loss" and one.operator == "gpt2_projection"]
+    assert found.value is not None and found.value < min(curve.values())
+    steps = sum(step.seconds <= 60 * RECIPES["paper-gpt2"]["most_minutes"] for step in contents.losses)
+    assert max(curve) == round(steps / RECIPES["paper-gpt2"]["round_steps"])
 
 
 class TestLearningRate:
