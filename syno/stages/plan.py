@@ -24,7 +24,7 @@ TRAINING_PICTURES: Mapping[str, int] = {
     "imagenet": 1_281_167,
 }  # others have it in their settings
 HOUR, KIB, MIB = 3600, 2**10, 2**20
-# The paper gives both for its searches, about: hours of a sampled operator, and hours of a model's search. They are 3,000 trials.
+# The paper gives both, about: GPU hours of a sampled operator, and of the search of a model. Together they are 3,000 trials.
 TRIAL_HOURS, SEARCH_HOURS = 0.1, 300
 RECORDS_BESIDE = {"convert": 1}  # files that a job writes and Snakemake does not know
 
@@ -38,7 +38,7 @@ class Assumptions(BaseModel):
     mixed_precision: Above = 2.5
     """how many times as fast a GPU trains in 16 bits"""
     steps_per_second: Above = 3.3
-    """steps per second in training a language model on one GPU: the published log of GPT-2's training has 99,859 in 8.3 hours"""
+    """steps per second in training a language model on one GPU: GPT-2's published log has 99,859 steps in 8.3 hours"""
     trial_hours: Above = TRIAL_HOURS
     """GPU hours of a trial on average, if bad ones are stopped early, and at most those of a whole training: the paper's 0.1"""
     search_share: Annotated[float, Field(gt=0, le=1)] | None = None

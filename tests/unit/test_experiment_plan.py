@@ -153,7 +153,7 @@ class TestPaper:
         assert counts in page
 
     def test_searches_have_as_many_trials_as_the_papers_hours_make(self) -> None:
-        """0.1 GPU hours for a sample and 300 for a network's search: trials of the config times hours of a trial are its hours."""
+        """0.1 GPU hours for a sample and 300 for a network: trials times hours of a trial."""
         searches = [one for one in of_the_paper() if one.experiment.searches]
         assert [one.experiment.name for one in searches] == [
             *("resnet18", "densenet121", "resnext29_2x64d", "efficientnet_v2_s", "gpt2")
