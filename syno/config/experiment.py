@@ -18,6 +18,7 @@ from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
+from syno.config.selection import check_selection
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.search.policies import POLICIES, PolicySettings
@@ -112,6 +113,7 @@ class Experiment(Section):
             from syno.search.evaluation import make_pruner
 
             make_pruner(self.study.pruner)
+        check_selection(self.select, self.train, self.tune, self.workload, self.evaluation)
         if self.workload is not None:
             if isinstance(self.spec, str) or "preset" in self.spec:
                 raise SpecError(
@@ -187,6 +189,8 @@ class Experiment(Section):
         """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""
         whole = self.model_dump(mode="json")
         of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
+        if self.select.by != "latency":
+            del whole["select"]["shortlist"]  # nothing depends on it
         parts: dict[Part, dict[str, Any]] = {
             "data": {"workload": whole["workload"]},
             "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},

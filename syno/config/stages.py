@@ -42,8 +42,8 @@ class StudySettings(Section):
 class SelectSettings(Section):
     """The selection of the operators that are trained again and measured."""
 
-    by: Literal["pareto", "reward"] = "pareto"
-    """pareto: first the operators on the front of accuracy or loss against FLOPs, by reward; reward: by reward alone"""
+    by: Literal["pareto", "reward", "latency"] = "pareto"
+    """pareto: those on the front of accuracy or loss against FLOPs first; reward; latency: the fastest on each device"""
     count: Annotated[int, Field(ge=1)] = 3
     """most operators that are selected"""
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -53,13 +53,9 @@ class SelectSettings(Section):
     source: Path | None = None
     """instead of a search: another experiment whose operators are taken, by its name in this file or its folder of results"""
     within: Annotated[float, Field(ge=0)] | None = None
-    """with a source: how much worse than the original network's an operator's score may be there"""
-
-    @model_validator(mode="after")
-    def _within_a_source(self) -> Self:
-        if self.within is not None and self.source is None:
-            raise ValueError("within says how good operators of another experiment must be; give source, too, or leave it out")
-        return self
+    """how much worse than the original network's an operator's score may be, in the search or in the source"""
+    shortlist: Annotated[int, Field(ge=1)] = 10
+    """by latency: most operators whose latency is measured before the selection, the best by reward or by the source's score"""
 
 
 class TrainSettings(Section):

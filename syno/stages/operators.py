@@ -17,7 +17,7 @@ from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
-from syno.stages.select import check_in_store, read_selected
+from syno.stages.selection import check_in_store, read_selected
 from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
 from syno.stages.study import read_frozen
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from syno.config import Experiment
 
 DATA, FROZEN, SELECTED, REPORT = "data.json", "trials.parquet", "selected.json", "report.html"
+SHORTLIST = "shortlist.json"  # of a selection by latency
 RECORD, NUMBERS = artifact.RECORD, artifact.NUMBERS  # of an import of published data
 WORKER = "search/worker{number}.json"
 TRAINING = "train/{key}/seed{seed}.json"

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from syno.config import Experiment
 from syno.measure.compilers import COMPILERS, compiler_named
 from syno.measure.tvm.settings import is_here
-from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs, keys, measured
+from syno.stages.networks import measured
+from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs
 from syno.train.settings import TrainingSettings
 
 Above = Annotated[float, Field(gt=0)]
@@ -191,7 +192,7 @@ def _tuning_hours(experiment: Experiment, assumed: Assumptions) -> dict[str, flo
     for compiler, device in settings.pairs:
         tuning = assumed.kernels * settings.tvm.trials_per_task / assumed.schedules_per_second
         seconds = tuning if compiler_named(compiler).tunes else 60 * assumed.compile_minutes
-        count = len(measured(experiment, keys(experiment)))
+        count = len(measured(experiment, STAGES["tune"].networks(experiment)))
         found[device] = found.get(device, 0.0) + count * min(seconds, settings.time_limit_seconds) / HOUR
     return found
 
