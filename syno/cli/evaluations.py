@@ -76,6 +76,27 @@ def tune_model(
     _tell(tuned(experiment_of(config), given, compiler, device, output))
 
 
+@tune.command("training")
+def tune_training(
+    config: Config,
+    given: Annotated[str, typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline.")],
+    device: Annotated[str, typer.Option(help="cpu, cuda, or a GPU such as cuda:1.")] = "cpu",
+    output: OutputFile = None,
+) -> None:
+    """Measure how fast the network with one operator trains, and the original in turns with it."""
+    from syno.stages.speed import measure_speed
+
+    record = measure_speed(experiment_of(config), given, device, output)
+    for name, speed in (("original", record.original), (record.name, record.changed)):
+        found = speed.samples_per_second
+        typer.echo(
+            f"{name} on {record.device}: {found.value:,.1f} {record.sample}s per second (95 % in {found.low:,.1f} to "
+            f"{found.high:,.1f}), forward {speed.forward_ms.value:.4g} ms, both passes {speed.forward_backward_ms.value:.4g} ms"
+        )
+    ratio = record.ratio
+    typer.echo(f"{record.name} trains {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f})")
+
+
 @tune.command("operator")
 def tune_operator(
     given: Operator,

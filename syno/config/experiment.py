@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
-Part = Literal["data", "search", "select", "train", "tune"]  # of the settings
+Part = Literal["data", "search", "select", "train", "tune", "speed"]  # of the settings
 OF_PUBLISHED = ("name", "artifact", "output")  # the options of an experiment of published data
 NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact")
 
@@ -191,11 +191,13 @@ class Experiment(Section):
         of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
         if self.select.by != "latency":
             del whole["select"]["shortlist"]  # nothing depends on it
+        speed = {name: whole["tune"].pop(name) for name in ("training", "speed")}["speed"]
         parts: dict[Part, dict[str, Any]] = {
             "data": {"workload": whole["workload"]},
             "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},
             "select": whole["select"],
             "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
+            "speed": {"workload": whole["workload"], "training": whole["train"]["training"], "speed": speed},
             "tune": {
                 "workload": whole["workload"],
                 "tune": {**whole["tune"], "compilers": None, "devices": None, "remote_devices": None, "baselines": None},

@@ -14,6 +14,7 @@ from syno.measure.compilers import compiler_named, name_in_files, reaches, unrea
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.settings import DeviceSettings, TvmSettings, check_name, find_device
 from syno.train.settings import TrainingSettings
+from syno.train.speed_settings import SpeedSettings
 
 Seed = Annotated[int, Field(ge=0)]  # not negative, since names of files contain it
 
@@ -89,6 +90,9 @@ class TuneSettings(Section):
     """whether the baselines are measured, too"""
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
+    training: bool = False
+    """whether the speed of training is measured, too: on the devices of this machine, of the original and each operator"""
+    speed: SpeedSettings = SpeedSettings()
     time_limit_seconds: Annotated[float, Field(gt=0)] = 600
     """limit of time for compiling, tuning and measuring one network"""
     memory_limit_mib: Annotated[float, Field(gt=0)] | None = None

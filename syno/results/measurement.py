@@ -7,7 +7,7 @@ of results holds them as one table (`syno.results.table`), from which every othe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite
+from math import exp, inf, isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import AwareDatetime, Field, model_validator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from syno.train.training_record import TrainingRecord
 
 Quantity: TypeAlias = Literal[
-    "accuracy", "loss", "perplexity", "latency", "throughput", "flops", "parameters", "memory"
+    "accuracy", "loss", "perplexity", "latency", "throughput", "training_throughput", "flops", "parameters", "memory"
 ]  # fmt: skip
 Origin: TypeAlias = Literal["measured", "artifact", "paper"]
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
@@ -35,12 +35,14 @@ UNITS: dict[Quantity, str] = {
     "perplexity": "per token",
     "latency": "ms",
     "throughput": "samples per second",
+    "training_throughput": "samples per second",
     "flops": "multiply-adds per sample",
     "parameters": "numbers",
     "memory": "bytes",
 }
 OK: Status = "ok"
 SUSPICIOUS = "suspicious: faster than the device's own peak allows"
+MOST_LOSS = 700.0  # in nats; exp of more is too large for a floating-point number
 DIVERGED = "training produced NaN or infinity"
 
 
@@ -62,7 +64,8 @@ class Measurement(Record):
         compiler: A name in `COMPILERS`; None where no compiler took part.
         batch: Samples in one call, for a latency; None if unknown.
         threads: CPU threads, for a latency; None if unknown.
-        metric: The quantity.
+        metric: The quantity. Perplexity is exp(loss). A sample of a training's throughput is a picture, or a token of a text.
+            This throughput is of whole steps: making a batch, forward, backward, and the update of the weights.
         value: The number, in `unit`. It is finite; None if the measurement failed.
         low: The lower end of the 95 % confidence interval of `value`; None if unknown.
         high: Its upper end; None if unknown.
@@ -141,8 +144,15 @@ class Measurements(Record):
     measurements: tuple[Measurement, ...]
 
 
+def perplexity(loss: float) -> float:
+    """Return the perplexity of a token, exp(loss), for a loss in nats; infinity if that is too large for a number."""
+    return exp(loss) if loss < MOST_LOSS else inf
+
+
 def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield what a training measured: the score, and what the network costs. If it diverged, the score has no value.
+    """Yield what a training measured: the score, for text also the perplexity, and what the network costs.
+
+    If it diverged, the score has no value, and there is no perplexity.
 
     Args:
         record: The record of the training.
@@ -150,6 +160,8 @@ def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Itera
         place: Further fields of all measurements, such as `key` and `role` in an experiment.
     """
     numbers: dict[Quantity, float] = {record.metric: record.score, "flops": record.flops, "parameters": record.parameters}
+    if record.metric == "loss" and isfinite(record.score):
+        numbers["perplexity"] = perplexity(record.score)
     for metric, value in numbers.items():
         known = isfinite(value)
         yield Measurement.of(

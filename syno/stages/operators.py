@@ -23,6 +23,7 @@ from syno.stages.study import read_frozen
 
 if TYPE_CHECKING:
     from syno.measure.tuning_record import TuningRecord
+    from syno.train.speed_record import SpeedRecord
     from syno.train.training_record import TrainingRecord
 
 
@@ -79,7 +80,7 @@ def key_of(experiment: Experiment, given: str) -> str:
     return OperatorStore(experiment.folder).add(operator)
 
 
-def check_belongs(record: TrainingRecord | TuningRecord, network: ComparedNetwork, file: Path) -> None:
+def check_belongs(record: TrainingRecord | TuningRecord | SpeedRecord, network: ComparedNetwork, file: Path) -> None:
     """Raise SpecError if the record in a network's file is of another network, as after a copy into the wrong folder."""
     match network.role:
         case "original":

@@ -17,6 +17,7 @@ RECORD, NUMBERS = artifact.RECORD, artifact.NUMBERS  # of an import of published
 WORKER = "search/worker{number}.json"
 TRAINING = "train/{key}/seed{seed}.json"
 TUNING = "tune/{key}/{compiler}-{device}.json"
+SPEED = "speed/{key}/{device}.json"
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
 OPERATORS = "operators"  # the folder of the operator store
 FORMATS = ("svg", "png", "pdf")  # of figures
@@ -41,6 +42,11 @@ def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) ->
     from syno.measure.compilers import name_in_files  # takes half a second, which the help page need not wait for
 
     return experiment.folder / TUNING.format(key=key, compiler=name_in_files(compiler), device=in_a_name(device))
+
+
+def speed_file(experiment: Experiment, key: str, device: str) -> Path:
+    """Return the file of a record of the speed of training."""
+    return experiment.folder / SPEED.format(key=key, device=in_a_name(device))
 
 
 def trials_folder(experiment: Experiment, device: str) -> Path:

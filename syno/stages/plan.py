@@ -49,7 +49,7 @@ class Assumptions(BaseModel):
     schedules_per_second: Above = 1
     """schedules per second that TVM builds and measures"""
     compile_minutes: Above = 5
-    """minutes for one measurement with another compiler"""
+    """minutes for one measurement with another compiler, or of the speed of training"""
     trial_kib: Above = 10
     """KiB of a trial: in the study, the table of trials and the operator store"""
     record_kib: Above = 8
@@ -117,7 +117,10 @@ def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Workflow
 def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
     tuning = _tuning_hours(experiment, assumed)
     on_gpus = sum(hours for device, hours in tuning.items() if is_here(device) and device != "cpu")
-    hours: dict[str, float | None] = {"tune": on_gpus}
+    speed = dict.fromkeys(found.get("speed", ()), assumed.compile_minutes / 60)
+    speed_on_gpus = sum(hours for file, hours in speed.items() if file.stem != "cpu")
+    hours: dict[str, float | None] = {"tune": on_gpus, "speed": speed_on_gpus}
+    on_others = {"tune": sum(tuning.values()) - on_gpus, "speed": sum(speed.values()) - speed_on_gpus}
     if experiment.searches and experiment.evaluation == "training":
         hours["worker"] = _search_hours(experiment, assumed)
     if "train" in found:
@@ -127,7 +130,7 @@ def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assu
             rule,
             len(files),
             hours.get(rule, 0.0),
-            sum(tuning.values()) - on_gpus if rule == "tune" else 0.0,
+            on_others.get(rule, 0.0),
             _files(STAGES[rule], files, experiment),
             _bytes(STAGES[rule], files, experiment, assumed),
         )

@@ -16,6 +16,7 @@ from syno.results.table import has_all_columns, latency_view, measurement_table,
 from syno.stages.kept import keep_config
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
 from syno.stages.places import SELECTED, training_file, tuning_file
+from syno.stages.speed import speed_measurements
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def _collected(experiment: Experiment, rows: Sequence[ComparedNetwork], *, other
             yield from rows_of_tuning(measured, file.relative_to(folder).as_posix(), **place)
         elif measured.status == "ok":
             yield from rows_of_tuning(measured, file.relative_to(folder).as_posix(), **place)
+    yield from speed_measurements(experiment, rows)
 
 
 def _training_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> dict[Path, dict[str, Any]]:

@@ -140,6 +140,19 @@ def _measurements(experiment: Experiment, networks: Sequence[str]) -> list[Wildc
     ]
 
 
+def _speeds(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+    from syno.base.files import ORIGINAL
+    from syno.measure.tvm.settings import is_here
+
+    has_any = experiment.tune.training and experiment.workload is not None
+    return [
+        {"key": key, "device": places.in_a_name(device)}
+        for device in filter(is_here, experiment.tune.devices if has_any else ())
+        for key in measured(experiment, networks)
+        if key != ORIGINAL  # it is measured beside each of the others
+    ]
+
+
 def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     from syno.stages.figures import names
 
@@ -193,8 +206,12 @@ _LIST = (
         is_per_network=True, is_of_shortlist=True, readers={places.TUNING: "syno.measure.tuning_record:TuningRecord.read"},
         log="tune/{key}/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
+        "speed", (), _speeds, files=(places.SPEED,), after=("data",), settings="speed", is_timed=True, is_per_network=True,
+        readers={places.SPEED: "syno.train.speed_record:SpeedRecord.read"}, log="speed/{key}/{device}", memory_mib=4000,
+        minutes=60),
+    WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=_tables(places.TABLES), also=_tables(places.TABLES, "csv"),
-        after=("select", "train", "tune")),
+        after=("select", "train", "tune", "speed")),
     WorkflowStage(
         "figure", ("figure",), _figures, files=_pictures(places.FORMATS[:1]), also=_pictures(places.FORMATS[1:]), is_page=True,
         after=("artifact", "freeze", "tables"), log="figures/{name}"),

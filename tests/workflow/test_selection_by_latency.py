@@ -25,7 +25,10 @@ def test_the_fastest_of_the_shortlist_is_selected_and_nothing_is_measured_twice(
     assert selected.key in {one.key for one in listed} and 1 <= len(listed) <= 2
     ((place),) = selected.fastest_on
     assert (place.compiler, place.device) == ("eager", "cpu") and place.speedup is not None
-    assert {file.parent.name for file in done.results.glob("tune/*/eager-cpu.json")} >= {"original", *(one.key for one in listed)}
+    assert {file.parent.name for file in done.results.glob("tune/*/eager-cpu.json")} >= {
+        "original",
+        *(one.key for one in listed),
+    }
     assert {file: file.stat().st_mtime_ns for file in measured} == measured
 
 
