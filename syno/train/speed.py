@@ -1,4 +1,4 @@
-"""How fast networks train: several of them in turns, in one process, so that a drift of the machine's speed cancels."""
+"""The speed of training: networks train in turns, in one process, so that a drift of the machine's speed cancels."""
 
 from __future__ import annotations
 
