@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from syno.base.errors import SpecError
 from syno.base.files import json_with_checksum, read_json, write_whole
 from syno.stages.fastest import FastestOn
-from syno.stages.places import SELECTED
+from syno.stages.places import SELECTED, SHORTLIST
 from syno.stages.store import ID_DIGITS, OperatorStore
 from syno.train.settings import check_score
 
@@ -68,7 +68,7 @@ def read_selected(file: Path) -> list[Selected]:
         content = read_json(file)
         found = Selection.model_validate({"selected": content} if isinstance(content, list) else content).selected
     except OSError as error:
-        raise SpecError(f"{file} cannot be read: {error.strerror}; `syno select` makes it") from error
+        raise SpecError(f"{file} cannot be read: {error.strerror}; `{_maker(file)}` makes it") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
@@ -93,4 +93,9 @@ def check_in_store(selected: Sequence[Selected], folder: Path) -> None:
 
 
 def _refused(file: Path, problem: str) -> SpecError:
-    return SpecError(f"{file} holds no selection: {problem}; delete it and run `syno select` again")
+    return SpecError(f"{file} holds no selection: {problem}; delete it and run `{_maker(file)}` again")
+
+
+def _maker(file: Path) -> str:
+    """Return the command that writes the file."""
+    return "syno shortlist" if file.name == SHORTLIST else "syno select"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,14 @@ def measure_speed(experiment: Experiment, given: str, device: str, output: Path 
     return record
 
 
+@dataclass(frozen=True)
+class SpeedProgress(Progress):
+    """The progress of a measurement: `finished` of `total` turns."""
+
+    def __str__(self) -> str:
+        return f"{self.title}: turn {self.finished} of {self.total}, {self.seconds:.0f} s elapsed"
+
+
 @contextmanager
 def _shown(title: str, turns: int) -> Iterator[Callable[[], None]]:
     """Yield a function that shows the progress after each turn."""
@@ -69,7 +78,7 @@ def _shown(title: str, turns: int) -> Iterator[Callable[[], None]]:
             nonlocal done
             done += 1
             seconds = time.monotonic() - began
-            there.show(Progress(title, done, turns, done, seconds=seconds, rate=done / max(seconds, 1e-9)))
+            there.show(SpeedProgress(title, done, turns, 0, seconds=seconds, rate=done / max(seconds, 1e-9)))
 
         yield report
 

@@ -171,6 +171,10 @@ class TestShortlist:
         keep_config(one)
         for compiler in one.tune.compilers:
             measured(one, compiler, {"conv2d": 9.0, "separable_conv2d": 5.0})
+        (tmp_path / SHORTLIST).rename(tmp_path / "taken")
+        with pytest.raises(SpecError, match="shortlist.json cannot be read: .*; `syno shortlist` makes it"):
+            select.select(one)
+        (tmp_path / "taken").rename(tmp_path / SHORTLIST)
         done = CliRunner().invoke(app, ["select", str(tmp_path)])
         assert done.exit_code == 0, done.output
         assert "  the fastest with inductor on cpu: 5 ms, 2.00 times as fast as the original" in done.stdout
