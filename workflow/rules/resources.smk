@@ -39,6 +39,11 @@ def tuning_threads(wildcards):
     return max(settings.latency.threads, settings.tvm.builders) if ELSEWHERE else ALL_CORES
 
 
+def speed_threads(wildcards):
+    """Return the number of threads for measuring the speed of training: all cores of this machine, or those of a training on a cluster."""
+    return training_threads(wildcards) if ELSEWHERE else ALL_CORES
+
+
 def tuning_gpus(wildcards):
     """Return the number of GPUs of a measurement. A measurement on a remote device needs no local GPU."""
     return int(is_here(tuned_device(wildcards)) and tuned_device(wildcards) != "cpu")

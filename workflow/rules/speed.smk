@@ -14,7 +14,7 @@ rule speed:
         times_of("speed")
     conda:
         ENVIRONMENTS["train"]
-    threads: tuning_threads
+    threads: speed_threads
     priority: -10
     retries: RETRIES
     resources:
