@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -33,7 +32,7 @@ from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
 from syno.train.optimization import on_device
 from syno.train.settings import TrainingSettings
-from syno.train.training import train
+from syno.train.speed import data_seconds, steps_per_second
 
 PICTURES, SIDE, CLASSES = 50_000, 32, 100  # as CIFAR-100
 TURNS = 3
@@ -108,32 +107,10 @@ def token_row(model: str, length: int, vocabulary: int, sequences: int) -> Row:
 def speeds(row: Row, settings: TrainingSettings, device: torch.device) -> Speeds:
     """Train both networks in turns, after a short warm-up of each."""
     networks = [row.make(operator).to(device) for operator in (None, row.operator)]
-    for network in networks:
-        train(network, row.data, settings.model_copy(update={"most_steps": 2}))
-    found: list[list[float]] = []
-    for turn in range(TURNS):
-        found.append([])
-        for network in networks:
-            result = train(network, row.data, settings, seed=turn)
-            found[-1].append(result.steps * row.items / result.step_seconds)
-    original, operator = (median(turn[place] for turn in found) for place in (0, 1))
-    share = data_seconds(row, settings, device) * original / row.items
+    found = steps_per_second(networks, row.data, settings, TURNS)
+    original, operator = (row.items * median(turn[place] for turn in found) for place in (0, 1))
+    share = data_seconds(row.data, settings, device) * original / row.items
     return Speeds(original, operator, median(new / old for old, new in found), share)
-
-
-def data_seconds(row: Row, settings: TrainingSettings, device: torch.device) -> float:
-    """Of a batch, made with nothing beside it."""
-    batches = row.data.train_batches(settings.batch, seed=0, device=device)
-    each = iter(batches.epoch(1))
-    next(each)
-    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    count = min(settings.most_steps or 1, len(batches) - 1)
-    synchronize()
-    began = time.perf_counter()
-    for _ in range(count):
-        next(each)
-    synchronize()
-    return (time.perf_counter() - began) / count
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

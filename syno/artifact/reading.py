@@ -12,7 +12,7 @@ from syno.artifact.operators import Folder, PublishedEntry, entries, expected_fo
 from syno.artifact.places import LANGUAGE_LOG, LAYERS_FOLDER, TARGETS, Problem, Target, find_data, missing
 from syno.base.errors import DataError, ParseError
 from syno.base.files import ORIGINAL
-from syno.results.measurement import Measurement
+from syno.results.measurement import UNITS, Measurement
 from syno.results.paper import (
     CASE,
     INT8,
@@ -20,6 +20,7 @@ from syno.results.paper import (
     LANGUAGE_MODEL,
     LAYERED,
     LAYERS,
+    LONG_TRAINING,
     MODELS,
     NAS_PTE,
     STACKED,
@@ -27,6 +28,7 @@ from syno.results.paper import (
     WRONG_GUARD,
     told,
 )
+from syno.results.rows import perplexity
 
 SEARCHED_SECONDS, SCORED = 1800.0, 0.2  # how long a search trains GPT-2, and the share of its steps whose mean is the score
 
@@ -68,9 +70,11 @@ def read(given: Path) -> Contents:
     losses = _losses(data, problems)
     for measurement in _score(losses):
         collected.add(measurement)
+    perplexities = [_as_perplexity(one) for one in collected.measurements.values() if one.metric == "loss"]
     expected = [place / META for place, *_ in expected_folders(data)]
     problems += missing(data, [*expected, *(file for file, _ in timings), LANGUAGE_LOG])
-    return Contents((*collected.measurements.values(), *told()), tuple(operators.values()), tuple(losses), tuple(problems))
+    found = (*collected.measurements.values(), *perplexities, *_final_perplexity(losses), *told())
+    return Contents(found, tuple(operators.values()), tuple(losses), tuple(problems))
 
 
 class _Collection:
@@ -185,6 +189,29 @@ def _score(steps: Sequence[TrainingStep]) -> Iterator[Measurement]:
             origin="artifact",
             source=str(LANGUAGE_LOG),
             note=f"mean of the last {SCORED:.0%} of the steps in the first {SEARCHED_SECONDS / 60:g} minutes",
+        )
+
+
+def _as_perplexity(loss: Measurement) -> Measurement:
+    """Return the perplexity that a loss means; it is of the same training."""
+    assert loss.value is not None  # losses of the data are numbers
+    fields = {"metric": "perplexity", "value": perplexity(loss.value), "unit": UNITS["perplexity"]}
+    return loss.model_copy(update=fields)
+
+
+def _final_perplexity(steps: Sequence[TrainingStep]) -> Iterator[Measurement]:
+    """Yield GPT-2's perplexity at the end of its whole log, from the mean loss of the last steps; nothing for a short log."""
+    if steps and steps[-1].seconds > SEARCHED_SECONDS:
+        last = [step.loss for step in steps[round((1 - SCORED) * len(steps)) :]]
+        yield Measurement.of(
+            "perplexity",
+            perplexity(sum(last) / len(last)),
+            operator=ORIGINAL,
+            model=LANGUAGE_MODEL,
+            data=LANGUAGE_DATA,
+            origin="artifact",
+            source=str(LANGUAGE_LOG),
+            note=f"{LONG_TRAINING}: of the mean loss of the last {SCORED:.0%} of the {len(steps):,} steps in its log",
         )
 
 

@@ -1,9 +1,9 @@
 """The commands. Each reads its arguments, calls the library, and prints the result."""
 
-from syno.cli import artifacts, evaluations, operators, preparations, studies
+from syno.cli import artifacts, evaluations, operators, outputs, preparations, studies
 from syno.cli.app import app
 
-__all__ = ["app", "artifacts", "evaluations", "main", "operators", "preparations", "studies"]
+__all__ = ["app", "artifacts", "evaluations", "main", "operators", "outputs", "preparations", "studies"]
 
 
 def main() -> None:

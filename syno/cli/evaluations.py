@@ -94,6 +94,27 @@ def tune_layers(
         raise typer.Exit(NOT_THERE)
 
 
+@tune.command("training")
+def tune_training(
+    config: Config,
+    given: Annotated[str, typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline.")],
+    device: Annotated[str, typer.Option(help="cpu, cuda, or a GPU such as cuda:1.")] = "cpu",
+    output: OutputFile = None,
+) -> None:
+    """Measure how fast the network with one operator trains, and the original in turns with it."""
+    from syno.stages.speed import measure_speed
+
+    record = measure_speed(experiment_of(config), given, device, output)
+    for name, speed in (("original", record.original), (record.name, record.changed)):
+        found = speed.samples_per_second
+        typer.echo(
+            f"{name} on {record.device}: {found.value:,.1f} {record.sample}s per second (95 % in {found.low:,.1f} to "
+            f"{found.high:,.1f}), forward {speed.forward_ms.value:.4g} ms, both passes {speed.forward_backward_ms.value:.4g} ms"
+        )
+    ratio = record.ratio
+    typer.echo(f"{record.name} trains {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f})")
+
+
 @tune.command("operator")
 def tune_operator(
     given: Operator,
@@ -191,48 +212,3 @@ def _tell(record: TuningRecord) -> None:
     if record.latency_ms is None or record.status != "ok":
         typer.echo(f"{place}: {record.status}: {record.reason}", err=True)
         raise typer.Exit(NOT_THERE)
-
-
-@app.command(rich_help_panel=STAGES)
-def tables(config: Config) -> None:
-    """Collect the records of trainings and measurements in tables."""
-    from syno.base.text_tables import markdown
-    from syno.stages.tables import make_tables
-    from syno.stages.top import summary
-
-    made = make_tables(experiment_of(config))
-    typer.echo(markdown(summary(made)), nl=False)
-
-
-@app.command(rich_help_panel=STAGES)
-def join(config: Config) -> None:
-    """Put the results of other experiments together in one table, and list what is not there yet."""
-    from syno.stages.join import join as joined
-    from syno.stages.places import JOINED
-    from syno.stages.top import find_join
-
-    experiment = find_join(config)
-    record = joined(experiment)
-    for line in (f"missing: {what}" for what in record.missing):
-        typer.echo(line)
-    names = ", ".join(one.name for one in record.experiments if one.measurements)
-    typer.echo(
-        f"{record.measurements:,} measurements of {names} in {experiment.folder}; {experiment.folder / JOINED} lists them"
-    )
-
-
-@app.command(rich_help_panel=STAGES)
-def figure(config: Config, name: Annotated[str, typer.Argument(metavar="FIGURE", help="Name of the figure.")]) -> None:
-    """Draw a figure of an experiment."""
-    from syno.stages.figures import draw
-
-    for file in draw(experiment_of(config), name):
-        typer.echo(file)
-
-
-@app.command(rich_help_panel=STAGES)
-def report(config: Config, output: OutputFile = None) -> None:
-    """Write the report, one page that opens without a server."""
-    from syno.stages.figures import write_report
-
-    typer.echo(write_report(experiment_of(config), output))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syno.cli.app import RESULTS, STAGES, app, stopped
 from syno.cli.arguments import Config, OutputFile, experiment_of
+
+if TYPE_CHECKING:
+    from syno.stages.selection import Selected
 
 
 @app.command(rich_help_panel=STAGES)
@@ -64,17 +67,34 @@ def freeze(config: Config, output: OutputFile = None) -> None:
 
 
 @app.command(rich_help_panel=STAGES)
+def shortlist(config: Config, output: OutputFile = None) -> None:
+    """List the operators whose latency is measured, for a selection by latency."""
+    from syno.stages.select import shortlist as listed
+
+    for one in listed(experiment_of(config), output):
+        typer.echo(_described(one))
+
+
+@app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
     """Select the operators that are trained again and measured."""
-    from syno.results.metric import METRICS
     from syno.stages.select import select as selected
 
-    experiment = experiment_of(config)
-    for one in selected(experiment, output):
-        scores = [f", {name} {metric.text(one.metrics[name])}" for name, metric in METRICS.items() if name in one.metrics]
-        reward = "published" if one.reward is None else f"reward {one.reward:.4f}"
-        origin = f"{reward}{''.join(scores)} in the search" if one.metrics or one.reward is not None else "named in the config"
-        typer.echo(f"{one.name} ({one.key}): {origin}")
+    for one in selected(experiment_of(config), output):
+        typer.echo(_described(one))
+        for place in one.fastest_on:
+            speedup = "" if place.speedup is None else f", {place.speedup:.2f} times as fast as the original"
+            typer.echo(f"  the fastest with {place.compiler} on {place.device}: {place.latency_ms:.4g} ms{speedup}")
+
+
+def _described(one: Selected) -> str:
+    """Return an operator of a selection, with its reward and score, in words."""
+    from syno.results.metric import METRICS
+
+    scores = [f", {name} {metric.text(one.metrics[name])}" for name, metric in METRICS.items() if name in one.metrics]
+    reward = "published" if one.reward is None else f"reward {one.reward:.4f}"
+    origin = f"{reward}{''.join(scores)} in the search" if one.metrics or one.reward is not None else "named in the config"
+    return f"{one.name} ({one.key}): {origin}"
 
 
 @app.command(rich_help_panel=RESULTS)

@@ -19,6 +19,7 @@ from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kinds import check_alone, check_has_data, no_search
+from syno.config.selection import check_selection
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.search.policies import POLICIES, PolicySettings
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
-Part = Literal["data", "search", "select", "train", "tune", "join"]  # of the settings
+Part = Literal["data", "search", "select", "train", "tune", "speed", "join"]  # of the settings
 OF_ANY = ("name", "output")  # options of every experiment; one of published data, or of joined results, has one more
 NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact", "join")
 
@@ -115,6 +116,7 @@ class Experiment(Section):
             from syno.search.evaluation import make_pruner
 
             make_pruner(self.study.pruner)
+        check_selection(self.select, self.train, self.tune, self.workload, self.evaluation)
         if self.workload is not None:
             if isinstance(self.spec, str) or "preset" in self.spec:
                 raise SpecError(
@@ -189,17 +191,20 @@ class Experiment(Section):
     def part(self, name: Part) -> str:
         """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""
         whole = self.model_dump(mode="json")
-        of_tuning = {name: value for name, value in whole["tune"].items() if name != "layers"}  # which jobs there are
         of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
+        if self.select.by != "latency":
+            del whole["select"]["shortlist"]  # nothing depends on it
+        speed = {name: whole["tune"].pop(name) for name in ("layers", "training", "speed")}["speed"]
         parts: dict[Part, dict[str, Any]] = {
             "data": {"workload": whole["workload"]},
             "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},
             "select": {key: value for key, value in whole["select"].items() if key != "operators" or value},
             "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
+            "speed": {"workload": whole["workload"], "training": whole["train"]["training"], "speed": speed},
             "join": whole["join"],
             "tune": {
                 "workload": whole["workload"],
-                "tune": {**of_tuning, "compilers": None, "devices": None, "remote_devices": None, "baselines": None},
+                "tune": {**whole["tune"], "compilers": None, "devices": None, "remote_devices": None, "baselines": None},
             },
         }
         return json.dumps(parts[name], sort_keys=True)

@@ -15,6 +15,7 @@ from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.settings import TvmSettings, check_name, find_device
 from syno.train.settings import TrainingSettings
+from syno.train.speed_settings import SpeedSettings
 
 Seed = Annotated[int, Field(ge=0)]  # not negative, since names of files contain it
 
@@ -43,8 +44,8 @@ class StudySettings(Section):
 class SelectSettings(Section):
     """The selection of the operators that are trained again and measured."""
 
-    by: Literal["pareto", "reward"] = "pareto"
-    """pareto: first the operators on the front of accuracy or loss against FLOPs, by reward; reward: by reward alone"""
+    by: Literal["pareto", "reward", "latency"] = "pareto"
+    """pareto: those on the front of accuracy or loss against FLOPs first; reward; latency: the fastest on each device"""
     count: Annotated[int, Field(ge=1)] = 3
     """most operators that are selected"""
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -54,15 +55,11 @@ class SelectSettings(Section):
     source: Path | None = None
     """instead of a search: another experiment whose operators are taken, by its name in this file or its folder of results"""
     within: Annotated[float, Field(ge=0)] | None = None
-    """with a source: how much worse than the original network's an operator's score may be there"""
+    """how much worse than the original network's an operator's score may be, in the search or in the source"""
+    shortlist: Annotated[int, Field(ge=1)] = 10
+    """by latency: most operators whose latency is measured before the selection, the best by reward or by the source's score"""
     operators: tuple[OperatorChoice, ...] = ()
     """instead of a search: these operators, whatever `count` is; each by name, file or folder, with `rename` if it must be"""
-
-    @model_validator(mode="after")
-    def _within_a_source(self) -> Self:
-        if self.within is not None and self.source is None:
-            raise ValueError("within says how good operators of another experiment must be; give source, too, or leave it out")
-        return self
 
     @model_validator(mode="after")
     def _operators_alone(self) -> Self:
@@ -114,6 +111,9 @@ class TuneSettings(Section):
     """whether each distinct replaced layer is measured by itself, too; only: layers, but not the whole network"""
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
+    training: bool = False
+    """whether the speed of training is measured, too: on the devices of this machine, of the original and each operator"""
+    speed: SpeedSettings = SpeedSettings()
     time_limit_seconds: Annotated[float, Field(gt=0)] = 600
     """limit of time for compiling, tuning and measuring one network"""
     memory_limit_mib: Annotated[float, Field(gt=0)] | None = None

@@ -7,8 +7,9 @@ from typing import Any
 
 from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import NetworkSubject
-from syno.results.measurement import Measurement, rows_of_tuning
+from syno.results.measurement import Measurement
 from syno.results.paper import LAYERED, LAYERS
+from syno.results.rows import rows_of_tuning
 
 IMAGE = (224, 224)  # height and width of the pictures for which the paper's layers are named
 

@@ -6,24 +6,19 @@ of results holds them as one table (`syno.results.table`), from which every othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import AwareDatetime, Field, model_validator
 
 from syno.base.record import Count, Record
-from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.tuning_record import Status
 from syno.train.settings import Metric, check_score
 
 if TYPE_CHECKING:
-    from syno.measure.tuning_record import TuningRecord
-    from syno.train.training_record import TrainingRecord
+    pass
 
 Quantity: TypeAlias = Literal[
-    "accuracy", "loss", "perplexity", "latency", "throughput", "flops", "parameters", "memory"
+    "accuracy", "loss", "perplexity", "latency", "throughput", "training_throughput", "flops", "parameters", "memory"
 ]  # fmt: skip
 Origin: TypeAlias = Literal["measured", "artifact", "paper"]
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
@@ -35,14 +30,14 @@ UNITS: dict[Quantity, str] = {
     "perplexity": "per token",
     "latency": "ms",
     "throughput": "samples per second",
+    "training_throughput": "samples per second",
     "flops": "multiply-adds per sample",
     "parameters": "numbers",
     "memory": "bytes",
 }
 OK: Status = "ok"
+INT8 = "int8"  # the baseline of a network in 8-bit integers
 SUSPICIOUS = "suspicious: faster than the device's own peak allows"
-INT8, QUANTIZED = "int8", "quantized to 8-bit integers after training"  # a baseline, and what it is
-DIVERGED = "training produced NaN or infinity"
 
 
 class Measurement(Record):
@@ -63,7 +58,8 @@ class Measurement(Record):
         compiler: A name in `COMPILERS`; None where no compiler took part.
         batch: Samples in one call, for a latency; None if unknown.
         threads: CPU threads, for a latency; None if unknown.
-        metric: The quantity.
+        metric: The quantity. Perplexity is exp(loss). A sample of a training's throughput is a picture, or a token of a text.
+            This throughput is of whole steps: making a batch, forward, backward, and the update of the weights.
         value: The number, in `unit`. It is finite; None if the measurement failed.
         low: The lower end of the 95 % confidence interval of `value`; None if unknown.
         high: Its upper end; None if unknown.
@@ -140,100 +136,3 @@ class Measurements(Record):
     again = "collect them (`syno artifact import`, for published ones)"
 
     measurements: tuple[Measurement, ...]
-
-
-def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield what a training measured: the score, and what the network costs. If it diverged, the score has no value.
-
-    If the trained network was also tested in 8-bit integers, that is the baseline `int8`, with the same costs.
-
-    Args:
-        record: The record of the training.
-        source: The record's file.
-        place: Further fields of all measurements, such as `key` and `role` in an experiment.
-    """
-    costs: dict[Quantity, float] = {"flops": record.flops, "parameters": record.parameters}
-    yield from _rows_of_numbers(record, {record.metric: record.score, **costs}, source, {"operator": record.name, **place})
-    if record.int8_score is not None:
-        own = {"operator": INT8, "key": INT8, "role": "baseline"} if place.get("role") else {"operator": INT8}
-        baseline = {**place, **own, "note": QUANTIZED}
-        yield from _rows_of_numbers(record, {record.metric: record.int8_score, **costs}, source, baseline)
-
-
-def _rows_of_numbers(
-    record: TrainingRecord, numbers: dict[Quantity, float], source: str, place: dict[str, Any]
-) -> Iterator[Measurement]:
-    for metric, value in numbers.items():
-        known = isfinite(value)
-        yield Measurement.of(
-            metric,
-            value if known else None,
-            operator_id=record.operator_id,
-            model=record.workload.model,
-            data=record.workload.data,
-            device=record.device,
-            repeats=1,
-            seed=record.seed,
-            status=OK if known else "failed",
-            reason="" if known else DIVERGED,
-            versions=record.versions,
-            when=record.date,
-            origin="measured",
-            source=source,
-            **place,
-        )
-
-
-def rows_of_tuning(record: TuningRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield the latency of a compiled network or operator, and what it costs.
-
-    A tuning that failed gives a latency without a value, one that is partial a latency only.
-
-    Args:
-        record: The record of the tuning.
-        source: The record's file.
-        place: Further fields of all measurements, such as `key`, `role` and `device_setting` in an experiment.
-    """
-    model, layer = _measured(record.subject)
-    shared: dict[str, Any] = {
-        "operator": record.name,
-        "operator_id": record.operator_id,
-        "model": model,
-        "layer": layer,
-        "device": record.device.name or record.device.kind,
-        "compiler": record.compiler,
-        "versions": record.versions,
-        "when": record.date,
-        "origin": "measured",
-        "source": source,
-        **place,
-    }
-    yield Measurement.of(
-        "latency",
-        record.latency_ms,
-        low=record.latency_low_ms,
-        high=record.latency_high_ms,
-        batch=record.settings.batch,
-        threads=record.settings.threads,
-        repeats=record.repeats,
-        checked=record.checked,
-        status=record.status,
-        reason=record.reason,
-        note=SUSPICIOUS if record.suspicious else "",
-        **shared,
-    )
-    if record.status == OK and record.flops is not None:
-        yield Measurement.of("flops", record.flops / record.settings.batch, **shared)
-    if record.status == OK and record.parameters is not None:
-        yield Measurement.of("parameters", record.parameters, **shared)
-
-
-def _measured(subject: OperatorSubject | NetworkSubject | LanguageModelSubject | ModelSubject) -> tuple[str | None, str | None]:
-    """Return the network, and which part of it was measured."""
-    match subject:
-        case NetworkSubject() | LanguageModelSubject():
-            return subject.model, subject.layer
-        case ModelSubject():
-            return subject.factory, None
-        case _:
-            return None, ", ".join(f"{name}={size}" for name, size in sorted(subject.sizes.items()))

@@ -18,9 +18,10 @@ from syno.base.errors import SpecError, SynoError
 from syno.base.record import Record
 from syno.config import Experiment
 from syno.config.files import KEPT
-from syno.stages.places import OPERATORS, SELECTED
-from syno.stages.select import read_selected
-from syno.stages.workflow_stages import derived_files, jobs, reader_of, record_globs
+from syno.stages.places import OPERATORS, SELECTED, SHORTLIST
+from syno.stages.selection import read_selected
+from syno.stages.stage_files import derived_files, reader_of, record_globs
+from syno.stages.workflow_stages import jobs
 
 FILE = "manifest.json"
 OPERATOR_FILES = f"{OPERATORS}/*.txt"
@@ -100,13 +101,17 @@ def present(experiment: Experiment) -> list[Path]:
 
 
 def expected(experiment: Experiment) -> Iterator[Path]:
-    """Yield the records of all jobs of an experiment, for the operators that are selected now."""
-    try:
-        selected = [one.key for one in read_selected(experiment.folder / SELECTED)]
-    except SynoError:
-        selected = []
-    for files in jobs(experiment, selected).values():
+    """Yield the records of all jobs of an experiment, for the operators that are selected or on the shortlist now."""
+    for files in jobs(experiment, _keys(experiment.folder / SELECTED), _keys(experiment.folder / SHORTLIST)).values():
         yield from files
+
+
+def _keys(selection: Path) -> list[str]:
+    """Return the keys in the file of a selection or shortlist; none if it cannot be read."""
+    try:
+        return [one.key for one in read_selected(selection)]
+    except SynoError:
+        return []
 
 
 def settings_id(experiment: Experiment, file: Path) -> str:

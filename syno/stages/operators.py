@@ -18,13 +18,14 @@ from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.model.baselines import ModuleBaseline, Replacement, is_module_baseline, module_baseline
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
-from syno.stages.select import check_in_store, read_selected
+from syno.stages.selection import check_in_store, read_selected
 from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
 from syno.stages.study import read_frozen
 
 if TYPE_CHECKING:
     from syno.measure.layers_record import LayersRecord
     from syno.measure.tuning_record import TuningRecord
+    from syno.train.speed_record import SpeedRecord
     from syno.train.training_record import TrainingRecord
 
 
@@ -85,7 +86,9 @@ def key_of(experiment: Experiment, given: str) -> str:
     return OperatorStore(experiment.folder).add(operator)
 
 
-def check_belongs(record: TrainingRecord | TuningRecord | LayersRecord, network: ComparedNetwork, file: Path) -> None:
+def check_belongs(
+    record: TrainingRecord | TuningRecord | LayersRecord | SpeedRecord, network: ComparedNetwork, file: Path
+) -> None:
     """Raise SpecError if the record in a network's file is of another network, as after a copy into the wrong folder."""
     match network.role:
         case "original":

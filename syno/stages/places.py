@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from syno.config import Experiment
 
 DATA, FROZEN, SELECTED, REPORT = "data.json", "trials.parquet", "selected.json", "report.html"
+SHORTLIST = "shortlist.json"  # of a selection by latency
 RECORD, NUMBERS = artifact.RECORD, artifact.NUMBERS  # of an import of published data
 WORKER = "search/worker{number}.json"
 TRAINING = "train/{key}/seed{seed}.json"
 TUNING = "tune/{key}/{compiler}-{device}.json"
 LAYERS = "layers/{key}/{compiler}-{device}.json"  # beside it is a folder with the layers that are done, until all are
+SPEED = "speed/{key}/{device}.json"
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
 OPERATORS = "operators"  # the folder of the operator store
 FORMATS = ("svg", "png", "pdf")  # of figures
@@ -62,6 +64,11 @@ def _of_measurement(pattern: str, experiment: Experiment, key: str, compiler: st
     from syno.measure.compilers import name_in_files  # takes half a second, which the help page need not wait for
 
     return experiment.folder / pattern.format(key=key, compiler=name_in_files(compiler), device=in_a_name(device))
+
+
+def speed_file(experiment: Experiment, key: str, device: str) -> Path:
+    """Return the file of a record of the speed of training."""
+    return experiment.folder / SPEED.format(key=key, device=in_a_name(device))
 
 
 def trials_folder(experiment: Experiment, device: str) -> Path:

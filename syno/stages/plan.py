@@ -5,62 +5,24 @@ Jobs and files are those of the workflow's stages. Hours and storage follow from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from syno.config import Experiment
 from syno.measure.compilers import COMPILERS, compiler_named
 from syno.measure.tvm.settings import is_here
+from syno.stages.assumptions import Assumptions
 from syno.stages.places import compiler_in_files, device_named
-from syno.stages.tuning_jobs import of_layers, of_networks
-from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs, keys
+from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs
 from syno.train.settings import TrainingSettings
 
-Above = Annotated[float, Field(gt=0)]
 TRAINING_PICTURES: Mapping[str, int] = {
     "cifar100": 50_000,
     "imagenet": 1_281_167,
 }  # others have it in their settings
 HOUR, KIB, MIB = 3600, 2**10, 2**20
 RECORDS_BESIDE = {"convert": 1}  # files that a job writes and Snakemake does not know
-
-
-class Assumptions(BaseModel):
-    """The assumptions of a plan. The defaults are round figures for the paper's networks on an A100."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-    pictures_per_second: Above = 550
-    """pictures per second in training on one GPU, in float32 or TF32: 100 epochs of CIFAR-100 in 2.5 hours"""
-    mixed_precision: Above = 2.5
-    """how many times as fast a GPU trains in 16 bits"""
-    steps_per_second: Above = 10
-    """steps per second in training a language model on one GPU"""
-    search_share: Annotated[float, Field(gt=0, le=1)] = 0.25
-    """fraction of a training that a trial takes on average, if bad ones are stopped early"""
-    kernels: Above = 25
-    """kernels of one network that TVM tunes"""
-    layers: Above = 10
-    """layers of different sizes of one network, where layers are measured by themselves: ResNet-34 has ten"""
-    layer_kernels: Above = 2
-    """kernels of one layer that TVM tunes"""
-    schedules_per_second: Above = 1
-    """schedules per second that TVM builds and measures"""
-    compile_minutes: Above = 5
-    """minutes for one measurement with another compiler"""
-    trial_kib: Above = 10
-    """KiB of a trial: in the study, the table of trials and the operator store"""
-    record_kib: Above = 8
-    """KiB of the record of a training or measurement, and of other small files"""
-    page_kib: Above = 1000
-    """KiB of a report, and of a figure in its three formats"""
-    schedule_kib: Above = 8
-    """KiB of a schedule among TVM's trials"""
-    built_mib: Above = 100
-    """MiB of a network that TVM has built"""
 
 
 @dataclass(frozen=True)
@@ -117,10 +79,9 @@ def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Workflow
 
 def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
     by_stage = {
-        "tune": _tuning_hours(experiment, of_networks(experiment, keys(experiment)), assumed.kernels, 1, assumed),
-        "layers": _tuning_hours(
-            experiment, of_layers(experiment, keys(experiment)), assumed.layer_kernels, assumed.layers, assumed
-        ),
+        "tune": _tuning_hours(experiment, _jobs_of("tune", experiment), assumed.kernels, 1, assumed),
+        "layers": _tuning_hours(experiment, _jobs_of("layers", experiment), assumed.layer_kernels, assumed.layers, assumed),
+        "speed": _speed_hours(experiment, assumed),
     }
     on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}
     hours: dict[str, float | None] = {**on_gpus}
@@ -185,9 +146,27 @@ def _hours(settings: TrainingSettings, experiment: Experiment, assumed: Assumpti
 def _search_hours(experiment: Experiment, assumed: Assumptions) -> float | None:
     workload = experiment.workload
     assert workload is not None
-    ended_early = bool(workload.milestones) or experiment.study.pruner is not None
-    share = assumed.search_share if ended_early else 1.0
-    return _hours(workload.training, experiment, assumed, experiment.study.n_trials * share)
+    whole, count = _hours(workload.training, experiment, assumed, 1), experiment.study.n_trials
+    if not (workload.milestones or experiment.study.pruner is not None):
+        return None if whole is None else count * whole
+    if assumed.search_share is not None:
+        return None if whole is None else count * whole * assumed.search_share
+    return count * (assumed.trial_hours if whole is None else min(whole, assumed.trial_hours))
+
+
+def _jobs_of(name: str, experiment: Experiment) -> Sequence[Mapping[str, str]]:
+    """Return the wildcards of the jobs of a stage before anything is selected."""
+    stage = STAGES[name]
+    return stage.jobs(experiment, stage.networks(experiment))
+
+
+def _speed_hours(experiment: Experiment, assumed: Assumptions) -> dict[str, float]:
+    """Return the hours of measuring the speed of training, by device."""
+    hours = dict[str, float]()
+    for job in _jobs_of("speed", experiment):
+        device = device_named(experiment, job["device"])
+        hours[device] = hours.get(device, 0.0) + assumed.compile_minutes / 60
+    return hours
 
 
 def _tuning_hours(

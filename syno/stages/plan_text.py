@@ -7,11 +7,12 @@ from pathlib import Path
 
 from syno.base.text_tables import Row, markdown
 from syno.config import Experiment
-from syno.stages.plan import MIB, Assumptions, WorkflowPlan
+from syno.stages.assumptions import SEARCH_HOURS, Assumptions
+from syno.stages.plan import MIB, WorkflowPlan
 from syno.stages.workflow_stages import STAGES
 
 # GPU hours in the paper: search and training again for a model, tuning for a device.
-PAPER: Mapping[str, float] = {"search": 300, "training": 900, "tuning": 700}
+PAPER: Mapping[str, float] = {"search": SEARCH_HOURS, "training": 900, "tuning": 700}
 
 
 def plan_text(plans: Sequence[WorkflowPlan], assumed: Assumptions) -> str:

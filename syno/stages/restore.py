@@ -15,8 +15,9 @@ from syno.stages.kept import check_goes_on, write_kept
 from syno.stages.manifest import ManifestEntry, checksum, expected, present, read_manifest, restore_times, settings_id
 from syno.stages.operators import repair_store
 from syno.stages.places import FROZEN, OPERATORS, SELECTED, worker_file
-from syno.stages.select import read_selected
-from syno.stages.workflow_stages import STAGES, derived_files, reader_of
+from syno.stages.selection import read_selected
+from syno.stages.stage_files import derived_files, reader_of
+from syno.stages.workflow_stages import STAGES
 
 MOST_NAMED = 3  # damaged files in one message
 

@@ -4,83 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing import TYPE_CHECKING
 
 from syno.artifact.imported import is_published
 from syno.base.errors import SpecError
-from syno.base.files import ORIGINAL, json_with_checksum, read_json, write_whole
+from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.ir.text import parse_stored
 from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
 from syno.results.parquet import read_parquet
 from syno.stages.artifact import best_published
-from syno.stages.places import SCORES_FILE, SELECTED
-from syno.stages.store import ID_DIGITS, OperatorStore, add_chosen
+from syno.stages.fastest import fastest
+from syno.stages.margin import near_the_original
+from syno.stages.places import SCORES_FILE, SELECTED, SHORTLIST
+from syno.stages.selection import Selected, check_in_store, read_selected, write_selected
+from syno.stages.store import OperatorStore, add_chosen
 from syno.stages.study import read_frozen
-from syno.train.settings import check_score
 
 if TYPE_CHECKING:
     import pandas
 
 FLOPS = "metric_flops"
-KEY = rf"^[0-9a-f]{{{ID_DIGITS}}}$"
-
-
-class Selected(BaseModel):
-    """A selected operator.
-
-    Attributes:
-        key: key in the operator store.
-        name: name of the operator.
-        trial: number of the trial; None for a published operator.
-        reward: reward in the search; None for a published operator.
-        metrics: measurements in the search, by name.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    key: Annotated[str, Field(pattern=KEY)]
-    name: Annotated[str, Field(min_length=1)]
-    trial: Annotated[int, Field(ge=0)] | None = None
-    reward: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    metrics: dict[str, float]
-
-    @model_validator(mode="after")
-    def _has_scores_in_range(self) -> Self:
-        for metric, value in self.metrics.items():
-            check_score(metric, value)
-        return self
-
-
-class Selection(BaseModel):
-    """The content of the file `selected.json`: the selected operators, the best first."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    selected: tuple[Selected, ...]
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
     """Choose operators as `select` in the config says, and write and return a list of them.
 
     They come from the frozen table, sorted by reward, or from another experiment's selection or import, sorted by score, or
-    are those that the config names, in this order.
+    are those that the config names, in this order. By latency, they are the fastest of the shortlist, which came from there
+    before.
 
-    Raises SpecError if there is no frozen table (or no selection of the other experiment), or no operator can be selected.
+    Raises SpecError if there is no frozen table (or no selection of the other experiment, no shortlist, no measurements), or no
+    operator can be selected.
     """
+    chosen = _fastest(experiment) if experiment.select.by == "latency" else choose(experiment)
+    return write_selected(chosen, output or experiment.folder / SELECTED)
+
+
+def shortlist(experiment: Experiment, output: Path | None = None) -> list[Selected]:
+    """Choose the operators among which `select` takes the fastest, and write and return a list of them.
+
+    They are the best `shortlist` operators by reward, or by score in the source, that are within the limits.
+
+    Raises SpecError if the selection is not by latency, or no operator can be taken; see `select`.
+    """
+    settings = experiment.select
+    if settings.by != "latency":
+        raise SpecError(
+            f'experiment "{experiment.name}" selects by {settings.by} (select: by), which needs no shortlist; run `syno select`'
+        )
+    best = settings.model_copy(update={"by": "reward", "count": settings.shortlist})
+    chosen = choose(experiment.model_copy(update={"select": best}))
+    return write_selected(chosen, output or experiment.folder / SHORTLIST)
+
+
+def choose(experiment: Experiment) -> list[Selected]:
+    """Return the operators that `select` in the config says, by pareto or reward, and add them to the operator store."""
     source = experiment.select.source
     if experiment.select.operators:
         named = add_chosen(experiment.select.operators, OperatorStore(experiment.folder))
-        chosen = [Selected(key=key, name=name, metrics={}) for key, name in named.items()]
-    elif source is None:
-        chosen = _of_search(experiment)
-    elif is_published(source):
-        chosen = [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]
-    else:
-        selected = read_selected(source / SELECTED)
-        check_in_store(selected, source)
-        chosen = _of_source(experiment, source, selected)
-    return write_selected(chosen, output or experiment.folder / SELECTED)
+        return [Selected(key=key, name=name, metrics={}) for key, name in named.items()]
+    if source is None:
+        return _of_search(experiment)
+    if is_published(source):
+        return [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]
+    selected = read_selected(source / SELECTED)
+    check_in_store(selected, source)
+    return _of_source(experiment, source, selected)
+
+
+def _fastest(experiment: Experiment) -> list[Selected]:
+    """Return the fastest operators of the shortlist, and where they are."""
+    listed = {one.key: one for one in read_selected(experiment.folder / SHORTLIST)}
+    check_in_store(list(listed.values()), experiment.folder)
+    found = fastest(experiment, {key: one.name for key, one in listed.items()})
+    return [listed[key].model_copy(update={"fastest_on": places}) for key, places in found.items()]
 
 
 # ---- from a search -----------------------------------------------------------------------------------------------------
@@ -118,7 +116,7 @@ def _good_enough(table: pandas.DataFrame, experiment: Experiment) -> pandas.Data
                 f'no trial of "{experiment.name}" can be selected: none that is complete meets select: {option}: {limit:g}; '
                 "search longer, or change this limit"
             )
-    return table
+    return near_the_original(table, experiment)
 
 
 def _front_first(ranked: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
@@ -191,49 +189,3 @@ def _scores(source: Path) -> tuple[dict[str, float], ScoreMetric]:
         raise SpecError(f"{source / SCORES_FILE} has no row; train there first, then run `syno tables` again")
     known = table[table["score"].notna()]
     return dict(zip(known["key"], known["score"], strict=True)), METRICS[table["metric"].iloc[0]]
-
-
-# ---- the file ----------------------------------------------------------------------------------------------------------
-
-
-def write_selected(chosen: list[Selected], file: Path) -> list[Selected]:
-    """Write a selection; returns it."""
-    write_whole(file, json_with_checksum(Selection(selected=tuple(chosen)).model_dump(mode="json")))
-    return chosen
-
-
-def read_selected(file: Path) -> list[Selected]:
-    """Return the selection in a file. Lists without a checksum, as earlier versions wrote them, are read, too.
-
-    Raises SpecError if the file does not exist, holds something else, or does not agree with its checksum.
-    """
-    try:
-        content = read_json(file)
-        found = Selection.model_validate({"selected": content} if isinstance(content, list) else content).selected
-    except OSError as error:
-        raise SpecError(f"{file} cannot be read: {error.strerror}; `syno select` makes it") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise _refused(file, f"{place}: {first['msg']}") from error
-    except ValueError as error:
-        raise _refused(file, str(error)) from error
-    keys = [one.key for one in found]
-    if len(set(keys)) < len(keys):
-        raise _refused(file, f"{next(key for key in keys if keys.count(key) > 1)} is in it twice")
-    return list(found)
-
-
-def check_in_store(selected: Sequence[Selected], folder: Path) -> None:
-    """Raise SpecError if the operator store in a folder of results lacks an operator that was selected."""
-    store = OperatorStore(folder)
-    for one in selected:
-        if not (store.path / f"{one.key}.txt").is_file():
-            raise SpecError(
-                f"{store.path} has no operator {one.key}, which {folder / SELECTED} has as {one.name}; run `syno freeze` if "
-                "the operator's file was lost, or `syno select` again if the key was changed"
-            )
-
-
-def _refused(file: Path, problem: str) -> SpecError:
-    return SpecError(f"{file} holds no selection: {problem}; delete it and run `syno select` again")

@@ -12,8 +12,9 @@ from syno.measure.layers_record import LayersRecord
 from syno.measure.tuning_record import TuningRecord
 from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_LAYERS, SCORES
 from syno.results.layers import rows_of_layers
-from syno.results.measurement import Measurement, rows_of_training, rows_of_tuning
+from syno.results.measurement import Measurement
 from syno.results.parquet import read_parquet
+from syno.results.rows import rows_of_training, rows_of_tuning
 from syno.results.table import (
     curve_rows,
     has_all_columns,
@@ -29,6 +30,7 @@ from syno.stages.kept import keep_config
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
 from syno.stages.own_records import check_int8, check_measurement, check_same, check_training
 from syno.stages.places import SELECTED, layers_file, training_file, tuning_file
+from syno.stages.speed import speed_measurements
 
 if TYPE_CHECKING:
     import pandas
@@ -168,6 +170,7 @@ def _collected(
             for layer in whole.layers:
                 check_measurement(file, layer.record, experiment, "syno tune layers")
         yield from rows_of_layers(whole, file.relative_to(folder).as_posix(), **place)
+    yield from speed_measurements(experiment, rows)
 
 
 def _training_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> dict[Path, dict[str, Any]]:

@@ -1,21 +1,18 @@
-"""The jobs of measurements: each network, or its layers, by each compiler on each device that it reaches."""
+"""The jobs of measurements: of networks and layers by each compiler on each device that it reaches, and of training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from syno.base.files import ORIGINAL
 from syno.stages import places
+from syno.stages.networks import measured
 
 if TYPE_CHECKING:
     from syno.config import Experiment
 
 ONLY = "only"  # the value of `tune: layers` with which networks are not measured
-
-
-def measured(experiment: Experiment, networks: Sequence[str]) -> list[str]:
-    """Return the keys of those networks whose latency, or that of their layers, is measured."""
-    return [key for key in networks if experiment.tune.baselines or key not in experiment.baselines]
 
 
 def of_networks(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
@@ -26,6 +23,19 @@ def of_networks(experiment: Experiment, networks: Sequence[str]) -> list[dict[st
 def of_layers(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
     """Return the wildcards of each measurement of a network's layers."""
     return _jobs(experiment, networks) if experiment.tune.layers else []
+
+
+def of_training(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
+    """Return the wildcards of each measurement of the speed of training; the original is measured beside each other network."""
+    from syno.measure.tvm.settings import is_here
+
+    has_any = experiment.tune.training and experiment.workload is not None
+    return [
+        {"key": key, "device": places.in_a_name(device)}
+        for device in filter(is_here, experiment.tune.devices if has_any else ())
+        for key in measured(experiment, networks)
+        if key != ORIGINAL
+    ]
 
 
 def _jobs(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:

@@ -5,16 +5,15 @@ The rules of Snakemake, `syno plan`, the order of the commands, and the checks o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.registry import imported
 from syno.stages import places, tuning_jobs
+from syno.stages.networks import keys, shortlist_keys
 
 if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
     from syno.config import Experiment
@@ -42,6 +41,7 @@ class WorkflowStage:
         log: path of a job's log, and of its times and memory, without the ending; the stage's name by default.
         is_timed: whether times and memory of a job are recorded.
         is_per_network: whether there are jobs for each network that is trained.
+        is_of_shortlist: whether there are jobs for each network of the shortlist instead, if operators are selected by latency.
         is_shared: whether files are outside the folder of results.
         is_page: whether files are drawings and pages, which are larger than records.
         memory_mib, minutes: what the first attempt of a job may take.
@@ -58,6 +58,7 @@ class WorkflowStage:
     log: str = ""
     is_timed: bool = False
     is_per_network: bool = False
+    is_of_shortlist: bool = False
     is_shared: bool = False
     is_page: bool = False
     memory_mib: int = 2000
@@ -75,6 +76,19 @@ class WorkflowStage:
         chosen = tuple(self.files if patterns is None else patterns)
         return [root / pattern.format(**job) for job in self.jobs(experiment, networks) for pattern in chosen]
 
+    def networks(
+        self, experiment: Experiment, selected: Sequence[str] | None = None, shortlisted: Sequence[str] | None = None
+    ) -> list[str]:
+        """Return the keys of the networks of an experiment's jobs.
+
+        Args:
+            experiment: whose jobs they are.
+            selected: keys of the selected operators; None before the selection: as many as may be selected.
+            shortlisted: the same of the shortlist, for a selection by latency.
+        """
+        is_listed = self.is_of_shortlist and experiment.select.by == "latency"
+        return shortlist_keys(experiment, shortlisted) if is_listed else keys(experiment, selected)
+
     def check(self, file: Path, pattern: str) -> None:
         """Read a file that one of the patterns matches. Raises a SynoError if it is damaged."""
         given = (self.readers or {}).get(pattern)
@@ -83,17 +97,6 @@ class WorkflowStage:
             reader, _, method = name.partition(".")
             found: Any = imported(f"{module}:{reader}", "reader")
             (attrgetter(method)(found) if method else found)(file)
-
-
-def keys(experiment: Experiment, selected: Sequence[str] | None = None) -> list[str]:
-    """Return the keys of the networks that are trained: the original, the baselines, and those with selected operators.
-
-    Without `selected`, as before the selection, there are as many as may be selected, as `selected1`, `selected2` and so on.
-    """
-    from syno.base.files import ORIGINAL
-
-    found = [f"selected{number}" for number in range(1, experiment.select.most + 1)] if selected is None else selected
-    return [ORIGINAL, *experiment.baselines, *found]
 
 
 # ---- the jobs of each stage --------------------------------------------------------------------------------------------
@@ -107,6 +110,7 @@ def _one_if(has_it: Callable[[Experiment], bool]) -> Callable[[Experiment, Seque
 _ALWAYS = _one_if(lambda experiment: True)
 _IF_NETWORK = _one_if(lambda experiment: experiment.workload is not None)
 _IF_SEARCH = _one_if(lambda experiment: experiment.searches)
+_IF_BY_LATENCY = _one_if(lambda experiment: experiment.artifact is None and experiment.select.by == "latency")
 _IF_PUBLISHED = _one_if(lambda experiment: experiment.artifact is not None)
 _IF_JOINED = _one_if(lambda experiment: experiment.join is not None)
 _IF_OF_PAPER = _one_if(lambda experiment: experiment.artifact is not None or experiment.join is not None)
@@ -156,23 +160,31 @@ _LIST = (
         "freeze", ("freeze",), _IF_SEARCH, files=(places.FROZEN,), after=("worker",), is_timed=True,
         readers={places.FROZEN: "syno.stages.study:read_trials_table"}),
     WorkflowStage(
-        "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze",), settings="select",
-        readers={places.SELECTED: "syno.stages.select:read_selected"}),  # `select: source` reads files of another experiment
+        "shortlist", ("shortlist",), _IF_BY_LATENCY, files=(places.SHORTLIST,), after=("freeze",), settings="select",
+        readers={places.SHORTLIST: "syno.stages.selection:read_selected"}),  # the next stage reads measurements of it
+    WorkflowStage(
+        "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze", "shortlist"), settings="select",
+        readers={places.SELECTED: "syno.stages.selection:read_selected"}),  # `select: source` reads files of another experiment
     WorkflowStage(
         "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
         log="train/{key}/seed{seed}", memory_mib=4000, minutes=A_DAY),
     WorkflowStage(
         "tune", ("tune", "devices"), tuning_jobs.of_networks, files=(places.TUNING,), after=("data",), settings="tune",
-        is_timed=True, is_per_network=True, readers={places.TUNING: "syno.measure.tuning_record:TuningRecord.read"},
-        log="tune/{key}/{compiler}-{device}", memory_mib=4000),
+        is_timed=True, is_per_network=True, is_of_shortlist=True,
+        readers={places.TUNING: "syno.measure.tuning_record:TuningRecord.read"}, log="tune/{key}/{compiler}-{device}",
+        memory_mib=4000),
     WorkflowStage(
         "layers", (), tuning_jobs.of_layers, files=(places.LAYERS,), after=("data",), settings="tune", is_timed=True,
         is_per_network=True, readers={places.LAYERS: "syno.measure.layers_record:LayersRecord.read"},
         log="layers/{key}/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
+        "speed", (), tuning_jobs.of_training, files=(places.SPEED,), after=("data",), settings="speed", is_timed=True,
+        is_per_network=True, readers={places.SPEED: "syno.train.speed_record:SpeedRecord.read"}, log="speed/{key}/{device}",
+        memory_mib=4000, minutes=60),
+    WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
-        also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune", "layers")),
+        also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune", "layers", "speed")),
     WorkflowStage(  # it reads the tables of other experiments
         "join", ("join",), _IF_JOINED, files=(places.JOINED, *places.table_files(places.IMPORTED_TABLES)),
         also=places.table_files(places.IMPORTED_TABLES, "csv"), settings="join",
@@ -195,15 +207,18 @@ STAGES: Mapping[str, WorkflowStage] = {stage.name: stage for stage in _LIST}  # 
 # ---- the files of an experiment ----------------------------------------------------------------------------------------
 
 
-def jobs(experiment: Experiment, selected: Sequence[str] | None = None) -> dict[str, list[Path]]:
+def jobs(
+    experiment: Experiment, selected: Sequence[str] | None = None, shortlisted: Sequence[str] | None = None
+) -> dict[str, list[Path]]:
     """Return the first file of each job of an experiment, by stage.
 
     Args:
         experiment: whose jobs they are.
-        selected: keys of the selected operators; None before the selection: as many as may be selected.
+        selected, shortlisted: keys of the selected operators, and of the shortlist; None before there are any.
     """
-    networks = keys(experiment, selected)
-    found = {name: stage.paths(experiment, networks, stage.files[:1]) for name, stage in STAGES.items()}
+    found: dict[str, list[Path]] = {}
+    for name, stage in STAGES.items():
+        found[name] = stage.paths(experiment, stage.networks(experiment, selected, shortlisted), stage.files[:1])
     return {name: files for name, files in found.items() if files}
 
 
@@ -211,28 +226,3 @@ def files_on_the_way(experiment: Experiment) -> list[Path]:
     """Return all files of the stages that have no job for each network: Snakemake misses those that it is asked for."""
     stages = [stage for stage in STAGES.values() if not stage.is_per_network and not stage.is_shared]
     return [file for stage in stages for file in stage.paths(experiment, (), (*stage.files, *stage.also))]
-
-
-def derived_files(experiment: Experiment) -> list[Path]:
-    """Return the tables, figures and the page in all formats: files that jobs of seconds make from records."""
-    return [file for file in files_on_the_way(experiment) if reader_of(experiment, file) is None]
-
-
-def reader_of(experiment: Experiment, file: Path) -> tuple[WorkflowStage, str] | None:
-    """Return the stage that wrote a file that has a reader, and the file's pattern; None if it has no reader."""
-    name = file.relative_to(experiment.folder).as_posix()
-    for stage in STAGES.values():
-        for pattern in stage.readers or ():
-            if fnmatch(name, _as_glob(pattern)):
-                return stage, pattern
-    return None
-
-
-def record_globs() -> list[str]:
-    """Return glob patterns of all files that have a reader."""
-    return [_as_glob(pattern) for stage in _LIST for pattern in stage.readers or ()]
-
-
-def _as_glob(pattern: str) -> str:
-    """Return a path with `*` in place of its wildcards."""
-    return re.sub(r"\{\w+\}", "*", pattern)

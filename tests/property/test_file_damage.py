@@ -29,7 +29,7 @@ from syno.measure.tuning_record import TuningRecord
 from syno.measure.tvm.database import RECORDS, WORKLOADS, check_lines, repair, write_checksums
 from syno.results.parquet import read_parquet, write_parquet
 from syno.stages.search import WorkerRecord
-from syno.stages.select import Selected, read_selected, write_selected
+from syno.stages.selection import Selected, read_selected, write_selected
 from syno.train.checkpoint import Checkpoint
 from syno.train.training_record import TrainingRecord
 

@@ -15,7 +15,7 @@ from syno.ir.library import OPERATORS
 from syno.measure.tuning_record import TuningRecord
 from syno.stages.data import DataRecord
 from syno.stages.search import WorkerRecord
-from syno.stages.select import Selected, read_selected, write_selected
+from syno.stages.selection import Selected, read_selected, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
 from syno.train.training_record import TrainingRecord

@@ -16,7 +16,8 @@ from syno.base.text_tables import Row
 from syno.cli import app
 from syno.config import Experiment, load_experiments
 from syno.report.paper.catalogue import PAPER_FIGURES
-from syno.stages.plan import Assumptions, WorkflowPlan, plan, plans, training_hours
+from syno.stages.assumptions import SEARCH_HOURS, TRIAL_HOURS, Assumptions
+from syno.stages.plan import WorkflowPlan, plan, plans, training_hours
 from syno.stages.plan_text import paper_rows, plan_text, stage_rows
 from syno.stages.workflow_stages import STAGES, jobs
 from syno.train.settings import TrainingSettings
@@ -72,7 +73,14 @@ class TestStages:
 
     def test_bad_trials_are_shorter_where_something_ends_them(self) -> None:
         pruned = self.experiment(study={"n_trials": 10, "workers": 2, "pruner": {"name": "median"}})
-        assert stage(plan(pruned, SPEED), "worker").gpu_hours == pytest.approx(2.5)
+        assert stage(plan(pruned, SPEED), "worker").gpu_hours == pytest.approx(10 * TRIAL_HOURS)
+        share = SPEED.model_copy(update={"search_share": 0.25})
+        assert stage(plan(pruned, share), "worker").gpu_hours == pytest.approx(2.5)
+
+    def test_no_trial_is_longer_than_a_whole_training(self) -> None:
+        pruned = self.experiment(study={"n_trials": 10, "workers": 2, "pruner": {"name": "median"}})
+        fast = SPEED.model_copy(update={"pictures_per_second": 50_000})
+        assert stage(plan(pruned, fast), "worker").gpu_hours == pytest.approx(10 * 72 * 50_000 / 50_000 / 3600)
 
     def test_a_search_that_trains_nothing_takes_no_gpu(self) -> None:
         counted = Experiment(
@@ -144,6 +152,16 @@ class TestPaper:
         every, trained, tuned = (rows[name]["jobs"] for name in ("all", "train", "tune"))
         counts = f"{every:,} jobs, {trained} of them trainings and {tuned:,} measurements"
         assert counts in page
+
+    def test_searches_have_as_many_trials_as_the_papers_hours_make(self) -> None:
+        """0.1 GPU hours for a sample and 300 for a network: trials times hours of a trial."""
+        searches = [one for one in of_the_paper() if one.experiment.searches]
+        assert [one.experiment.name for one in searches] == [
+            *("resnet18", "densenet121", "resnext29_2x64d", "efficientnet_v2_s", "gpt2")
+        ]
+        for one in searches:
+            assert one.experiment.study.n_trials * TRIAL_HOURS == pytest.approx(SEARCH_HOURS)
+            assert one.gpu_hours("worker") == pytest.approx(SEARCH_HOURS)
 
     def test_every_search_device_and_family_is_beside_the_papers_hours(self) -> None:
         rows = [(row["what"], row["of"]) for row in paper_rows(of_the_paper())]

@@ -14,7 +14,7 @@ from syno.measure.quantization import quantized
 from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
 from syno.measure.tvm.integers import import_quantized
 from syno.measure.tvm.targets import host, target
-from syno.results.measurement import rows_of_training
+from syno.results.rows import rows_of_training
 from syno.results.table import measurement_table, score_view
 from syno.train.integers import InChunks
 from syno.train.settings import WorkloadSettings

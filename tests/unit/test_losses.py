@@ -22,7 +22,8 @@ from syno.stages.figures import write_report
 from syno.stages.kept import keep_config
 from syno.stages.operators import operator_of
 from syno.stages.places import FROZEN, SELECTED, training_file
-from syno.stages.select import read_selected, select
+from syno.stages.select import select
+from syno.stages.selection import read_selected
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.top import top
 from syno.train.settings import WorkloadSettings

@@ -19,7 +19,8 @@ from syno.measure.network_subject import NetworkSubject
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
-from syno.results.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements, rows_of_training, rows_of_tuning
+from syno.results.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements
+from syno.results.rows import rows_of_training, rows_of_tuning
 from syno.results.table import COLUMNS, measurement_table
 from syno.train.settings import WorkloadSettings
 from syno.train.training_record import TrainingRecord

@@ -63,14 +63,17 @@ def recipes() -> str:
     curves = [
         {
             "milestones": f"`{name}`",
-            "least accuracy after epoch": ", ".join(f"{epoch}: {least:g}" for epoch, least in curve.items()),
+            "least accuracy after epoch; gpt2: greatest loss": ", ".join(
+                f"{epoch}: {least:g}" for epoch, least in curve.items()
+            ),
         }
         for name, curve in ((name, MILESTONES[name]) for name in MILESTONES)
     ]
     return (
         "### Recipes of training\n\n`training: {recipe: NAME}`; what is not in a column is as in the table above: "
         f"`quick`. [training.md](training.md) says more.\n\n{markdown(rows, left=1 + len(names))}\n`workload: "
-        f"{{milestones: NAME}}` takes a curve of the paper's for CIFAR-100.\n\n{markdown(curves, left=2)}"
+        f"{{milestones: NAME}}` takes one of these curves: those of the paper's code for CIFAR-100, and one for GPT-2, in nats "
+        f"after rounds of 1,000 steps.\n\n{markdown(curves, left=2)}"
     )
 
 

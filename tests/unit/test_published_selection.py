@@ -16,7 +16,8 @@ from syno.config import Experiment, load_experiments
 from syno.ir.library import OPERATORS
 from syno.stages.artifact import import_artifact
 from syno.stages.figures import names
-from syno.stages.select import read_selected, select
+from syno.stages.select import select
+from syno.stages.selection import read_selected
 from syno.stages.store import OperatorStore
 
 

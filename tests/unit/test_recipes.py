@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -12,12 +14,15 @@ from pydantic import ValidationError
 from torch import nn
 
 import syno
+from syno.artifact.files import read_losses
+from syno.artifact.places import LANGUAGE_LOG
 from syno.base.errors import SpecError, TrainingError
 from syno.data import DATASETS, DataSet, TokenSet
 from syno.ir.rewriting import with_variables
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.module import OperatorModule
 from syno.model.substitution import substitute
+from syno.report.paper.headlines import OPERATOR_LOSS
 from syno.train.optimization import initialize, make_optimizer, make_schedule, on_device, own_state
 from syno.train.settings import MILESTONES, RECIPES, TrainingSettings, WorkloadSettings
 from syno.train.tasks import measure_accuracy
@@ -78,6 +83,17 @@ class TestSettings:
         assert WorkloadSettings.model_validate_json(settings.model_dump_json()) == settings
         with pytest.raises(ValidationError, match='unknown curve of milestones "resnet19"'):
             WorkloadSettings(milestones="resnet19")
+
+
+def test_gpt2s_milestones_let_the_published_networks_pass(artifact: Path) -> None:
+    """The original by its log, with 0.2 nats to spare; the operator by its loss at the end, which is all that is published."""
+    curve, steps = MILESTONES["gpt2"], read_losses(artifact / LANGUAGE_LOG)
+    losses = [step.loss for step in steps]
+    for thousand, most in curve.items():
+        assert mean(losses[1000 * (thousand - 1) : 1000 * thousand]) < most - 0.2
+    assert min(curve.values()) > OPERATOR_LOSS
+    count = sum(step.seconds <= 60 * RECIPES["paper-gpt2"]["most_minutes"] for step in steps)
+    assert max(curve) == round(count / RECIPES["paper-gpt2"]["round_steps"])
 
 
 class TestLearningRate:

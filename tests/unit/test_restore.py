@@ -18,8 +18,8 @@ from syno.stages.operators import operator_of
 from syno.stages.restore import look_over
 from syno.stages.search import work
 from syno.stages.select import select
+from syno.stages.stage_files import derived_files
 from syno.stages.study import freeze
-from syno.stages.workflow_stages import derived_files
 
 COUNTED = {
     "name": "counted",

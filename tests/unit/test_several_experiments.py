@@ -138,7 +138,7 @@ class TestWhichIsMeant:
         (with_experiments(a={"output": ["x"]}), 'experiment "a": output: '),
         (with_experiments(a={"select": 3}), 'experiment "a": select: '),
         (with_experiments(a={"select": {"source": ["b"]}}), 'experiment "a": select.source: '),
-        (with_experiments(a={"select": {"within": 0.1}}), 'experiment "a": select: within .* give source'),
+        (with_experiments(a={"select": {"within": 0.1}, "evaluate": "cost"}), 'experiment "a": select: within .* leave it out'),
         (with_experiments(a={"select": {"source": "a"}}), 'experiment "a": select: source leads back to itself'),
         (
             with_experiments(first={}, again={"select": {"source": "frist"}}),

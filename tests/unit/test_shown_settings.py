@@ -19,7 +19,7 @@ from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.stages.figures import draw, write_report
 from syno.stages.places import training_file, tuning_file
-from syno.stages.select import write_selected
+from syno.stages.selection import write_selected
 from syno.stages.tables import make_tables
 from syno.stages.train import train
 

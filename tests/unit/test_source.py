@@ -16,7 +16,8 @@ from syno.results.parquet import write_parquet
 from syno.stages import figures
 from syno.stages.figures import write_report
 from syno.stages.kept import keep_config
-from syno.stages.select import Selected, read_selected, select
+from syno.stages.select import select
+from syno.stages.selection import Selected, read_selected
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
 from syno.stages.top import top

@@ -30,7 +30,7 @@ from syno.search.storage.opening import open_storage
 from syno.search.storage.store import TrialStore, read_trials
 from syno.stages.data import DataRecord
 from syno.stages.search import WorkerRecord
-from syno.stages.select import read_selected
+from syno.stages.selection import read_selected
 from syno.stages.store import OperatorStore
 from syno.train.checkpoint import Checkpoint
 from syno.train.training_record import TrainingRecord

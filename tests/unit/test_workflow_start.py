@@ -9,7 +9,7 @@ import pytest
 
 from syno.base.errors import SpecError
 from syno.config import Experiment, load_experiments
-from syno.stages.select import write_selected
+from syno.stages.selection import write_selected
 from syno.stages.workflow import asked_for, before_planning, check_source
 
 GROUP = {

@@ -13,7 +13,7 @@ import pytest
 from finished_run import Done
 from small_run import planned, snakemake
 
-from syno.stages.select import read_selected
+from syno.stages.selection import read_selected
 from syno.train.training_record import TrainingRecord
 
 CASES, MOST_DAMAGED = 6, 6

@@ -15,7 +15,7 @@ from small_run import FIELDS, ROOT, merged, planned, snakemake
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.report.paper.catalogue import PAPER_FIGURES
-from syno.stages.select import read_selected
+from syno.stages.selection import read_selected
 from syno.train.training_record import TrainingRecord
 
 QUICK = merged(FIELDS, {"tune": {"compilers": []}})

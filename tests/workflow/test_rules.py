@@ -12,6 +12,7 @@ import pytest
 from small_run import ROOT, environment, planned
 
 from syno.config import load_experiments
+from syno.measure.tvm.settings import is_here
 from syno.stages import figures
 from syno.stages.data import files_to_convert
 from syno.stages.plan import plans
@@ -42,12 +43,18 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
         if experiment.searches:
             jobs.update(worker=experiment.study.workers, freeze=1)
         if experiment.workload is not None:
-            found, baselines = 1 + experiment.select.most, len(experiment.baselines)
-            measured = found + (baselines if experiment.tune.baselines else 0)
+            select, pairs, baselines = experiment.select, len(experiment.tune.pairs), len(experiment.baselines)
+            listed, chosen = select.most, select.most
+            if select.by == "latency":  # each pair has one fastest
+                listed, chosen = select.shortlist, min(select.count, select.shortlist, pairs)
+                jobs.update(["shortlist"])
+            beside = baselines if experiment.tune.baselines else 0
+            jobs.update(speed=(chosen + beside) * sum(map(is_here, experiment.tune.devices)) * experiment.tune.training)
             to_convert |= set(files_to_convert(experiment))
-            jobs.update(["data", "tables"], train=(found + baselines) * len(experiment.train.seeds))
-            measurements, layers = measured * len(experiment.tune.pairs), experiment.tune.layers
-            jobs.update(tune=0 if layers == "only" else measurements, layers=measurements if layers else 0)
+            jobs.update(["data", "tables"], train=(1 + chosen + baselines) * len(experiment.train.seeds))
+            layers = experiment.tune.layers
+            jobs.update(tune=0 if layers == "only" else (1 + listed + beside) * pairs)
+            jobs.update(layers=(1 + chosen + beside) * pairs if layers else 0)
     jobs["convert"] = len(to_convert)
     return {rule: count for rule, count in jobs.items() if count}
 
@@ -103,7 +110,8 @@ def test_a_rule_has_a_log(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_the_command_of_a_rule_is_one_of_ours(rule: str) -> None:
     shell = RULES[rule].partition("    shell:\n")[2]
-    assert len(re.findall(rf"\bsyno (?:artifact )?{rule}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1
+    command = {"speed": "tune training"}.get(rule, rule)
+    assert len(re.findall(rf"\bsyno (?:artifact )?{command}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

@@ -15,7 +15,7 @@ from finished_run import CONFIG, Done
 from small_run import RESULTS, planned, snakemake
 
 from syno.config import Experiment
-from syno.stages.select import read_selected
+from syno.stages.selection import read_selected
 from syno.train.training_record import TrainingRecord
 
 FIGURES = ("reward", "score-flops", "score-latency", "speedup")

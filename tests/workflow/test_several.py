@@ -13,7 +13,7 @@ import yaml
 from small_run import COUNTED, FIELDS, ROOT, environment, merged, planned, snakemake, write_config
 
 from syno.config import Experiment
-from syno.stages.select import read_selected
+from syno.stages.selection import read_selected
 
 QUICK = merged(FIELDS, {"tune": {"compilers": []}})
 COMMON = {key: value for key, value in QUICK.items() if key not in ("name", "output")}

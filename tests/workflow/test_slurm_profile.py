@@ -14,8 +14,8 @@ from dry_run import Job, dry_run
 from small_run import ROOT, write_config
 
 PROFILE = ROOT / "workflow" / "profiles" / "slurm"
-LONG = ("worker", "train", "tune")
-SHORT = ("freeze", "select", "tables", "figure", "report")
+LONG = ("worker", "train", "tune", "speed")
+SHORT = ("freeze", "shortlist", "select", "tables", "figure", "report")
 
 needs_plugin = pytest.mark.skipif(
     importlib.util.find_spec("snakemake_executor_plugin_slurm") is None,

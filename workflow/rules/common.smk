@@ -15,11 +15,14 @@ from syno.config import load_experiments
 from syno.measure.compilers import compiler_named
 from syno.measure.devices import SshSettings, place_of
 from syno.measure.tvm.settings import is_here
+from syno.stages.fastest import compared_measurements
 from syno.stages.kept import keep_config
+from syno.stages.margin import compared_trainings
+from syno.stages.networks import keys
 from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named
-from syno.stages.select import read_selected
+from syno.stages.selection import read_selected
 from syno.stages.workflow import MEASURED, check_place, joined_folders, understand_slurm, use_this_environment
-from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way, keys
+from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way
 
 
 @contextmanager
@@ -99,27 +102,36 @@ def settings_text(folder, part):
 
 def files_of(folder, stages):
     """Return the files that jobs of these stages write and others read."""
-    experiment, chosen = EXPERIMENTS[folder], [STAGES[name] for name in stages]
-    has_networks = any(stage.is_per_network and stage.paths(experiment, keys(experiment)) for stage in chosen)
-    networks = selected_keys(folder) if has_networks else []
+    experiment = EXPERIMENTS[folder]
     with in_words():
-        return [str(file) for stage in chosen for file in stage.paths(experiment, networks)]
+        return [str(file) for name in stages for file in STAGES[name].paths(experiment, networks_for(folder, STAGES[name]))]
 
 
-def selected_keys(folder):
-    """Return the keys of the networks to train, once operators are selected. A dry run before the selection uses placeholders."""
-    if workflow.dryrun and not Path(folder, SELECTED).exists():
-        return keys(EXPERIMENTS[folder])
-    file = Path(checkpoints.select.get(folder=folder).output[0])
+def networks_for(folder, stage):
+    """Return the keys of the networks of a stage's jobs, once operators are selected; none if it has no such jobs."""
+    experiment = EXPERIMENTS[folder]
+    if not (stage.is_per_network and stage.paths(experiment, keys(experiment))):
+        return []
+    if stage.is_of_shortlist and experiment.select.by == "latency":
+        return stage.networks(experiment, shortlisted=chosen_keys(folder, "shortlist"))
+    return stage.networks(experiment, selected=chosen_keys(folder, "select"))
+
+
+def chosen_keys(folder, stage):
+    """Return the keys of the operators that a checkpoint chose. In a dry run before it, None: they are not known."""
+    if workflow.dryrun and not Path(folder, STAGES[stage].files[0]).exists():
+        return None
+    file = Path(getattr(checkpoints, stage).get(folder=folder).output[0])
     with in_words():
-        return keys(EXPERIMENTS[folder], [one.key for one in read_selected(file)])
+        return [one.key for one in read_selected(file)]
 
 
 def selectable(wildcards):
-    """Return the input of the selection: the frozen trials, another experiment's selection and scores, or an import."""
-    source = EXPERIMENTS[wildcards.folder].select.source
+    """Return what operators are chosen from: the frozen trials, another experiment's selection and scores, or an import."""
+    experiment = EXPERIMENTS[wildcards.folder]
+    source = experiment.select.source
     if source is None:
-        return files_of(wildcards.folder, STAGES["select"].after)
+        return [*files_of(wildcards.folder, ["freeze"]), *map(str, compared_trainings(experiment))]
     if str(source) in PUBLISHED or (str(source) not in EXPERIMENTS and is_published(source)):
         return [f"{source / file}" for file in STAGES["artifact"].files]
     return [f"{source / SELECTED}", f"{source / SCORES_FILE}"]
@@ -131,6 +143,17 @@ def joinable(wildcards):
     for folder in map(str, joined_folders(EXPERIMENTS[wildcards.folder])):
         found += files_of(folder, ["artifact", "tables", "join"]) if folder in EXPERIMENTS else [f"{folder}/{MEASURED}"]
     return found
+
+
+def selected_from(wildcards):
+    """Return the input of the selection: what operators are chosen from; by latency, the shortlist and its measurements."""
+    folder = wildcards.folder
+    if EXPERIMENTS[folder].select.by != "latency":
+        return selectable(wildcards)
+    listed = chosen_keys(folder, "shortlist")
+    if listed is None:  # in a dry run
+        return files_of(folder, ["shortlist", "tune"])
+    return [*files_of(folder, ["shortlist"]), *map(str, compared_measurements(EXPERIMENTS[folder], listed))]
 
 
 def tuned_device(wildcards):

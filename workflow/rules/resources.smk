@@ -90,6 +90,14 @@ def tuning_threads(wildcards):
     return ALL_CORES if local_device(wildcards) == "cpu" else max(least, CORES_OF_A_GPU)
 
 
+def speed_threads(wildcards):
+    """Return the number of threads for measuring the speed of training, as for latencies; on a cluster those of a training."""
+    settings = EXPERIMENTS[wildcards.folder].tune
+    if ELSEWHERE:
+        return training_threads("train")(wildcards)
+    return ALL_CORES if local_device(wildcards) == "cpu" else max(settings.latency.threads, CORES_OF_A_GPU)
+
+
 def local_device(wildcards):
     """Return the device of this machine on which a measurement runs; "cpu" if it is on a remote device."""
     return tuned_device(wildcards) if is_here(tuned_device(wildcards)) else "cpu"

@@ -47,9 +47,28 @@ rule freeze:
         "syno freeze {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
 
-checkpoint select:
+# Of a selection by latency: operators whose latency is measured before the fastest of them are selected.
+checkpoint shortlist:
     input:
         selectable,
+    output:
+        written_by("shortlist"),
+    params:
+        config=CONFIG,
+        settings=settings_of("shortlist"),
+    log:
+        log_of("shortlist"),
+    conda:
+        ENVIRONMENTS["search"]
+    resources:
+        **needs_of("shortlist"),
+    shell:
+        "syno shortlist {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
+
+
+checkpoint select:
+    input:
+        selected_from,
     output:
         written_by("select"),
     params:

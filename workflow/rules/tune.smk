@@ -49,7 +49,7 @@ rule layers:
     priority: -10
     retries: RETRIES
     resources:
-        **needs_of("layers", runtime=layers_minutes, gpu=tuning_gpus, **SHARED),
+        **needs_of("layers", runtime=layers_minutes, **gpus_of(local_device), **SHARED),
     shell:
         # As for a network: what cannot be compiled or measured is in the record with the reason, and the exit code is 1.
         "(syno tune layers {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"

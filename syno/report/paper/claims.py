@@ -123,13 +123,14 @@ def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
 def of_language(rows: pandas.DataFrame, losses: pandas.DataFrame | None) -> Iterator[Headline]:
     """Yield GPT-2's perplexities at the end of its training, and how many times as fast it trains with the operator."""
     known = (None, None) if losses is None else perplexities(curves(losses, rows))
-    for (name, paper), found in zip(PERPLEXITIES.items(), known, strict=True):
+    for (operator, paper), found in zip(PERPLEXITIES.items(), known, strict=True):
+        name = ORIGINAL if operator == ORIGINAL else "with the operator"
         what = f"GPT-2, {name}: perplexity at the end of its training"
         if found is None:
-            yield unknown("10", what, paper, "the data has no curve of such a training", printed=str(paper))
+            yield unknown("10", what, paper, "the data has no curve of such a training", printed=f"{paper:g}")
             continue
         always = f"after {found.steps:,} steps (the paper: {PERPLEXITY_STEPS:,}), of the mean loss of the last fifth of them"
-        yield compared("10", what, found.value, paper, always=always, origin=found.origin, places=0, printed=str(paper))
+        yield compared("10", what, found.value, paper, always=always, origin=found.origin, places=0, printed=f"{paper:g}")
     what = "GPT-2 with the operator: speedup of its training"
     speeds = training_speedups(rows)
     if speeds.empty:

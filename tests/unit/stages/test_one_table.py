@@ -16,8 +16,9 @@ from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.report.paper.catalogue import PAPER_FIGURES
 from syno.results import MEASUREMENTS
-from syno.results.measurement import DIVERGED, Measurement
+from syno.results.measurement import Measurement
 from syno.results.paper import A100, SEARCH_DATA
+from syno.results.rows import DIVERGED
 from syno.results.table import latency_view, measurement_table, read_losses, read_measurements, score_view, write_table
 from syno.stages.artifact import import_artifact
 from syno.stages.figures import draw_paper, read_numbers, write_headlines

@@ -18,7 +18,7 @@ from syno.stages.data import DataRecord
 from syno.stages.operators import compared_networks
 from syno.stages.places import tuning_file
 from syno.stages.search import WorkerRecord
-from syno.stages.select import read_selected
+from syno.stages.selection import read_selected
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.study import freeze, read_frozen
 from syno.stages.tables import read_tables

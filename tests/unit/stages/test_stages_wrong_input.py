@@ -16,7 +16,7 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
 from syno.model.backbones import BACKBONES
-from syno.stages.select import read_selected
+from syno.stages.selection import read_selected
 from syno.stages.study import read_frozen
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from syno.base.errors import SynoError
 from syno.config import Experiment
-from syno.stages.workflow_stages import STAGES, WorkflowStage, derived_files, files_on_the_way, jobs, keys, reader_of
+from syno.stages.networks import keys
+from syno.stages.stage_files import derived_files, reader_of
+from syno.stages.workflow_stages import STAGES, WorkflowStage, files_on_the_way, jobs
 
 RULES = Path(__file__).parents[3] / "workflow" / "rules"
 STUDY = Experiment(name="study", workload={"model": "resnet8"}, tune={"compilers": ["eager"], "devices": ["cpu", "cuda:1"]})

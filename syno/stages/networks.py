@@ -1,0 +1,43 @@
+"""The keys of the networks that an experiment trains and measures, before and after the selection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from syno.base.files import ORIGINAL
+
+if TYPE_CHECKING:
+    from syno.config import Experiment
+
+
+def keys(experiment: Experiment, selected: Sequence[str] | None = None) -> list[str]:
+    """Return the keys of the networks that are trained: the original, the baselines, and those with selected operators.
+
+    Without `selected`, as before the selection, there are as many as may be selected, as `selected1`, `selected2` and so on.
+    """
+    found = _placeholders("selected", most_selected(experiment)) if selected is None else selected
+    return [ORIGINAL, *experiment.baselines, *found]
+
+
+def shortlist_keys(experiment: Experiment, shortlisted: Sequence[str] | None = None) -> list[str]:
+    """Return the keys of the networks that are measured for a selection by latency; the selected ones are among them.
+
+    Without `shortlisted`, as before there is a shortlist, it is as long as it may be: `shortlisted1`, `shortlisted2` and so on.
+    """
+    return keys(experiment, _placeholders("shortlisted", experiment.select.shortlist) if shortlisted is None else shortlisted)
+
+
+def most_selected(experiment: Experiment) -> int:
+    """Return how many operators may be selected: by latency, not more than there are pairs of a compiler and a device."""
+    select = experiment.select
+    return min(select.count, select.shortlist, len(experiment.tune.pairs)) if select.by == "latency" else select.most
+
+
+def _placeholders(name: str, count: int) -> list[str]:
+    return [f"{name}{number}" for number in range(1, count + 1)]
+
+
+def measured(experiment: Experiment, networks: Sequence[str]) -> list[str]:
+    """Return the keys of those networks whose latency is measured."""
+    return [key for key in networks if experiment.tune.baselines or key not in experiment.baselines]

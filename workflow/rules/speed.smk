@@ -1,0 +1,24 @@
+# The speed of training is a measurement, too: on this machine's processor, it runs alone.
+rule speed:
+    input:
+        read_by("speed"),
+    output:
+        written_by("speed"),
+    params:
+        config=CONFIG,
+        settings=settings_of("speed"),
+        device=tuned_device,
+    log:
+        log_of("speed"),
+    benchmark:
+        times_of("speed")
+    conda:
+        ENVIRONMENTS["train"]
+    threads: speed_threads
+    priority: -10
+    retries: RETRIES
+    resources:
+        **needs_of("speed", **gpus_of(local_device)),
+    shell:
+        "syno tune training {params.config:q} {wildcards.key:q} --device {params.device:q} --output {output:q} 2>&1"
+        " | tee -i {log:q}"
