@@ -104,6 +104,13 @@ def test_a_training_gives_its_score_and_the_costs() -> None:
     assert (flops.metric, flops.value, parameters.metric, parameters.value) == ("flops", 1000.0, "parameters", 10)
 
 
+def test_a_training_on_text_gives_its_perplexity_too() -> None:
+    record = trained(metric="loss", score=math.log(99.0), scores=(5.0, 4.6))
+    found = {row.metric: row.value for row in rows_of_training(record, "a file")}
+    assert found["perplexity"] == pytest.approx(99.0) and found["loss"] == pytest.approx(math.log(99.0))
+    assert "perplexity" not in {row.metric for row in rows_of_training(trained(), "a file")}
+
+
 def test_a_training_that_broke_has_no_loss() -> None:
     found = rows_of_training(trained(metric="loss", score=math.inf), "a file")
     metrics = [one.metric for one in found if one.status == "ok"]
