@@ -14,10 +14,10 @@ demo: $(INSTALLED)
 	@echo && echo "The report: file://$(abspath results/quickstart/report.html)"
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow and not slurm" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not slow and not slurm and not gpu" -n auto --dist worksteal
 
 slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m "slow and not slurm" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "slow and not slurm and not gpu" -n auto --dist worksteal
 
 # These tests start a real Slurm on this host (tests/slurm/cluster.py). They need root and Slurm's packages.
 slurm: $(INSTALLED)

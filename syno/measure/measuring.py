@@ -118,7 +118,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
     here = request.device if own else "cpu"
     findings.device_name = device_name(here) if own else request.device
     if here.startswith("cuda"):
-        _take_gpu(here, request.memory_limit_mib)
+        take_gpu(here, request.memory_limit_mib)
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(here, settings.batch)
         findings.fields |= {"flops": material.flops, "parameters": material.parameters}
@@ -161,7 +161,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
     }
 
 
-def _take_gpu(device: str, memory_limit_mib: float | None) -> None:
+def take_gpu(device: str, memory_limit_mib: float | None) -> None:
     """Make a GPU the current device, whose events are timed, and limit the memory that this process allocates on it."""
     import torch
 

@@ -14,7 +14,7 @@ from syno.data.augmentation import Augmentation
 from syno.data.settings import AugmentationSettings
 from syno.data.tokens import moved
 from syno.measure import isolation
-from syno.measure.measuring import _take_gpu
+from syno.measure.measuring import take_gpu
 
 
 @pytest.mark.parametrize(("device", "number"), [("cuda", 0), ("cuda:1", 1)])
@@ -24,7 +24,7 @@ def test_the_process_that_measures_takes_its_gpu_by_number(device: str, number: 
     monkeypatch.setattr(torch.cuda, "set_device", lambda given: taken.append(torch._utils._get_device_index(given)))
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *given: taken.append(given))
-    _take_gpu(device, 256)
+    take_gpu(device, 256)
     assert taken == [number, (0.25, number)]
 
 
