@@ -35,7 +35,7 @@ class Latency(OnGpu):
         self.assertEqual((record.status, record.reason), ("ok", ""))
         self.assertTrue(record.checked)
         self.assertFalse(record.suspicious)
-        self.assertEqual((record.device.kind, record.device.name), (self.device, device_name(self.device)))
+        self.assertEqual((record.device.kind, record.device.name), (torch.device(self.device).type, device_name(self.device)))
         return record
 
     def test_eager(self) -> None:
