@@ -54,7 +54,8 @@ def about(device: str) -> dict[str, str]:
         "gpu": device_name(device),
         "machine": f"{processor()}, {os.cpu_count()} logical cores",
         "python": platform.python_version(),
-        "syno": VERSION + _commit(),
+        "syno": VERSION,
+        "commit": _commit(),
         "torch": torch.__version__,
         "triton": _version("triton") or _version("pytorch-triton") or "none",
     }
@@ -90,9 +91,9 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str:
-    """The commit of the working tree, in brackets; empty where there is no repository, or no git."""
+    """The commit of the working tree; "unknown" where there is no repository, or no git."""
     try:
         command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-        return f" ({subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.strip()})"
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return ""
+        return "unknown"

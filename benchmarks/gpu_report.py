@@ -15,7 +15,7 @@ NAMES = {
     "clocks.sm": "clock at the start", "clocks.max.sm": "highest clock", "power.limit": "power limit",
     "temperature.gpu": "°C", "utilization.gpu": "load at the start",
 }  # fmt: skip
-VERSIONS = ("python", "syno", "torch", "cuda", "cudnn", "triton")
+VERSIONS = ("python", "syno", "commit", "torch", "cuda", "cudnn", "triton")
 Kept = Mapping[str, Any]  # a row of the file
 
 
@@ -110,8 +110,8 @@ def latencies(kept: Iterable[Kept]) -> list[str]:
             "",
             "Milliseconds by the GPU's events: the median and its 95 % interval; in brackets how many times faster than the",
             "original with the same compiler. Each was measured in a process of its own, and its outputs were compared with",
-            "double precision on the CPU. Operators stand in the layers of the rule `paper`. GPT-2 has batch 1 only: the logits",
-            "of 128 sequences take 53 GB. `!`: faster than the GPU's own peak, so not to be trusted.",
+            "double precision on the CPU. Operators stand in the layers of the rule `paper`. GPT-2 has batch 1 only: the",
+            "logits of 128 sequences take 53 GB. `!`: faster than the GPU's own peak, so not to be trusted.",
         ]
     return lines
 

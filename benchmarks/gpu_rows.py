@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import syno
+from syno.algebra import Kind
 from syno.base.errors import SynoError, one_line
 from syno.measure.isolation import run_limited
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
@@ -71,6 +72,13 @@ class Network:
     operators: tuple[str, ...] = ()
     batches: tuple[int, ...] = (1, 128)
     vocabulary: int | None = None
+    texts: Mapping[str, str] = field(default_factory=dict, hash=False)  # of operators that are not in the library
+
+    def text(self, operator: str) -> str | None:
+        """The operator's text; None for the original."""
+        if operator == ORIGINAL:
+            return None
+        return self.texts[operator] if operator in self.texts else str(syno.OPERATORS[operator]())
 
     def subject(self, operator: str | None) -> NetworkSubject | LanguageModelSubject:
         """The network, with the operator of this text or as it is."""
@@ -100,7 +108,7 @@ TRAININGS = {  # their keys, and what is given to benchmarks/training.py
     "pictures-32-compiled": ("--sizes", "32", "--tf32", "--compile", "--language-model", "none"),
     "gpt2-compiled": ("--sizes", "", "--tf32", "--compile", "--language-model", "gpt2"),
 }
-MINIATURE = Network("resnet8", "ResNet-8, 16x16", (3, 16, 16), ("separable_conv2d",), (1, 4))
+MINIATURE = Network("resnet8", "ResNet-8, 16x16", (3, 16, 16), ("separable_conv2d",), (4,))
 MINIATURE_TRAININGS = {
     "pictures-32": ("--sizes", "32", "--language-model", "none"),
     "gpt2": ("--sizes", "", "--language-model", "gpt_tiny", "--length", "32"),
@@ -110,10 +118,11 @@ IN_MINIATURE = ("--batch", "4", "--steps", "2", "--turns", "1")
 
 def rows(device: str, *, tf32: bool = False) -> list[Row]:
     """All rows on a GPU."""
+    networks = with_published(NETWORKS)
     latencies = {
         (network.model, compiler, batch): list(latency_rows(network, compiler, batch, device, tf32=tf32))
         for compiler in COMPILERS
-        for network in NETWORKS
+        for network in networks
         for batch in network.batches
     }
     trainings = [training_row(key, device, (*given, "--workers", str(threads()))) for key, given in TRAININGS.items()]
@@ -124,6 +133,29 @@ def rows(device: str, *, tf32: bool = False) -> list[Row]:
     ordered += [row for (_, compiler, _), of in latencies.items() if compiler != COMPILERS[-1] for row in of]
     ordered += trainings[4:]
     return ordered + [row for (_, compiler, _), of in latencies.items() if compiler == COMPILERS[-1] for row in of]
+
+
+def with_published(networks: Sequence[Network]) -> list[Network]:
+    """The networks, each of pictures with the first published operator for it if the environment names the artifact."""
+    if not os.environ.get("SYNO_ARTIFACT"):
+        return list(networks)
+    try:
+        import cases
+    except ImportError as error:  # the artifact's graphs are read by pydot
+        print(f"published operators are left out: {one_line(error)}", file=sys.stderr)
+        return list(networks)
+    known: dict[str, tuple[str, str]] = {}
+    for operator in reversed(cases.operators(cases.artifact_folder())):
+        if operator.layer is not None and operator.backbone:
+            variables = operator.graph.variables.items()
+            constants = {name: operator.layer[name] for name, one in variables if one.kind is Kind.COEFFICIENT}
+            known[operator.backbone] = operator.name, str(operator.graph.renamed(operator.name, **constants))
+    found = []
+    for network in networks:
+        name, text = next((one for backbone, one in known.items() if network.model.startswith(backbone)), (None, ""))
+        fits = name is not None and network.vocabulary is None
+        found.append(replace(network, operators=(*network.operators, name), texts={name: text}) if fits else network)
+    return found
 
 
 def miniature() -> list[Row]:
@@ -172,10 +204,9 @@ def latency_rows(network: Network, compiler: str, batch: int, device: str, *, tf
     for operator in (ORIGINAL, *network.operators):
 
         def measure(limit_s: float, folder: Path, operator: str = operator) -> Outcome:
-            text = None if operator == ORIGINAL else str(syno.OPERATORS[operator]())
             settings = LatencySettings(batch=batch, threads=threads(), tf32=tf32)
             try:
-                record = tune(network.subject(text), compiler, device, settings, time_limit_s=limit_s)
+                record = tune(network.subject(network.text(operator)), compiler, device, settings, time_limit_s=limit_s)
             except SynoError as error:
                 return Outcome("failed", one_line(error))
             kept = {"latency_ms", "latency_low_ms", "latency_high_ms", "flops", "parameters", "compile_seconds", "suspicious"}

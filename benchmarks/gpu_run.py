@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from syno.base.files import write_whole
 
 SAME = ("gpu", "torch", "triton", "syno")  # a file holds rows of one GPU and of these versions
 SECTIONS = ("tests", "training", "latency")
-TIME_OVER = "not measured"
 
 
 class Results:
@@ -61,6 +60,7 @@ class Results:
             "values": outcome.values,
             "seconds": round(seconds, 1),
             "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+            "commit": self.about["commit"],
         }
         write_whole(self.file, json.dumps({"about": self.about, "rows": self.rows}, indent=1) + "\n")
 
@@ -86,10 +86,26 @@ def run(options: argparse.Namespace, command: str) -> int:
         lines = gpu_report.report(about, command, results.rows, rows, pretended=options.pretend)
         write_whole(report, "\n".join(lines) + "\n")
 
+    try:
+        _measure(results, rows, began + 60 * options.minutes, write)
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on with the other rows", file=sys.stderr)
+        return 130
+    finally:
+        write()
+    bad = [row for row in rows if results.rows.get(row.key, {}).get("status", "ok") != "ok"]
+    missing = [row for row in rows if row.key not in results.rows]
+    print(f"{len(rows) - len(bad) - len(missing)} of {len(rows)} rows, {len(bad)} failed, {len(missing)} for another run")
+    print(f"written: {report} and {results.file}")
+    return 1 if bad else 0
+
+
+def _measure(results: Results, rows: Sequence[Row], end: float, write: Callable[[], None]) -> None:
+    """Measure the rows that are to be done until `end`, a time of `time.monotonic`; write the report after each."""
     todo = results.todo(rows)
     with tempfile.TemporaryDirectory(prefix="syno-gpu-") as files:
         for number, row in enumerate(todo, 1):
-            left = 60 * options.minutes - (time.monotonic() - began)
+            left = end - time.monotonic()
             if left < row.least_s:
                 continue  # a later one may be shorter
             print(f"[{number}/{len(todo)}] {row.title}; {left:.0f} s left", file=sys.stderr, flush=True)
@@ -103,9 +119,3 @@ def run(options: argparse.Namespace, command: str) -> int:
             results.keep(row, outcome, time.monotonic() - start)
             print(f"[{number}/{len(todo)}] {outcome.reason or outcome.status}", file=sys.stderr, flush=True)
             write()
-    write()
-    bad = [row for row in rows if results.rows.get(row.key, {}).get("status", "ok") != "ok"]
-    missing = [row for row in rows if row.key not in results.rows]
-    print(f"{len(rows) - len(bad) - len(missing)} of {len(rows)} rows, {len(bad)} failed, {len(missing)} for another run")
-    print(f"written: {report} and {results.file}")
-    return 1 if bad else 0
