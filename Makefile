@@ -23,10 +23,11 @@ slow: $(INSTALLED)
 slurm: $(INSTALLED)
 	$(BIN)/python -m pytest -m slurm -n 0 -rs
 
-# On a machine with a GPU, for 10 minutes: tests, speeds of training, latencies; into docs/measured, or below OUT. Nothing is installed:
-# PYTHON needs PyTorch for CUDA with Triton, NumPy and pydantic. Run again, it adds the rows for which no time was left.
+# On a machine with a GPU, for 10 minutes: tests, speeds of training, latencies; into docs/measured, or below OUT. Nothing is
+# installed: PYTHON needs PyTorch for CUDA with Triton, NumPy and pydantic. Run again, it adds the rows for which no time was left.
 gpu:
-	@PYTHONPATH="$(CURDIR)" $(PYTHON) benchmarks/gpu.py $(if $(OUT),--output "$(OUT)") $(if $(MINUTES),--minutes $(MINUTES)) $(GPU_OPTIONS)
+	@PYTHONPATH="$(CURDIR)" $(PYTHON) benchmarks/gpu.py \
+	    $(if $(OUT),--output "$(OUT)") $(if $(MINUTES),--minutes $(MINUTES)) $(GPU_OPTIONS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
