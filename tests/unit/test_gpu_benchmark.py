@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -50,6 +51,7 @@ def test_on_a_bare_machine_it_says_that_there_is_no_gpu(tmp_path: Path) -> None:
 
 def test_what_a_python_lacks_is_one_line(modules: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = modules("gpu")
+    ast.parse(Path(gpu.__file__).read_text(encoding="utf-8"), feature_version=(3, 8))  # older ones read it, too
     assert gpu.lacking() is None
     monkeypatch.setattr(gpu, "NEEDED", ("torch", "no_such_package"))
     assert re.fullmatch(r".* has no no_such_package: choose another Python with make gpu PYTHON=/path/to/python", gpu.lacking())
@@ -189,6 +191,21 @@ def test_the_runner_of_the_tests(tmp_path: Path, capsys: pytest.CaptureFixture[s
     lines = capsys.readouterr().out
     assert "SKIP Cases.test_b (0.0 s): no GPU\n" in lines and "(number=2)" in lines and "ValueError: wrong" in lines
     assert "PyTorch finds no GPU here" in rows[-1]["note"] and "Never" in rows[-1]["test"]
+
+
+def test_pictures_in_files_have_one_loader_for_all_trainings(
+    modules: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = modules("picture_files")
+    for name, value in {"DIFFERENT": 2, "SIDES": (80, 60)}.items():
+        monkeypatch.setattr(files, name, value)
+    monkeypatch.setattr(files, "find_spec", lambda name: None if name == "ffcv" else name)
+    data = files.read(files.write(tmp_path, 12), workers=0)
+    assert (data.name, data.train_count, data.test_count, data.classes) == ("imagenet, folders", 12, 10, 10)
+    batches = data.train_batches(2, seed=0, device="cpu")
+    assert data.train_batches(2, seed=1, device="cpu") is batches
+    images, labels = next(batches.epoch(1))
+    assert images.shape == (2, 3, 224, 224) and labels.shape == (2,)
 
 
 @pytest.mark.slow
