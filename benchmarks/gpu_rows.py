@@ -182,7 +182,7 @@ def tests_row(device: str) -> Row:
             end, reason = "failed", f"{len(failed)} failed: {', '.join(failed)}"
         return Outcome(end, reason, {"tests": found})
 
-    return Row("tests", "tests", "the tests of tests/gpu", {}, 60, 300, measure)
+    return Row("tests", "tests", "the tests of tests/gpu", {}, 60, 300 if device != "cpu" else 1200, measure)
 
 
 def training_row(key: str, device: str, arguments: tuple[str, ...]) -> Row:

@@ -223,7 +223,7 @@ def test_every_operator_fits_its_network(modules: Any) -> None:
 def test_the_whole_program_on_a_pretended_gpu(tmp_path: Path) -> None:
     """By make, in a Python that has nothing else: tests, trainings, latencies."""
     python = bare_python(tmp_path / "bare")
-    done = bare(tmp_path, "make", "gpu", f"PYTHON={python}", f"OUT={tmp_path / 'out'}", "GPU_OPTIONS=--pretend", "MINUTES=9")
+    done = bare(tmp_path, "make", "gpu", f"PYTHON={python}", f"OUT={tmp_path / 'out'}", "GPU_OPTIONS=--pretend", "MINUTES=40")
     assert done.returncode == 0, done.stderr
     assert "5 of 5 rows, 0 failed, 0 for another run" in done.stdout
     report = (tmp_path / "out" / "pretended-gpu.md").read_text(encoding="utf-8")
