@@ -7,7 +7,7 @@ from typing import Any
 
 import reports
 import training
-from gpu_rows import ORIGINAL, Row
+from gpu_rows import GOOD, ORIGINAL, Row
 
 MOST_DATA = 0.05  # the share of a step that loading may take
 NAMES = {
@@ -30,14 +30,16 @@ def report(
     lines += tests(sections["tests"].values())
     lines += trainings(sections["training"].values())
     lines += latencies(sections["latency"].values())
-    failed = [
-        f"- {one['title']}: {one['status']}: {_one_line(one['reason'])}" for one in kept.values() if one["status"] != "ok"
-    ]
+    said = {key: f"- {one['title']}: {one['status']}: {_one_line(one['reason'])}" for key, one in kept.items()}
+    failed = [said[key] for key, one in kept.items() if one["status"] not in GOOD]
     if failed:
         lines += ["", "## Failed", "", *failed]
     missing = [f"- {row.title}" for row in rows if row.key not in kept]
     if missing:
         lines += ["", "## Not measured", "", "No time was left for these; the same command measures them next.", "", *missing]
+    skipped = [said[key] for key, one in kept.items() if one["status"] == "skipped"]
+    if skipped:
+        lines += ["", "## Not possible here", "", *skipped]
     return lines
 
 

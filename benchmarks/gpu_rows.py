@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -20,6 +21,7 @@ from syno.measure.tuning import tune
 
 ROOT = Path(__file__).resolve().parents[1]
 ORIGINAL = "original"
+GOOD = ("ok", "skipped")  # ends of rows that are no failure
 MOST_THREADS = 16  # of the CPU: outputs are compared with double precision there
 Section: TypeAlias = Literal["tests", "training", "latency"]
 
@@ -29,7 +31,7 @@ class Outcome:
     """How measuring a row ended.
 
     Attributes:
-        status: "ok", or a word for what went wrong, such as "failed" or "timeout".
+        status: "ok", "skipped" where this machine cannot, or a word for what went wrong, such as "failed" or "timeout".
         reason: one sentence; empty for "ok".
         values: what was measured, as JSON.
     """
@@ -189,6 +191,8 @@ def training_row(key: str, device: str, arguments: tuple[str, ...]) -> Row:
     """A training of benchmarks/training.py."""
 
     def measure(limit_s: float, folder: Path) -> Outcome:
+        if "--files" in arguments and find_spec("PIL") is None:
+            return Outcome("skipped", "pictures are written by Pillow, which is not installed")
         file = folder / "training.json"
         command = [str(ROOT / "benchmarks" / "training.py"), "--device", device, *arguments, "--results", str(file)]
         end, reason = _program(command, device, limit_s, folder / "training.log")

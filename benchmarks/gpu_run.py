@@ -16,7 +16,7 @@ from typing import Any
 import gpu_machine
 import gpu_report
 import gpu_rows
-from gpu_rows import ROOT, Outcome, Row
+from gpu_rows import GOOD, ROOT, Outcome, Row
 
 from syno.base.files import write_whole
 
@@ -45,7 +45,7 @@ class Results:
                 self.rows = kept["rows"]
 
     def todo(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows that were never measured, and after them those that failed."""
+        """Rows that were never measured, and after them those that failed or were skipped."""
         new = [row for row in rows if row.key not in self.rows]
         return new + [row for row in rows if self.rows.get(row.key, {}).get("status", "ok") != "ok"]
 
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace, command: str) -> int:
         return 130
     finally:
         write()
-    bad = [row for row in rows if results.rows.get(row.key, {}).get("status", "ok") != "ok"]
+    bad = [row for row in rows if results.rows.get(row.key, {}).get("status", "ok") not in GOOD]
     missing = [row for row in rows if row.key not in results.rows]
     print(f"{len(rows) - len(bad) - len(missing)} of {len(rows)} rows, {len(bad)} failed, {len(missing)} for another run")
     print(f"written: {report} and {results.file}")

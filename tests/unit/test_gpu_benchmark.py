@@ -118,6 +118,13 @@ def test_a_report_and_another_run(modules: Any, doubles: Doubles, tmp_path: Path
     assert run(modules, tmp_path)[0] == 0 and len(doubles.measured) == 4  # nothing again
 
 
+def test_what_the_machine_cannot_do_is_no_failure(modules: Any, doubles: Doubles, tmp_path: Path) -> None:
+    doubles.ends["training/a"] = doubles.rows.Outcome("skipped", "Pillow is not installed")
+    code, report, _ = run(modules, tmp_path)
+    assert code == 0 and "## Failed" not in report
+    assert "## Not possible here\n\n- title of training/a: skipped: Pillow is not installed" in report
+
+
 def test_an_interruption_loses_nothing(modules: Any, doubles: Doubles, tmp_path: Path) -> None:
     doubles.ends["latency/original"] = KeyboardInterrupt()
     code, report, kept = run(modules, tmp_path)
