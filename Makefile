@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CORES ?= 2
 
-.PHONY: demo test slow slurm gpu check lock clean
+.PHONY: demo test slow slurm ffcv gpu check lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
@@ -28,6 +28,11 @@ slurm: $(INSTALLED)
 gpu:
 	@PYTHONPATH="$(CURDIR)" $(PYTHON) benchmarks/gpu.py \
 	    $(if $(OUT),--output "$(OUT)") $(if $(MINUTES),--minutes $(MINUTES)) $(GPU_OPTIONS)
+
+# FFCV is built from its source, which needs system packages: docs/data.md.
+ffcv: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[dev,imagenet]"
+	$(BIN)/python -m pytest -n auto -rs tests/unit/imagenet
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
