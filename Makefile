@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CORES ?= 2
 
-.PHONY: demo test slow slurm ffcv check lock clean
+.PHONY: demo test slow slurm ffcv gpu check lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
@@ -14,14 +14,20 @@ demo: $(INSTALLED)
 	@echo && echo "The report: file://$(abspath results/quickstart/report.html)"
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow and not slurm" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not slow and not slurm and not gpu" -n auto --dist worksteal
 
 slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m "slow and not slurm" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "slow and not slurm and not gpu" -n auto --dist worksteal
 
 # These tests start a real Slurm on this host (tests/slurm/cluster.py). They need root and Slurm's packages.
 slurm: $(INSTALLED)
 	$(BIN)/python -m pytest -m slurm -n 0 -rs
+
+# On a machine with a GPU, for 10 minutes: tests, speeds of training, latencies; into docs/measured, or below OUT. Nothing is
+# installed: PYTHON needs PyTorch for CUDA with Triton, NumPy and pydantic. Run again, it adds the rows for which no time was left.
+gpu:
+	@PYTHONPATH="$(CURDIR)" $(PYTHON) benchmarks/gpu.py \
+	    $(if $(OUT),--output "$(OUT)") $(if $(MINUTES),--minutes $(MINUTES)) $(GPU_OPTIONS)
 
 # FFCV is built from its source, which needs system packages: docs/data.md.
 ffcv: $(INSTALLED)

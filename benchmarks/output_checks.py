@@ -25,10 +25,11 @@ import torch
 import syno
 from syno.base.errors import SizeError, WrongOutputError
 from syno.measure.compilers import COMPILERS
+from syno.measure.expected import Deviation
 from syno.measure.job import Job
 from syno.measure.latency import pinned
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.output_check import Deviation, check_of
+from syno.measure.output_check import check_of
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject

@@ -8,9 +8,9 @@ import platform
 import resource
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
+import syno
 from syno.base.files import write_whole
 from syno.measure.machine import processor
 
@@ -36,7 +36,7 @@ def heading(title: str, command: str) -> list[str]:
         "",
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"- Machine: {processor()}, {os.cpu_count()} logical cores; load average before the start {os.getloadavg()[0]:.2f}",
-        f"- Versions: Python {platform.python_version()}, syno {version('syno')}",
+        f"- Versions: Python {platform.python_version()}, syno {syno.__version__}",
         f"- Command: `python {command}`",
     ]
 

@@ -4,38 +4,46 @@
     python benchmarks/training.py --device cuda --output docs/measured/training-gpu.md
 
 ResNet-18 with Operator 1 on random pictures as many and as large as CIFAR-100's, cropped, flipped, with holes, and enlarged as
-the paper does it; GPT-2 with the published projection on random tokens. Both networks of a row are trained in this one run, in
-turns; the ratio of each turn is of two trainings that followed one another, and the table has the median of the turns.
+the paper does it; GPT-2 with the published projection on random tokens; with `--files`, ResNet-18 on JPEG files, by FFCV if it
+is installed. Both networks of a row are trained in this one run, in turns; the ratio of each turn is of two
+trainings that followed one another, and the table has the median of the turns. `--results` also writes the rows as JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
+import picture_files
 import reports
 import torch
 from torch import nn
 
 import syno
 from syno.base.errors import SynoError
+from syno.base.files import write_whole
 from syno.data import DataSet, TokenSet
 from syno.data.augmentation import Augmentation
+from syno.data.contract import PictureData
 from syno.data.settings import RECIPES
 from syno.ir.graph import PGraph
 from syno.measure.machine import device_name
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
 from syno.train.optimization import on_device
+from syno.train.progress import TrainingResult
 from syno.train.settings import TrainingSettings
 from syno.train.speed import data_seconds, steps_per_second
 
 PICTURES, SIDE, CLASSES = 50_000, 32, 100  # as CIFAR-100
-TURNS = 3
+COLUMNS = ("network and operator", "original", "with the operator", "ratio", "data", "waiting")
 
 
 class Row(NamedTuple):
@@ -50,19 +58,30 @@ class Row(NamedTuple):
     """
 
     title: str
-    data: DataSet | TokenSet
+    data: PictureData | TokenSet
     make: Callable[[PGraph | None], nn.Module]
     operator: PGraph
     items: int
 
 
 class Speeds(NamedTuple):
-    """Items in a second, of both networks, and the share of the original's steps that making their batches takes."""
+    """Items in a second, of both networks, and two shares of the original's steps.
+
+    Attributes:
+        data_share: making a batch with nothing beside it, as a share of a step.
+        waiting: the time in which the training asked for a batch, and had none yet.
+    """
 
     original: float
     operator: float
     ratio: float
     data_share: float
+    waiting: float
+
+    @property
+    def cells(self) -> list[str]:
+        shares = [f"{self.data_share:.1%}", f"{self.waiting:.1%}"]
+        return [f"{self.original:,.1f}", f"{self.operator:,.1f}", f"{self.ratio:.2f}", *shares]
 
 
 def pictures(size: int, count: int) -> DataSet:
@@ -80,16 +99,17 @@ def tokens(length: int, vocabulary: int, sequences: int) -> TokenSet:
     return TokenSet("random", drawn, drawn[: 2 * length], vocabulary, length, "")
 
 
-def picture_row(size: int, batch: int, count: int) -> Row:
-    """ResNet-18 on pictures of this size."""
-    example = torch.zeros(1, 3, size, size)
+def picture_row(data: PictureData, batch: int, kind: str = "") -> Row:
+    """ResNet-18 on these pictures."""
+    example = torch.zeros(1, *data.image_shape)
 
     def make(operator: PGraph | None) -> nn.Module:
-        model = BACKBONES["resnet18"](classes=CLASSES)
+        model = BACKBONES["resnet18"](classes=data.classes)
         return model if operator is None else substitute(model, operator, example, where="paper-3x3")
 
-    title = f"ResNet-18, {size}x{size}, Operator 1, pictures/s"
-    return Row(title, pictures(size, count), make, syno.OPERATORS["operator_1"](), batch)
+    size = data.image_shape[-1]
+    title = f"ResNet-18, {size}x{size}{kind}, Operator 1, pictures/s"
+    return Row(title, data, make, syno.OPERATORS["operator_1"](), batch)
 
 
 def token_row(model: str, length: int, vocabulary: int, sequences: int) -> Row:
@@ -104,13 +124,31 @@ def token_row(model: str, length: int, vocabulary: int, sequences: int) -> Row:
     return Row(title, tokens(length, vocabulary, sequences), make, syno.OPERATORS["gpt2_projection"](), length)
 
 
-def speeds(row: Row, settings: TrainingSettings, device: torch.device) -> Speeds:
+def speeds(row: Row, settings: TrainingSettings, device: torch.device, turns: int) -> Speeds:
     """Train both networks in turns, after a short warm-up of each."""
     networks = [row.make(operator).to(device) for operator in (None, row.operator)]
-    found = steps_per_second(networks, row.data, settings, TURNS)
+    results: list[TrainingResult] = []
+    found = steps_per_second(networks, row.data, settings, turns, results=results)
     original, operator = (row.items * median(turn[place] for turn in found) for place in (0, 1))
     share = data_seconds(row.data, settings, device) * original / row.items
-    return Speeds(original, operator, median(new / old for old, new in found), share)
+    waiting = [result.data_seconds / result.step_seconds for result in results[::2]]  # of the original
+    return Speeds(original, operator, median(new / old for old, new in found), share, median(waiting))
+
+
+def rows_of(options: argparse.Namespace, device: torch.device, files: Path) -> list[tuple[Row, TrainingSettings]]:
+    """The rows that were asked for, each with the settings of its trainings; `files` is a folder for pictures."""
+    given = {"device": options.device, "precision": options.precision, "tf32": options.tf32, "compile": options.compile}
+    common = {**given, "threads": options.threads, "most_steps": options.steps, "epochs": 100, "most_tests": 1}
+    count = PICTURES if device.type == "cuda" else max(8 * options.batch, 256)
+    rows = [picture_row(pictures(int(size), count), options.batch) for size in options.sizes.split(",") if size]
+    if options.files:
+        data = picture_files.read(picture_files.write(files, options.files), options.workers)
+        rows.append(picture_row(data, options.batch, f" from {data.name.partition(', ')[2]}"))
+    pairs = [(row, TrainingSettings(**common, batch=options.batch)) for row in rows]
+    if options.language_model != "none":
+        row = token_row(options.language_model, options.length, 50257, options.steps + 2)
+        pairs.append((row, TrainingSettings(recipe="quick-text", **{**common, "batch": 1})))
+    return pairs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -120,44 +158,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--device", default="cpu", help="cpu, cuda, or one of several GPUs; default: %(default)s")
     add("--batch", type=int, default=128, help="pictures; default: %(default)s")
     add("--steps", type=int, default=50, help="of each training; default: %(default)s")
-    add("--sizes", default="32,224", help="of pictures; default: %(default)s")
+    add("--turns", type=int, default=3, help="in each of which both networks are trained; default: %(default)s")
+    add("--sizes", default="32,224", help="of pictures, or nothing; default: %(default)s")
+    add("--files", type=int, default=0, help="JPEG files that are written and read, or 0; default: %(default)s")
+    add("--workers", type=int, default=4, help="that read files; default: %(default)s")
     add("--precision", default="float32", help="float32, bfloat16 or float16; default: %(default)s")
     add("--tf32", action="store_true", help="less than full precision in float32's products, on a GPU")
     add("--compile", action="store_true", help="by torch.compile")
     add("--threads", type=int, default=1, help="of the CPU; default: %(default)s")
     add("--language-model", default="gpt2", help="gpt2 or gpt_tiny; none: leave it out; default: %(default)s")
     add("--length", type=int, default=2048, help="tokens of a sequence; default: %(default)s")
+    add("--results", type=Path, help="a file for the rows as JSON")
     options = reports.parse(parser, arguments)
     command = f"benchmarks/training.py {' '.join(sys.argv[1:] if arguments is None else arguments)}"
-    given = {"device": options.device, "precision": options.precision, "tf32": options.tf32, "compile": options.compile}
-    common = {**given, "threads": options.threads, "most_steps": options.steps, "epochs": 100, "most_tests": 1}
     lines = reports.heading("Training", command)
+    found: dict[str, Speeds] = {}
     try:
-        with on_device(options.device) as device:
+        with on_device(options.device) as device, tempfile.TemporaryDirectory(prefix="syno-pictures-") as files:
             lines += [
                 f"- PyTorch {torch.__version__}; device: {device_name(options.device)}; {options.precision}, "
                 f"TF32 {'on' if options.tf32 else 'off'}, compiled: {'yes' if options.compile else 'no'}, channels last, "
                 f"CPU threads: {options.threads}",
-                f"- {options.steps} steps in each of {TURNS} turns, batch {options.batch} (one sequence); random data; both "
-                "networks in one run",
-                "- data: what making a batch takes with nothing beside it, as a share of the original's step",
+                f"- {options.steps} steps in each of {options.turns} turns, batch {options.batch} (one sequence); random data; "
+                "both networks in one run",
+                "- data: what making a batch takes with nothing beside it, as a share of the original's step; waiting: the "
+                "share of the original's training in which it asked for a batch",
                 "",
             ]
-            count = PICTURES if device.type == "cuda" else max(8 * options.batch, 256)
-            rows = [picture_row(int(size), options.batch, count) for size in options.sizes.split(",") if size]
-            pairs = [(row, TrainingSettings(**common, batch=options.batch)) for row in rows]
-            if options.language_model != "none":
-                row = token_row(options.language_model, options.length, 50257, options.steps + 2)
-                pairs.append((row, TrainingSettings(recipe="quick-text", **{**common, "batch": 1})))
-            cells = []
-            for row, settings in pairs:
-                found = speeds(row, settings, device)
-                shown = [f"{found.original:,.1f}", f"{found.operator:,.1f}", f"{found.ratio:.2f}", f"{found.data_share:.1%}"]
-                cells.append([row.title, *shown])
-                print(" | ".join(cells[-1]), file=sys.stderr, flush=True)
+            for row, settings in rows_of(options, device, Path(files)):
+                found[row.title] = speeds(row, settings, device, options.turns)
+                print(" | ".join([row.title, *found[row.title].cells]), file=sys.stderr, flush=True)
     except SynoError as error:
         parser.error(str(error))
-    lines += reports.table(["network and operator", "original", "with the operator", "ratio", "data"], cells)
+    if options.results:
+        write_whole(options.results, json.dumps({title: one._asdict() for title, one in found.items()}, indent=1) + "\n")
+    lines += reports.table(COLUMNS, [[title, *one.cells] for title, one in found.items()])
     reports.deliver(lines, options.output)
     return 0
 

@@ -7,6 +7,8 @@ other large package.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from syno.base.release import VERSION
+
 if TYPE_CHECKING:
     from syno.algebra import Valuations, VariableTable
     from syno.base.errors import SynoError
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from syno.model import build
     from syno.model.substitution import substitute
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOME = {
     "Builder": "syno.ir.builder",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syno.base.errors import SpecError
 from syno.base.files import json_with_checksum, read_json, write_whole
+from syno.base.release import VERSION
 
 Number = Annotated[int, Field(ge=0)]  # of things of which there may be none
 Count = Annotated[int, Field(ge=1)]  # of things of which there is at least one
@@ -80,5 +81,6 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
-            continue
+            if package == "syno":  # it runs from its folder
+                found[package] = VERSION
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import torch
@@ -83,9 +84,7 @@ class Augmentation:
         return (place >= 0) & (place < self.settings.cutout)
 
     def _normalized(self, images: torch.Tensor) -> torch.Tensor:
-        mean, deviation = (
-            torch.tensor(values, device=images.device).reshape(-1, 1, 1) for values in (self.mean, self.deviation)
-        )
+        mean, deviation = (_by_channel(values, images.device) for values in (self.mean, self.deviation))
         return images.float().sub_(mean).div_(deviation)
 
     def _resized(self, images: torch.Tensor) -> torch.Tensor:
@@ -115,6 +114,12 @@ def colours(images: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]
         means.append(float(mean))
         deviations.append(float((share * (value - mean).square()).sum().sqrt()) or 1.0)  # 1 where all pixels are equal
     return tuple(means), tuple(deviations)
+
+
+@lru_cache(maxsize=16)
+def _by_channel(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
+    """Return a number for each channel: float32 [channels, 1, 1]. Kept, as each copy to a GPU would wait for all its work."""
+    return torch.tensor(values, device=device).reshape(-1, 1, 1)
 
 
 def _mirrored(offset: torch.Tensor, pad: int, size: int) -> torch.Tensor:

@@ -98,7 +98,14 @@ class TokenBatches:
         """Yield the batches of an epoch, see `Batches`: int64 [batch, length + 1]."""
         order = self._orders.of(number).numpy()
         for start in range(first * self.batch, len(self) * self.batch, self.batch):
-            yield sequences(self.tokens, order[start : start + self.batch], self.length).to(self.device)
+            yield moved(sequences(self.tokens, order[start : start + self.batch], self.length), self.device)
+
+
+def moved(tensor: torch.Tensor, device: Any) -> torch.Tensor:
+    """Return a tensor of the host on a device; the host does not wait for a GPU, which would first finish all its work."""
+    if torch.device(device).type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def sequences(tokens: Tokens, chosen: NDArray[np.int64], length: int) -> torch.Tensor:

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import psutil
+from syno.base.errors import MissingPackageError
+
+try:
+    import psutil
+except ImportError:  # then only the command's group of processes is known, and no memory limit can be watched
+    psutil = None
 
 from syno.base.gpu_leases import lease_descriptors
 
@@ -60,7 +65,14 @@ def run_limited(
         memory_limit_mib: in MiB; None for no limit.
         environment: variables that are set for it besides those of this process.
         look: called every 0.2 s while it runs.
+
+    Without psutil, descendants that lead groups of their own are not killed. Raises MissingPackageError if it is needed for a
+    memory limit.
     """
+    if memory_limit_mib is not None and psutil is None:
+        raise MissingPackageError(
+            "a memory limit is watched by psutil, which is not installed: pip install psutil, or set no memory limit"
+        )
     with log.open("wb") as stream:
         process = subprocess.Popen(
             list(command),
@@ -116,7 +128,7 @@ def _kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None
     family |= _members(process.pid, family)  # before they lose their parent
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)  # a group outlives the process whose id it has
-    for member in _members(process.pid, family):
+    for member in _members(process.pid, family):  # there are none without psutil
         with suppress(psutil.Error):
             member.kill()
     process.wait()
@@ -125,6 +137,8 @@ def _kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None
 def _members(session: int, family: set[psutil.Process]) -> set[psutil.Process]:
     """Return the living processes of a session, of a family known before, and all their descendants."""
     found: set[psutil.Process] = set()
+    if psutil is None:
+        return found
     for process in psutil.process_iter():  # two are equal if their number and the time of their start are
         if process not in found and (process in family or _session(process.pid) == session):
             found.add(process)

@@ -118,10 +118,7 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
     here = request.device if own else "cpu"
     findings.device_name = device_name(here) if own else request.device
     if here.startswith("cuda"):
-        torch.cuda.set_device(here)  # events are those of the current device
-        if request.memory_limit_mib is not None:
-            total = torch.cuda.get_device_properties(here).total_memory
-            torch.cuda.set_per_process_memory_fraction(min(1.0, request.memory_limit_mib * 2**20 / total))
+        take_gpu(here, request.memory_limit_mib)
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(here, settings.batch)
         findings.fields |= {"flops": material.flops, "parameters": material.parameters}
@@ -162,6 +159,17 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
             }
         ),
     }
+
+
+def take_gpu(device: str, memory_limit_mib: float | None) -> None:
+    """Make a GPU the current device, whose events are timed, and limit the memory that this process allocates on it."""
+    import torch
+
+    number = torch.device(device).index or 0
+    torch.cuda.set_device(number)  # a device without a number, such as "cuda", is refused
+    if memory_limit_mib is not None:
+        total = torch.cuda.get_device_properties(number).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, memory_limit_mib * 2**20 / total), number)
 
 
 def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latency:

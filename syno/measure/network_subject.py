@@ -9,6 +9,7 @@ from pydantic import Field
 
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
+from syno.base.registry import is_path
 from syno.ir.graph import PGraph
 from syno.measure.subjects import SEED, Subject
 from syno.model.baselines import Replacement, read_replacement
@@ -115,6 +116,7 @@ class BackboneSubject(Subject):
             reference_name=reference_name,
             flops=int(price.flops),
             parameters=int(price.parameters),
+            by_sample=not is_path(self.model),  # a user's own might not
         )
 
     def _one_layer(self, network: nn.Module, example: torch.Tensor) -> tuple[nn.Module, tuple[int, ...]]:

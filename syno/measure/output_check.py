@@ -9,14 +9,15 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from syno.base.errors import SpecError, WrongOutputError
+from syno.measure.expected import Deviation, Expected, Inputs, Samples, tensors_in
 from syno.measure.reference import Material, to_double
 from syno.measure.rounding import (
     SMALLEST,
@@ -29,59 +30,8 @@ from syno.measure.rounding import (
 )
 from syno.measure.timing import LatencySettings
 
-Inputs: TypeAlias = tuple[Any, ...]
-
 LEAST_SAMPLES, MOST_RUNS = 64, 4  # of rounding errors, from which their deviation is estimated
-
-
-class Deviation(NamedTuple):
-    """By how much an output differs from its reference.
-
-    Attributes:
-        of_allowed: the largest difference of an element, as a share of what is allowed for that element.
-        relative: the largest difference, as a share of the largest value.
-        rounding: the standard deviation of rounding errors, as a share of the root mean square; None where a tolerance was set.
-    """
-
-    of_allowed: float
-    relative: float
-    rounding: float | None
-
-    def worse(self, other: Deviation) -> Deviation:
-        """Return the larger of each of the numbers."""
-        roundings = [one for one in (self.rounding, other.rounding) if one is not None]
-        return Deviation(max(self[0], other[0]), max(self[1], other[1]), max(roundings, default=None))
-
-
-@dataclass(frozen=True)
-class Expected:
-    """The expected output for one input.
-
-    Attributes:
-        inputs: the input.
-        exact: the tensors of the output, in double precision, on the host.
-        allowed: for each tensor, by how much elements may differ; of its shape, or one number for all elements.
-        roundings: for each tensor, the standard deviation of rounding errors as a share of the root mean square; None with a
-            tolerance.
-    """
-
-    inputs: Inputs
-    exact: tuple[Tensor, ...]
-    allowed: tuple[Tensor, ...]
-    roundings: tuple[float, ...] | None = None
-
-    def deviation(self, output: Any) -> Deviation:
-        """Return by how much an output differs; infinite for other shapes, and where only one of two numbers is finite."""
-        found = [tensor.detach().cpu() for tensor in tensors_in(output)]
-        rounding = None if self.roundings is None else max(self.roundings, default=None)
-        if [tensor.shape for tensor in found] != [tensor.shape for tensor in self.exact] or not found:
-            return Deviation(float("inf"), float("inf"), rounding)
-        worst = Deviation(0.0, 0.0, rounding)
-        for tensor, exact, allowed in zip(found, self.exact, self.allowed, strict=True):
-            relative, difference = _difference(tensor, exact)
-            of_allowed = relative if difference is None else float(difference.div_(allowed).max())
-            worst = worst.worse(Deviation(of_allowed, relative, rounding))
-        return worst
+MOST_SAMPLES = 8  # of a batch that are compared
 
 
 class OutputCheck:
@@ -94,6 +44,8 @@ class OutputCheck:
         unit: the unit roundoff of the functions.
         tolerance: the largest allowed difference as a share of the largest value, instead of what rounding explains.
         fallback: with a tolerance, replaces a reference that cannot be computed in double precision.
+        most_samples: of a batch that are compared, from the first to the last one, if the functions compute each sample of a
+            batch by itself: the reference of a large batch takes minutes. None: all.
     """
 
     def __init__(
@@ -105,9 +57,11 @@ class OutputCheck:
         unit: float = 2.0**-24,
         tolerance: float | None = None,
         fallback: Callable[..., Any] | None = None,
+        most_samples: int | None = None,
     ) -> None:
         self._reference, self._inputs, self._simulated = reference, tuple(inputs), simulated or reference
         self._unit, self._tolerance, self._fallback = unit, tolerance, fallback
+        self._most_samples = most_samples
         self._expected: list[Expected] = []
 
     @property
@@ -135,11 +89,12 @@ class OutputCheck:
         return deviation
 
     def _expect(self, inputs: Inputs, known: Sequence[Expected] = ()) -> Expected:
-        in_double = tuple(map(to_double, inputs))
+        samples = Samples.among(inputs, self._most_samples)
+        in_double = tuple(to_double(value if samples is None else samples.of(value)) for value in inputs)
         try:
             exact = _computed(self._reference, in_double)
             if self._tolerance is None:
-                return self._within_rounding(inputs, in_double, exact, known)
+                return replace(self._within_rounding(inputs, in_double, exact, known), samples=samples)
         except Exception as error:
             if self._tolerance is None or self._fallback is None:
                 raise SpecError(
@@ -147,8 +102,10 @@ class OutputCheck:
                     f"({type(error).__name__}: {str(error).strip()[:200]}): let its forward take any floating-point type, or "
                     "set a tolerance, and it is compared with itself as PyTorch computes it"
                 ) from error
-            exact = tuple(tensor.detach().cpu().double() for tensor in tensors_in(self._fallback(*inputs)))
-        return Expected(inputs, exact, tuple(allowed_by_tolerance(tensor, self._tolerance) for tensor in exact))
+            found = (tensor.detach() for tensor in tensors_in(self._fallback(*inputs)))
+            exact = tuple((tensor if samples is None else samples.of(tensor)).cpu().double() for tensor in found)
+        allowed = tuple(allowed_by_tolerance(tensor, self._tolerance) for tensor in exact)
+        return Expected(inputs, exact, allowed, samples=samples)
 
     def _within_rounding(
         self, inputs: Inputs, in_double: Inputs, exact: tuple[Tensor, ...], known: Sequence[Expected]
@@ -187,6 +144,7 @@ def check_of(material: Material, settings: LatencySettings, device: str) -> Outp
         unit=unit_roundoff(material.module, tf32=settings.tf32 and device.startswith("cuda")),
         tolerance=settings.tolerance,
         fallback=material.module,
+        most_samples=MOST_SAMPLES if material.by_sample else None,
     )
 
 
@@ -207,32 +165,6 @@ def relative_error(output: Any, expected: Any) -> float:
     shapes or numbers of tensors, and where only one of the two is a finite number."""
     exact = tuple(tensor.detach().double().cpu() for tensor in tensors_in(expected))
     return Expected((), exact, tuple(allowed_by_tolerance(tensor, 1.0) for tensor in exact)).deviation(output).relative
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in tuples, lists and mappings, in their order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping | Sequence) and not isinstance(value, str):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from tensors_in(part)
-
-
-def _difference(found: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:
-    """Return the largest difference as a share of the largest value, and that of each element; None if there is no use."""
-    if not exact.numel():
-        return 0.0, None
-    numbers, finite = found.double(), exact.isfinite()
-    if not torch.equal(numbers[~finite].nan_to_num(nan=0.5), exact[~finite].nan_to_num(nan=0.5)):
-        return float("inf"), None
-    if not finite.any():
-        return 0.0, None
-    difference = (numbers - exact).abs_()
-    difference[~finite] = 0.0
-    largest = float(difference.max())
-    if not largest < float("inf"):
-        return float("inf"), None
-    return largest / max(float(exact[finite].abs().max()), 1e-30), difference
 
 
 def _computed(function: Callable[..., Any], inputs: Iterable[Any]) -> tuple[Tensor, ...]:

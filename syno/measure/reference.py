@@ -34,6 +34,7 @@ class Material:
         symbols: the number of symbols, if the input is numbers of symbols; None if it is real numbers.
         layout: the memory format of inputs.
         simulated: the reference as operations of PyTorch, if the reference is not.
+        by_sample: whether the module computes each sample of a batch by itself, so that some of them can be compared.
     """
 
     module: nn.Module
@@ -46,6 +47,7 @@ class Material:
     symbols: int | None = None
     layout: torch.memory_format = torch.contiguous_format
     simulated: Callable[..., Any] | None = None
+    by_sample: bool = False
 
     def make_inputs(self) -> tuple[Tensor, ...]:
         """Return one input; each call draws another one."""

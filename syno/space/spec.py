@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from pydantic import ValidationError, field_validator, model_validator
 
 from syno.algebra import Kind, Size, Valuations, Variable, VariableTable
@@ -89,7 +88,9 @@ class OperatorSpec(OptionGroup):
 
     def dump(self) -> str:
         """Return the YAML text that `load` reads back to an equal spec."""
-        return yaml.safe_dump(self.model_dump(mode="json", exclude_defaults=True), sort_keys=False, width=120)
+        from syno.base.yaml_text import to_yaml  # loads PyYAML
+
+        return to_yaml(self.model_dump(mode="json", exclude_defaults=True))
 
     @cached_property
     def id(self) -> str:

@@ -12,6 +12,7 @@ from torch import nn
 from syno.data import PictureData, TokenSet
 from syno.measure.timing import stopwatch_of
 from syno.train.optimization import own_state
+from syno.train.progress import TrainingResult
 from syno.train.settings import TrainingSettings
 from syno.train.tasks import task_of
 from syno.train.training import train
@@ -32,6 +33,7 @@ def steps_per_second(
     settings: TrainingSettings,
     turns: int,
     report: Callable[[], None] = lambda: None,
+    results: list[TrainingResult] | None = None,
 ) -> list[list[float]]:
     """Train the networks in turns, and return the steps in a second of each turn: for each turn, one number for each network.
 
@@ -43,6 +45,7 @@ def steps_per_second(
         settings: of the training; `most_steps` is the number of steps in a turn.
         turns: how often each network is trained.
         report: called after every turn.
+        results: if given, the result of each of these trainings is appended to it.
     """
     for network in networks:
         train(network, data, settings.model_copy(update={"most_steps": WARM_UP_STEPS}))
@@ -52,6 +55,8 @@ def steps_per_second(
         for network in networks:
             result = train(network, data, settings, seed=turn)
             found[-1].append(result.steps / result.step_seconds)
+            if results is not None:
+                results.append(result)
         report()
     return found
 

@@ -13,7 +13,7 @@ from text_damage import damaged
 
 from syno.artifact.dot_reader import parse_dot
 from syno.base.errors import ParseError, SynoError
-from syno.base.validation import parse_yaml
+from syno.base.yaml_text import parse_yaml
 from syno.config import load_experiment
 from syno.config.specs import find_spec
 from syno.ir.library import OPERATORS

@@ -37,6 +37,10 @@ def run(code: str) -> str:
     return done.stdout
 
 
+def test_the_version_is_that_of_the_package() -> None:
+    assert syno.__version__ == tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+
 def test_a_layer_imports_only_from_the_layers_below_it() -> None:
     command = shutil.which("lint-imports", path=str(Path(sys.executable).parent)) or shutil.which("lint-imports")
     if command is None:

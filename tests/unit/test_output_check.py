@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from syno.base.errors import SpecError, WrongOutputError
-from syno.measure.output_check import Deviation, OutputCheck
+from syno.measure.expected import Deviation
+from syno.measure.output_check import OutputCheck
 from syno.measure.reference import CORNER_GAIN, telling_inputs, vary_constants
 from syno.measure.rounding import MOST_DEVIATIONS, SimulatedRounding, unit_roundoff
 
@@ -117,6 +118,26 @@ class TestCheck:
         assert check.of(lambda x: x * 1.05) == Deviation(pytest.approx(0.5), pytest.approx(0.05), None)
         with pytest.raises(WrongOutputError, match="differs from its reference by 0.2 of .*; at most 0.1 is allowed"):
             check.require(check.of(lambda x: x * 1.2))
+
+    @pytest.mark.parametrize("tolerance", [None, 1e-3])
+    def test_of_a_large_batch_some_samples_are_compared_the_first_and_the_last_among_them(
+        self, tolerance: float | None
+    ) -> None:
+        computed: list[int] = []
+
+        def reference(x: Tensor) -> Tensor:
+            computed.append(len(x))
+            return x * 2
+
+        def wrong(sample: int) -> Callable[[Tensor], Tensor]:
+            return lambda x: x * 2 + 0.1 * (torch.arange(len(x)) == sample)[:, None]
+
+        check = OutputCheck(reference, [(drawn(100, 8),)], tolerance=tolerance, most_samples=4)
+        assert check.of(lambda x: x * 2).of_allowed == 0 and set(computed) == {4}
+        assert [sample for sample in range(100) if check.of(wrong(sample)).of_allowed > 1] == [0, 33, 66, 99]
+        assert check.of_output(wrong(99)(drawn(100, 8)), (drawn(100, 8),)).of_allowed > 1
+        assert check.of(lambda x: 2 * x[:99]).of_allowed == float("inf")  # a batch of another length
+        assert check.of(lambda x: 2 * x.sum()).of_allowed == float("inf")
 
     def test_what_has_no_double_precision_is_one_clear_error_or_compared_with_itself(self) -> None:
         weight = torch.eye(3)

@@ -10,7 +10,8 @@ import yaml
 from typer.testing import CliRunner
 
 from syno.base.errors import SpecError
-from syno.base.validation import DEEPEST, MOST_BYTES, parse_yaml, read_yaml
+from syno.base.validation import MOST_BYTES, read_yaml
+from syno.base.yaml_text import DEEPEST, parse_yaml
 from syno.cli import app
 
 LETTERS = "abcdefghij"
@@ -88,4 +89,4 @@ def test_nothing_else_reads_yaml() -> None:
     reading = [
         file.name for file, text in sources.items() if any(f"yaml.{way}(" in text for way in ("safe_load", "load", "parse"))
     ]
-    assert reading == ["validation.py"]
+    assert reading == ["yaml_text.py"]

@@ -17,8 +17,8 @@ from syno.measure.timing import LatencySettings, Timing, time_repeats
 from syno.measure.tvm.tracker import Reached, reach
 
 if TYPE_CHECKING:
+    from syno.measure.expected import Deviation, Expected
     from syno.measure.latency import Latency
-    from syno.measure.output_check import Deviation, Expected
 
 ASK_SECONDS = 5.0  # in a tracker's queue, before looking whether there still is a server
 BIG_CORES = 1  # the mode of TVM's thread pool that takes the fast cores, where a processor has two kinds
@@ -188,7 +188,7 @@ def run_session(
     import tvm
     from tvm import relax
 
-    from syno.measure.output_check import Deviation
+    from syno.measure.expected import Deviation
 
     session = borrow(lease)
     name, device = Path(library).name, session.device(kind, 0)

@@ -19,7 +19,8 @@ import torch
 from syno.base.errors import LoweringError, MissingPackageError, WrongOutputError
 from syno.base.files import write_whole
 from syno.ir.graph import PGraph
-from syno.measure.output_check import Deviation, OutputCheck
+from syno.measure.expected import Deviation
+from syno.measure.output_check import OutputCheck
 from syno.measure.reference import Material
 from syno.measure.subjects import OperatorSubject
 
