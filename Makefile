@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CORES ?= 2
 
-.PHONY: demo test slow slurm check lock clean
+.PHONY: demo test slow slurm ffcv check lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
@@ -22,6 +22,11 @@ slow: $(INSTALLED)
 # These tests start a real Slurm on this host (tests/slurm/cluster.py). They need root and Slurm's packages.
 slurm: $(INSTALLED)
 	$(BIN)/python -m pytest -m slurm -n 0 -rs
+
+# FFCV is built from its source, which needs system packages: docs/data.md.
+ffcv: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[dev,imagenet]"
+	$(BIN)/python -m pytest -n auto -rs tests/unit/imagenet
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

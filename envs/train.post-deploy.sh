@@ -1,1 +1,1 @@
-install-syno.sh
+install-syno-and-ffcv.sh

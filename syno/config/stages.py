@@ -72,6 +72,8 @@ class TrainSettings(Section):
     `package.module:name`"""
     training: TrainingSettings | None = None
     """settings of training instead of the workload's"""
+    int8: bool = False
+    """whether the trained original network is also tested in 8-bit integers, quantized after training: the baseline `int8`"""
 
     @field_validator("seeds")
     @classmethod
@@ -85,7 +87,7 @@ class TuneSettings(Section):
     """The measurement of the network's latency: compilers, devices, limits."""
 
     compilers: tuple[str, ...] = ("eager", "inductor")
-    """compilers: eager, inductor, inductor-max-autotune, inductor-int8, tvm; [] measures nothing"""
+    """compilers: eager, inductor, inductor-max-autotune, inductor-int8, tvm, tvm-int8; [] measures nothing"""
     devices: tuple[str, ...] = ("cpu",)
     """devices: cpu, cuda, one of several GPUs such as cuda:1, or names of remote devices"""
     remote_devices: Mapping[str, DeviceSettings] = {}

@@ -1,9 +1,10 @@
-"""Parquet files of a data set, as the Hub has them: in a local folder, or downloaded with `datasets`."""
+"""Rows of a data set of the Hub: from Parquet files in a local folder, from the cache of `datasets`, or downloaded with it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -65,30 +66,49 @@ def _check_sizes(metadata: Any, columns: Sequence[str]) -> None:
 def rows_of_hub(
     settings: Cifar100Settings | Lm1bSettings, split: str, columns: Sequence[str], absent: str
 ) -> Iterator[tuple[str, Any]]:
-    """Yield tables of a repository on the Hub as `rows_of_files` does, through `datasets`, which keeps a copy in HF_HOME.
+    """Yield tables of a repository on the Hub as `rows_of_files` does, through `datasets`.
 
-    Raises DataError if it cannot be downloaded; or if the settings do not allow that, with `absent`: which files are missing.
+    `datasets` keeps a copy of what it downloads in HF_HOME. Without `download`, only this copy is read, or a repository that is
+    a local folder, and there is no access to the network.
+
+    Raises DataError if the data cannot be downloaded; or if there is no copy and the settings do not allow a download, with
+    `absent`: which files are missing.
     """
     repository, folder = settings.repository, settings.folder
     command = f"hf download {repository} --repo-type dataset --local-dir {folder}"
-    if not settings.download:
-        raise DataError(
-            f"{absent}; get it with `{command}`, or with data_settings: {{download: true}}, or name its folder with "
-            "data_settings: {folder: ...}"
-        )
     import datasets
 
     place = f'"{repository}", {split}'
     try:
-        found = datasets.load_dataset(repository, split=split)
+        with nullcontext() if settings.download else _without_network():
+            found = datasets.load_dataset(repository, split=split)
     except Exception as error:  # the network and a repository raise anything
-        raise DataError(f"{place} cannot be had from the Hub: {one_line(error)}; or copy it to {folder}: {command}") from error
+        if not settings.download and isinstance(error, OSError):  # among them are ConnectionError and FileNotFoundError
+            raise DataError(
+                f"{absent}; and the cache of `datasets` has no {repository}. Get it with `{command}`, or with data_settings: "
+                "{download: true}, or name its folder with data_settings: {folder: ...}"
+            ) from None
+        source = "had from the Hub" if settings.download else "read from the cache of `datasets`"
+        raise DataError(f"{place} cannot be {source}: {one_line(error)}; or copy it to {folder}: {command}") from error
     _check_columns(place, found.column_names, columns)
     as_stored = {name: kind for name, kind in found.features.items() if type(kind).__name__ == "Image"}
     for name in as_stored:
         found = found.cast_column(name, datasets.Image(decode=False))
     for table in found.select_columns(list(columns)).with_format("arrow").iter(ROWS):
         yield place, table
+
+
+@contextmanager
+def _without_network() -> Iterator[None]:
+    """Switch `datasets` to its offline mode. Its own switch is an environment variable, which is read when it is imported."""
+    import datasets
+
+    before = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
 
 
 def _check_columns(place: str, given: Sequence[str], wanted: Sequence[str]) -> None:

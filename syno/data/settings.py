@@ -102,9 +102,9 @@ class Cifar100Settings(PictureSettings):
     folder: Path = Path("data/cifar100")
     """folder with cifar100/{train,test}-*.parquet as on the Hub, or with the cifar-100-python pickles"""
     download: bool = False
-    """whether to download the files from the Hub if the folder has neither"""
+    """whether to download the files from the Hub if neither the folder nor the cache of `datasets` has them"""
     repository: str = "uoft-cs/cifar100"
-    """repository on the Hub"""
+    """repository on the Hub, or a local copy of it"""
     prepared: Path = Path("results/data/cifar100.npz")
     """file of the decoded pictures, which later trainings load"""
 
@@ -148,9 +148,9 @@ class Lm1bSettings(DataSettings):
     folder: Path = Path("data/lm1b")
     """folder with train-*.parquet and test-*.parquet, or with such files in folders train and test"""
     download: bool = False
-    """whether to download the files from the Hub if the folder has none"""
+    """whether to download the files from the Hub if neither the folder nor the cache of `datasets` has them"""
     repository: str = "dvruette/lm1b"
-    """repository on the Hub"""
+    """repository on the Hub, or a local copy of it"""
     tokenizer: Path | None = None
     """folder with tokenizer.json, or with vocab.json and merges.txt; null: each byte is a token"""
     vocabulary: Annotated[int, Field(ge=2, le=65536)] = 50257

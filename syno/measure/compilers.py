@@ -94,6 +94,7 @@ class Compiler:
             raise SpecError(f'the compiler {self.name} has kernels for the device {kinds} only; it was given "{device}"')
 
 
+INT8_TOLERANCE = 0.1  # of the largest value: a quantized network computes another function
 COMPILERS: Registry[Compiler] = Registry("compiler", accepts=callable, needed="a Compiler, or a function that takes a Job")
 
 
@@ -164,16 +165,33 @@ def inductor_max_autotune(job: Job) -> Compiled:
 
 
 def _inductor_int8(job: Job) -> Compiled:
-    from syno.measure.inductor import CALIBRATIONS, frozen, quantized
+    from syno.measure.inductor import frozen
+    from syno.measure.quantization import quantized_for
 
-    inputs = [job.example, *(job.make_inputs() for _ in range(CALIBRATIONS - 1))]
-    return frozen(quantized(job.module, inputs), job.example)
+    return frozen(quantized_for(job), job.example)
+
+
+def _check_x86(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:
+    import platform
+
+    if remote is None and platform.machine() not in ("x86_64", "AMD64"):
+        raise SpecError(
+            f"the compiler inductor-int8 has kernels for x86 only, and this is {platform.machine()}; take tvm-int8 or "
+            "inductor, or measure on an x86 machine"
+        )
 
 
 def _tvm(job: Job) -> Compiled:
     from syno.measure.tvm.compiler import compiled
 
     return compiled(job)
+
+
+def _tvm_int8(job: Job) -> Compiled:
+    from syno.measure.tvm.compiler import compiled
+    from syno.measure.tvm.integers import network_in_integers
+
+    return compiled(job, network_in_integers)
 
 
 def _check_tvm(device: str, threads: int, options: TvmSettings, remote: DeviceSettings | None) -> None:
@@ -191,12 +209,19 @@ def _measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Latency:
     return measured_on(job, device, flops)
 
 
+def _int8_measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Latency:
+    from syno.measure.tvm.compiler import measured_on
+    from syno.measure.tvm.integers import network_in_integers
+
+    return measured_on(job, device, flops, network_in_integers)
+
+
 # `inductor` after quantization to 8-bit integers, on x86 CPUs.
 COMPILERS.register("inductor-int8")(
-    Compiler(_inductor_int8, requires={"torchao": "int8"}, devices=("cpu",), tolerance=0.1),
+    Compiler(_inductor_int8, requires={"torchao": "int8"}, devices=("cpu",), tolerance=INT8_TOLERANCE, check=_check_x86),
 )
 # TVM, with schedules that MetaSchedule finds by measuring on the device.
-COMPILERS.register("tvm")(
+TVM = COMPILERS.register("tvm")(
     Compiler(
         _tvm,
         recorded=tuple(VERSIONS),
@@ -208,4 +233,8 @@ COMPILERS.register("tvm")(
         check=_check_tvm,
         remote=_measured_by_tvm,
     )
+)
+# The same after quantization to 8-bit integers.
+COMPILERS.register("tvm-int8")(
+    replace(TVM, compile=_tvm_int8, remote=_int8_measured_by_tvm, requires={"torchao": "int8"}, tolerance=INT8_TOLERANCE)
 )

@@ -41,6 +41,7 @@ UNITS: dict[Quantity, str] = {
 }
 OK: Status = "ok"
 SUSPICIOUS = "suspicious: faster than the device's own peak allows"
+INT8, QUANTIZED = "int8", "quantized to 8-bit integers after training"  # a baseline, and what it is
 DIVERGED = "training produced NaN or infinity"
 
 
@@ -144,18 +145,29 @@ class Measurements(Record):
 def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Iterator[Measurement]:
     """Yield what a training measured: the score, and what the network costs. If it diverged, the score has no value.
 
+    If the trained network was also tested in 8-bit integers, that is the baseline `int8`, with the same costs.
+
     Args:
         record: The record of the training.
         source: The record's file.
         place: Further fields of all measurements, such as `key` and `role` in an experiment.
     """
-    numbers: dict[Quantity, float] = {record.metric: record.score, "flops": record.flops, "parameters": record.parameters}
+    costs: dict[Quantity, float] = {"flops": record.flops, "parameters": record.parameters}
+    yield from _rows_of_numbers(record, {record.metric: record.score, **costs}, source, {"operator": record.name, **place})
+    if record.int8_score is not None:
+        own = {"operator": INT8, "key": INT8, "role": "baseline"} if place.get("role") else {"operator": INT8}
+        baseline = {**place, **own, "note": QUANTIZED}
+        yield from _rows_of_numbers(record, {record.metric: record.int8_score, **costs}, source, baseline)
+
+
+def _rows_of_numbers(
+    record: TrainingRecord, numbers: dict[Quantity, float], source: str, place: dict[str, Any]
+) -> Iterator[Measurement]:
     for metric, value in numbers.items():
         known = isfinite(value)
         yield Measurement.of(
             metric,
             value if known else None,
-            operator=record.name,
             operator_id=record.operator_id,
             model=record.workload.model,
             data=record.workload.data,

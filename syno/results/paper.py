@@ -9,6 +9,7 @@ Source: paper, sections 9.1 to 9.4; the authors' list of baselines.
 from __future__ import annotations
 
 from syno.base.files import ORIGINAL
+from syno.results.measurement import INT8 as INT8
 from syno.results.measurement import Measurement
 
 MOBILE_CPU, MOBILE_GPU, A100 = "Jetson Orin Nano CPU", "Jetson Orin Nano GPU", "A100"
@@ -39,7 +40,7 @@ LAYERED = "resnet34"  # the network that these are layers of
 CASE = "resnet18"  # the network of the case study
 SEARCH_DATA, TEST_DATA = "cifar100", "imagenet"  # operators are searched on the first, and trained again on the second
 LANGUAGE_MODEL, LANGUAGE_DATA = "gpt2", "lm1b"
-INT8, STACKED = "int8", "stacked_convolution"
+STACKED = "stacked_convolution"
 NAS_PTE = {"nas_pte_sequence_1": "seq_1", "nas_pte_sequence_2": "seq_2", "nas_pte_sequence_3": "seq_3"}  # and their folders
 NAS_PTE_MODULES = {"nas_pte_1": "seq_1", "nas_pte_2": "seq_2", "nas_pte_3": "seq_3"}  # the same, as PyTorch modules
 BASELINES = (INT8, STACKED, *NAS_PTE, *NAS_PTE_MODULES)  # operators that no search of the paper found

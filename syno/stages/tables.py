@@ -136,6 +136,7 @@ def _collected(experiment: Experiment, rows: Sequence[ComparedNetwork], *, other
             check_belongs(record, ComparedNetwork(place["key"], place["role"]), file)
             check_training(file, record.workload, experiment)
             _check_same(record, first or record, experiment)
+            _check_int8(file, record, experiment)
             first = first or record
         yield from rows_of_training(record, file.relative_to(folder).as_posix(), **place)
     for file, place in _present(tuned, folder / "tune" if others else None):
@@ -210,6 +211,15 @@ def _check_same(record: TrainingRecord, first: TrainingRecord, experiment: Exper
         raise SpecError(
             f"the records of {record.name} in {experiment.folder / 'train'} are of another network, data set or training "
             "than others there; delete those that were made with other settings, and train again"
+        )
+
+
+def _check_int8(file: Path, record: TrainingRecord, experiment: Experiment) -> None:
+    """Raise SpecError if the original network was not tested in 8-bit integers, and the experiment asks for that."""
+    if experiment.train.int8 and record.operator is None and record.int8_score is None and record.stopped is None:
+        raise SpecError(
+            f"{file} has no score in 8-bit integers, which train: int8 asks for; delete the file and run `syno train` or the "
+            "workflow again, or take the setting back"
         )
 
 

@@ -34,7 +34,8 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     operator, data = operator_of(experiment, given), experiment.network.data
     whole = Workload(settings_of_training(experiment), data)
     file = output or training_file(experiment, key_of(experiment, given), seed)
-    record = TrainingRecord.make(whole, operator, seed, file.with_suffix(".checkpoint"))
+    int8 = experiment.train.int8 and operator is None
+    record = TrainingRecord.make(whole, operator, seed, file.with_suffix(".checkpoint"), int8=int8)
     record.write(file)
     return record
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import AwareDatetime, model_validator
+from torch import nn
 
 from syno.base.files import ORIGINAL
 from syno.base.record import Amount, Count, Number, Record, versions
@@ -31,6 +32,7 @@ class TrainingRecord(Record):
         score: of the trained network; if training broke, 0 for an accuracy and infinity for a loss.
         scores, losses: after each round, on the test data and in training; losses are in nats.
         stopped: why the training ended early; None if it went through.
+        int8_score: of the trained network in 8-bit integers; None if it was not tested so.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
         cpu_seconds: processor time of the training.
@@ -52,6 +54,7 @@ class TrainingRecord(Record):
     scores: tuple[float, ...]
     losses: tuple[Amount, ...]
     stopped: str | None
+    int8_score: float | None = None
     flops: Amount
     parameters: Number
     cpu_seconds: Amount
@@ -62,18 +65,30 @@ class TrainingRecord(Record):
 
     @model_validator(mode="after")
     def _has_scores_in_range(self) -> Self:
-        for score in (self.score, *self.scores):
+        for score in (self.score, *self.scores, *([] if self.int8_score is None else [self.int8_score])):
             check_score(self.metric, score)
         if len(self.scores) != len(self.losses):
             raise ValueError(f"there are {len(self.scores)} scores and {len(self.losses)} losses; each epoch has one of both")
         return self
 
     @classmethod
-    def make(cls, workload: Workload, operator: Replacement | None, seed: int, checkpoint: Path | None = None) -> Self:
-        """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network."""
-        batch = workload.settings.training.batch
+    def make(
+        cls, workload: Workload, operator: Replacement | None, seed: int, checkpoint: Path | None = None, *, int8: bool = False
+    ) -> Self:
+        """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network.
+
+        With `int8`, the trained network is also tested in 8-bit integers.
+        """
+        settings, in_int8 = workload.settings.training, list[float]()
+        batch = settings.batch
         price = model_cost(workload.network(operator, seed), workload.example)
-        result = workload.train(operator, seed=seed, checkpoint=checkpoint)
+
+        def quantize(network: nn.Module) -> None:
+            from syno.train.integers import int8_score
+
+            in_int8.append(int8_score(network, workload.data, settings, seed))
+
+        result = workload.train(operator, seed=seed, checkpoint=checkpoint, then=quantize if int8 else None)
         return cls(
             name=ORIGINAL if operator is None else operator.name,
             operator=None if operator is None else str(operator),
@@ -86,6 +101,7 @@ class TrainingRecord(Record):
             scores=result.scores,
             losses=result.losses,
             stopped=result.stopped,
+            int8_score=in_int8[0] if in_int8 else None,
             flops=price.flops / batch,
             parameters=int(price.parameters),
             cpu_seconds=result.cpu_seconds,

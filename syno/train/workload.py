@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -124,6 +124,7 @@ class Workload:
         seed: int | None = None,
         report: EpochReport | None = None,
         checkpoint: Path | None = None,
+        then: Callable[[nn.Module], None] | None = None,
     ) -> TrainingResult:
         """Train the network with `operator` in its layers, or as it is, and return the result.
 
@@ -132,6 +133,7 @@ class Workload:
             seed: of weights and order, instead of the settings' seed.
             report: called after each round whose milestone was met; see `syno.train.progress`.
             checkpoint: file of the training's state; see `syno.train.training.train`.
+            then: called with the trained network, unless training broke.
 
         Raises:
             SpecError: this machine has no such device, or the operator does not fit.
@@ -142,7 +144,10 @@ class Workload:
         asked = Milestones(self.settings.milestones, report, metric=self.metric, rounds=rounds)
         with on_device(settings.device) as device:
             network = self.network(operator, chosen).to(device)
-            return train(network, self.data, settings, seed=chosen, report=asked, checkpoint=checkpoint)
+            result = train(network, self.data, settings, seed=chosen, report=asked, checkpoint=checkpoint)
+            if then is not None and not result.broken:
+                then(network)
+            return result
 
 
 def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, models: Iterable[str]) -> str:

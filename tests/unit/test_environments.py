@@ -27,6 +27,8 @@ KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "plot": ((), frozenset({"datasets", "torch"})),
 }
 COMPILES = ("search", "train", "tune")  # torch.compile takes a C++ compiler
+BUILDS_FFCV = ("libjpeg-turbo", "libopencv", "pkg-config")
+SCRIPTS = {"train": "install-syno-and-ffcv.sh"}  # the others: install-syno.sh
 
 with (ROOT / "pyproject.toml").open("rb") as opened:
     PROJECT: dict[str, Any] = tomllib.load(opened)["project"]
@@ -49,7 +51,7 @@ def named(one: Requirement) -> str:
 def conda_file(kind: str) -> str:
     """The environment of a kind of step."""
     extras, without = KINDS[kind]
-    compiler = ["  - cxx-compiler"] if kind in COMPILES else []
+    packages = (["cxx-compiler"] if kind in COMPILES else []) + (list(BUILDS_FFCV) if kind in SCRIPTS else [])
     listed = [f"      - {named(one)}=={LOCKED[canonicalize_name(one.name)]}" for one in requirements(extras, without)]
     lines = [
         "# For `snakemake --sdm conda`; docs/cluster.md. It follows from pyproject.toml and requirements.lock:",
@@ -58,7 +60,7 @@ def conda_file(kind: str) -> str:
         "dependencies:",
         f"  - python {PROJECT['requires-python']}",
         "  - pip",
-        *compiler,
+        *(f"  - {package}" for package in packages),
         "  - pip:",
         *listed,
     ]
@@ -79,7 +81,9 @@ class TestConda:
 
     def test_syno_itself_is_installed_afterwards(self, kind: str) -> None:
         script = ENVS / f"{kind}.post-deploy.sh"
-        assert script.resolve() == ENVS / "install-syno.sh" and os.access(script, os.X_OK)
+        assert script.resolve() == ENVS / SCRIPTS.get(kind, "install-syno.sh") and os.access(script, os.X_OK)
+        assert "pip install" in (ENVS / "install-syno.sh").read_text(encoding="utf-8")
+        assert kind not in SCRIPTS or "bash envs/install-syno.sh" in script.read_text(encoding="utf-8")
 
     def test_some_rule_runs_in_it(self, kind: str) -> None:
         rules = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "workflow" / "rules").glob("*.smk"))

@@ -12,8 +12,9 @@ from torch import nn
 import syno
 from syno.base.errors import LoweringError, MissingPackageError, SpecError
 from syno.measure import compilers
-from syno.measure.inductor import frozen, quantized
+from syno.measure.inductor import frozen
 from syno.measure.network_subject import NetworkSubject
+from syno.measure.quantization import quantized
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
@@ -85,8 +86,8 @@ def test_without_torchao_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatc
 
 def test_other_machines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    with pytest.raises(SpecError, match="kernels for x86 only, and this is aarch64; take inductor"):
-        quantized(nn.Linear(3, 3), [(torch.zeros(1, 3),)])
+    with pytest.raises(SpecError, match="kernels for x86 only, and this is aarch64; take tvm-int8 or inductor"):
+        tune(CONV2D, "inductor-int8")
 
 
 def test_other_devices_are_refused() -> None:

@@ -18,9 +18,9 @@ import syno
 from syno.base.errors import SpecError, UnknownNameError
 from syno.cli import app
 from syno.config import Experiment
-from syno.measure.inductor import quantized
 from syno.measure.latency import relative_error
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.quantization import quantized
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tuning_record import TuningRecord

@@ -10,6 +10,7 @@ from snakemake.exceptions import WorkflowError
 
 from syno.artifact.imported import is_published
 from syno.base.errors import SynoError
+from syno.base.files import ORIGINAL
 from syno.config import load_experiments
 from syno.measure.compilers import compiler_named
 from syno.measure.tvm.settings import is_here

@@ -63,8 +63,13 @@ def target_on(device: DeviceSettings) -> Any:
     return made
 
 
-def compiled(job: Job) -> Callable[..., Any]:
-    """Return the tuned module as a function of PyTorch tensors.
+def network_of(job: Job) -> Any:
+    """Return the module of a job as a `tvm.IRModule`."""
+    return import_network(job.module, *job.example)
+
+
+def compiled(job: Job, network_of: Callable[[Job], Any] = network_of) -> Callable[..., Any]:
+    """Return the tuned module as a function of PyTorch tensors. `network_of` imports the module.
 
     Raises:
         LoweringError: TVM cannot express the module.
@@ -72,7 +77,7 @@ def compiled(job: Job) -> Callable[..., Any]:
         SpecError: the target is invalid, or another process tunes with the same folder for too long.
     """
     to = target_for(job.options, job.device, job.settings.threads)
-    network = fused(import_network(job.module, *job.example), to)
+    network = fused(network_of(job), to)
     folder = folder_for(job.folder, to, device_name(job.device), VERSIONS["apache-tvm"])
     with only_writer(folder, _deadline(job)):
         untuned_ms = _first_look(job, network, to) if job.options.trials_per_task else None
@@ -82,13 +87,14 @@ def compiled(job: Job) -> Callable[..., Any]:
     return call
 
 
-def measured_on(job: Job, device: DeviceSettings, flops: int | None) -> Latency:
+def measured_on(job: Job, device: DeviceSettings, flops: int | None, network_of: Callable[[Job], Any] = network_of) -> Latency:
     """Tune, build and measure a module on a remote device.
 
     Args:
         job: its device is the remote one's name; its module, its example and its check's reference are here.
         device: the settings of the device.
         flops: of one call.
+        network_of: imports the module.
 
     Raises:
         DeviceError: the device does not answer, or was lost; what was measured is kept.
@@ -97,7 +103,7 @@ def measured_on(job: Job, device: DeviceSettings, flops: int | None) -> Latency:
     began, to = time.perf_counter(), target_on(device)
     folder = folder_for(job.folder, to, job.device, VERSIONS["apache-tvm"])
     with reached(job.device, device) as found, only_writer(folder, _deadline(job)):
-        network = fused(import_network(job.module, *job.example), to)
+        network = fused(network_of(job), to)
         each_ms = job.options.least_ms // 2
         with rpc_runner(found, device, evaluator=(1, 2, each_ms), threads=job.settings.threads) as runner:
             _, library = _tuned(job, network, to, folder, runner=runner)

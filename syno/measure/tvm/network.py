@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache, partial
 from typing import Any
@@ -38,42 +38,45 @@ LINEAR = torch.ops.aten.linear.default
 def import_network(module: nn.Module, *examples: torch.Tensor) -> Any:
     """Return the module, in evaluation mode, as a `tvm.IRModule` whose function "main" takes tensors of the examples' shapes.
 
-    Its weights are constants, so normalizations are products and sums, and weights of an operator are multiplied with each
-    other beforehand where that leaves the fewest FLOPs. Operators of Syno become one PrimFunc for each stage of their plan;
-    everything else is up to TVM's importer.
+    Weights are constants, so normalizations are products and sums, and weights of an operator are multiplied with each other
+    beforehand where that leaves the fewest FLOPs. Operators become one PrimFunc for each stage of their plan.
 
     Args:
         module: a network, or an operator by itself; it is not changed.
-        examples: its inputs. Shapes are fixed to theirs, that of the batch too.
+        examples: its inputs, whose shapes are then fixed.
 
     Raises:
         LoweringError: PyTorch cannot export the module, or TVM has no counterpart of one of its operations.
         MissingPackageError: TVM is not installed.
     """
+    name = f"the operator {module.graph.name}" if isinstance(module, OperatorModule) else f"the model {type(module).__name__}"
+    network, operators = prepared(module)
+    return from_pytorch(network, examples, name, {f"{CALL}.default": partial(_operator, operators)})
+
+
+def from_pytorch(network: nn.Module, examples: Sequence[torch.Tensor], name: str, own: Mapping[str, Any]) -> Any:
+    """Return a network as a `tvm.IRModule`; raises as `import_network`. `own` emits operations that TVM's importer lacks."""
     tvm()
     from tvm.relax.frontend.torch import from_exported_program
 
-    name = f"the operator {module.graph.name}" if isinstance(module, OperatorModule) else f"the model {type(module).__name__}"
-    network, operators = prepared(module)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are about PyTorch's own internals
-        try:
+        try:  # both raise very many kinds of exceptions
             program = torch.export.export(network, tuple(example.cpu() for example in examples))
-        except Exception as error:  # there are very many kinds
+        except Exception as error:
             raise LoweringError(f"{name} cannot be exported by PyTorch: {_first_line(error)}") from error
         try:
             return from_exported_program(
                 decomposed(program),
                 run_ep_decomposition=False,
                 unwrap_unit_return_tuple=True,
-                custom_convert_map={f"{CALL}.default": partial(_operator, operators), "embedding.default": _embedding},
+                custom_convert_map={"embedding.default": _embedding, **own},
             )
         except LoweringError:
             raise
         except Exception as error:
-            raise LoweringError(
-                f"{name} cannot be imported into TVM: {_operations(error)}; replace them in the model, or take another compiler"
-            ) from error
+            instead = "replace them in the model, or take another compiler"
+            raise LoweringError(f"{name} cannot be imported into TVM: {_operations(error)}; {instead}") from error
 
 
 class Affine(nn.Module):  # type: ignore[misc]  # mypy does not look into torch

@@ -54,12 +54,24 @@ class TestSources:
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
     @pytest.mark.usefixtures("_cache")
-    def test_the_hub_is_asked_only_when_told_to(self, load: Load, parquet: Path, tmp_path: Path) -> None:
-        """`datasets` takes a copy of a repository for the repository itself."""
-        empty = tmp_path / "empty"
-        with pytest.raises(DataError, match="there is no CIFAR-100"):
-            load(empty, repository=str(parquet))
-        assert load(empty, repository=str(parquet), download=True) == load(parquet, prepared=tmp_path / "other.npz")
+    def test_a_copy_of_the_repository_needs_no_download(self, load: Load, parquet: Path, tmp_path: Path) -> None:
+        expected = load(parquet, prepared=tmp_path / "other.npz")
+        assert load(tmp_path / "empty", repository=str(parquet)) == expected
+
+    @pytest.mark.usefixtures("_cache")
+    def test_the_cache_of_datasets_is_read_without_network(
+        self, load: Load, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The copy lies where `datasets` keeps what it has downloaded from the repository."""
+        import datasets
+
+        cached = tmp_path / "cache" / "uoft-cs___cifar100" / "default" / "0.0.0" / "commit"
+        datasets.load_dataset_builder(str(parquet), cache_dir=str(tmp_path / "made")).download_and_prepare(str(cached))
+        for file in cached.glob("*.arrow"):
+            file.rename(cached / f"cifar100-{file.name.rpartition('-')[2]}")
+        monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("there was an access to the network"))
+        assert load(tmp_path / "empty") == load(parquet, prepared=tmp_path / "other.npz")
+        assert not datasets.config.HF_HUB_OFFLINE
 
     @pytest.mark.usefixtures("_cache")
     def test_a_repository_that_cannot_be_had_or_has_no_pictures(self, load: Load, parquet: Path, tmp_path: Path) -> None:
@@ -73,6 +85,7 @@ class TestSources:
         with pytest.raises(DataError, match=r'parquet", train has no column "img"; it has: fine_label, coarse_label'):
             load(tmp_path / "empty", repository=str(parquet), download=True)
 
+    @pytest.mark.usefixtures("_cache")
     def test_nothing_there_says_what_was_looked_for_and_how_to_get_it(self, load: Load, tmp_path: Path) -> None:
         with pytest.raises(DataError) as error:
             load(tmp_path / "nothing")
@@ -80,6 +93,7 @@ class TestSources:
             str(tmp_path / "nothing"),
             "cifar100/train-*.parquet",
             "cifar-100-python/train",
+            "the cache of `datasets` has no uoft-cs/cifar100",
             "hf download uoft-cs/cifar100",
         ):
             assert part in str(error.value)

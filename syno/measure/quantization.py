@@ -1,0 +1,68 @@
+"""Quantization to 8-bit integers after training, with PyTorch's PT2E, for compilers with integer kernels and for scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.fx
+from torch import nn
+
+from syno.base.errors import LoweringError
+from syno.measure.job import Job
+
+CALIBRATIONS = 8  # inputs from which the ranges of activations are found
+SOURCES = {
+    torch.ops.aten.conv2d.default: nn.Conv2d,
+    torch.ops.aten.linear.default: nn.Linear,
+    torch.ops.aten.relu.default: nn.ReLU,
+}
+
+
+def quantized_for(job: Job) -> torch.fx.GraphModule:
+    """Return the module of a compiler's job in 8-bit integers; the ranges of activations are those of its inputs."""
+    return quantized(job.module, [job.example, *(job.make_inputs() for _ in range(CALIBRATIONS - 1))])
+
+
+def quantized(module: nn.Module, inputs: Sequence[tuple[torch.Tensor, ...]]) -> torch.fx.GraphModule:
+    """Return the module with its convolutions and linear layers in 8-bit integers; the rest stays in float32.
+
+    Activations are quantized by tensor, weights by output channel. The result computes what compiled code computes, but it is
+    slow: conversions are operations of their own. An operator's weights are brought into the form of its convolutions first,
+    so that these have weights to quantize.
+
+    Args:
+        module: in evaluation mode; it is not changed.
+        inputs: from which the ranges of activations are found. The result takes inputs of the first one's shape.
+
+    Raises LoweringError if the module has no layer to quantize.
+    """
+    from torchao.quantization.pt2e import move_exported_model_to_eval
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    with torch.no_grad():
+        graph = _constant_weights(module, inputs[0])
+        quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+        prepared = prepare_pt2e(graph, quantizer)
+        for calibration in inputs:
+            prepared(*calibration)
+        converted = convert_pt2e(prepared)
+    if not any("quantize" in str(node.target) for node in converted.graph.nodes):
+        raise LoweringError(
+            f"{type(module).__name__} has no convolution or linear layer that can be quantized; take a compiler without int8"
+        )
+    quantized_module: torch.fx.GraphModule = move_exported_model_to_eval(converted)
+    return quantized_module
+
+
+def _constant_weights(module: nn.Module, example: tuple[torch.Tensor, ...]) -> torch.fx.GraphModule:
+    """Return the module as a graph, in which everything that depends on weights alone is computed."""
+    from torch._inductor.constant_folding import constant_fold
+
+    graph = torch.export.export(module, example).module()
+    constant_fold(graph)
+    for node in graph.graph.nodes:
+        if node.target in SOURCES:  # the quantizer looks for modules; here are functions, too
+            node.meta["source_fn_stack"] = [(node.name, SOURCES[node.target])]
+    return graph
