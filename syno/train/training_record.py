@@ -80,13 +80,7 @@ class TrainingRecord(Record):
 
     @classmethod
     def make(
-        cls,
-        workload: Workload,
-        operator: Replacement | None,
-        seed: int,
-        checkpoint: Path | None = None,
-        *,
-        int8: bool = False,
+        cls, workload: Workload, operator: Replacement | None, seed: int, checkpoint: Path | None = None, *, int8: bool = False
     ) -> Self:
         """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network.
 
