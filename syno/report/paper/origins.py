@@ -1,4 +1,4 @@
-"""How figures show where each number comes from. It can be read without colour.
+"""The marks that show where each number in a figure comes from. They can be read without colour.
 
 A bar or a point whose latency was measured here has a dark outline. Small marks in it are the origin of the accuracy: of the
 operator's, and of the original network's where that is another one. Where all numbers have one origin there are no such marks.
