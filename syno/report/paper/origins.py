@@ -82,5 +82,5 @@ def note(tables: Sequence[pandas.DataFrame]) -> str:
         return ""
     text = "A dark outline: the latency was measured here; without one, it is the artifact's."
     if any("original_origin" in table for table in tables):
-        text += " Small marks: the origin of the accuracy; two marks where the original network's has another origin."
+        text += " Small marks: the origin of the accuracy; in bars, two marks where the original network's has another one."
     return text
