@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import pandas
 
 from syno.base.files import ORIGINAL
-from syno.report.paper.comparisons import MOST_LOST_FINALLY, fewest, shares
+from syno.report.paper.comparisons import MOST_LOST_FINALLY, OF_NAS_PTE, fewest, shares
 from syno.report.paper.headline import Headline, Verdict, below, compared, unknown
 from syno.report.paper.language import curves, perplexities, training_speedups
 from syno.report.paper.mixture import FINAL, PREFERRED, PROXY, TARGET, accuracies, scored, timed
@@ -25,7 +25,6 @@ from syno.results.paper import (
     LAYERED,
     LAYERS,
     MODELS,
-    NAS_PTE,
     PERPLEXITIES,
     PERPLEXITY_STEPS,
     TRAINING_SPEEDUP,
@@ -107,7 +106,7 @@ def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
     is_layer = (rows["model"] == LAYERED) & rows["layer"].isin(list(LAYERS)) & (rows["status"] == OK)
     for metric, (name, least, largest) in BESIDE_NAS_PTE.items():
         known = rows[is_layer & (rows["metric"] == metric) & (rows["operator"] != ORIGINAL)]
-        is_theirs = known["operator"].isin(list(NAS_PTE))
+        is_theirs = known["operator"].str.startswith(OF_NAS_PTE)
         theirs = known[is_theirs].groupby("layer")["value"].min()
         ours = known[~is_theirs & ~known["is_baseline"]].groupby("layer")["value"].min()
         ratios = (theirs / ours).dropna()
