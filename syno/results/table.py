@@ -136,6 +136,11 @@ def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
     return table.reindex(columns=list(LOSS_COLUMNS))
 
 
+def comparable(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the measurements that may be compared with others: neither failed nor partial."""
+    return table[table["status"] == OK]
+
+
 def read_ablations(folder: Path, made_by: str) -> dict[str, pandas.DataFrame]:
     """Return the tables of ablations in a folder of results, by name (`ablation-canonical`); none if there are none."""
     files = sorted((folder / FOLDER).glob(f"{ABLATION}*.parquet"))

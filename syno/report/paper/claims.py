@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import pandas
 
 from syno.base.files import ORIGINAL
-from syno.report.paper.comparisons import MOST_LOST_FINALLY, fewest, shares
+from syno.report.paper.comparisons import MOST_LOST_FINALLY, OF_NAS_PTE, fewest, shares
 from syno.report.paper.headline import Headline, Verdict, below, compared, unknown
 from syno.report.paper.language import curves, perplexities, training_speedups
 from syno.report.paper.mixture import PREFERRED, TARGET, accuracies, scored, timed
@@ -26,17 +26,17 @@ from syno.results.paper import (
     LAYERED,
     LAYERS,
     MODELS,
-    NAS_PTE,
     PERPLEXITIES,
     PERPLEXITY_STEPS,
+    TRAINING_SPEEDUP,
 )
 
 IN_WORDS = "in words"
 LOST_BY_OPERATOR_2, SHARE_OF_OPERATOR_2 = 0.015, 0.25  # of accuracy, and of the parameters, in ResNet-18
 BESIDE_NAS_PTE = {"flops": ("FLOPs", 1.76, 4.32), "parameters": ("parameters", 1.80, 9.50)}  # least and largest, over layers
-FASTER_TRAINING = 1.1  # of GPT-2
 FEWER_FLOPS = {LAYERED: 0.63, "efficientnet_v2_s": 0.37}  # within 0.02 on ImageNet
 FASTER = {LAYERED: {"tvm": 0.56, "inductor": 0.48}, "efficientnet_v2_s": {"tvm": 0.12, "inductor": 0.07}}  # on the A100
+OF_CANONICAL = ("space", "variant", "primitives", "sampled", "canonical", "origin")  # columns of the table of the ablation
 SAMPLES, DISTINCT, REDUNDANCY = 6_452, 86, 70  # random samples without canonicalization, and the operators among them
 
 
@@ -107,7 +107,7 @@ def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
     is_layer = (rows["model"] == LAYERED) & rows["layer"].isin(list(LAYERS)) & (rows["status"] == OK)
     for metric, (name, least, largest) in BESIDE_NAS_PTE.items():
         known = rows[is_layer & (rows["metric"] == metric) & (rows["operator"] != ORIGINAL)]
-        is_theirs = known["operator"].isin(list(NAS_PTE))
+        is_theirs = known["operator"].str.startswith(OF_NAS_PTE)
         theirs = known[is_theirs].groupby("layer")["value"].min()
         ours = known[~is_theirs & ~known["is_baseline"]].groupby("layer")["value"].min()
         ratios = (theirs / ours).dropna()
@@ -123,9 +123,8 @@ def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
 def of_language(rows: pandas.DataFrame, losses: pandas.DataFrame | None) -> Iterator[Headline]:
     """Yield GPT-2's perplexities at the end of its training, and how many times as fast it trains with the operator."""
     known = (None, None) if losses is None else perplexities(curves(losses, rows))
-    for (operator, paper), found in zip(PERPLEXITIES.items(), known, strict=True):
-        name = ORIGINAL if operator == ORIGINAL else "with the operator"
-        what = f"GPT-2, {name}: perplexity at the end of its training"
+    for (name, paper), found in zip(PERPLEXITIES.items(), known, strict=True):
+        what = f"GPT-2, {'original' if name == ORIGINAL else 'with the operator'}: perplexity at the end of its training"
         if found is None:
             yield unknown("10", what, paper, "the data has no curve of such a training", printed=f"{paper:g}")
             continue
@@ -134,11 +133,11 @@ def of_language(rows: pandas.DataFrame, losses: pandas.DataFrame | None) -> Iter
     what = "GPT-2 with the operator: speedup of its training"
     speeds = training_speedups(rows)
     if speeds.empty:
-        yield unknown("10", what, FASTER_TRAINING, "the data has no throughput of trainings", printed=str(FASTER_TRAINING))
+        yield unknown("10", what, TRAINING_SPEEDUP, "the data has no throughput of trainings", printed=str(TRAINING_SPEEDUP))
     for row in speeds.to_dict("records"):
         always, own = f"{row['operator']} on the {row['device']}", row["origin"]
-        printed = str(FASTER_TRAINING)
-        yield compared("10", what, row["speedup"], FASTER_TRAINING, always=always, origin=own, places=1, printed=printed)
+        printed = str(TRAINING_SPEEDUP)
+        yield compared("10", what, row["speedup"], TRAINING_SPEEDUP, always=always, origin=own, places=1, printed=printed)
 
 
 def beside_alpha_nas(rows: pandas.DataFrame) -> Iterator[Headline]:
@@ -183,19 +182,20 @@ def beside_alpha_nas(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def of_ablations(tables: Mapping[str, pandas.DataFrame]) -> Iterator[Headline]:
-    """Yield how many random samples there are for each canonical one, of the largest graphs that were sampled."""
+    """Yield how many random samples there are for each canonical one, of all sizes together, for each space."""
     what = "Random samples without canonicalization for each distinct operator"
     printed = f"> {REDUNDANCY} ({SAMPLES:,} for {DISTINCT})"
-    found = tables.get("ablation-canonical", pandas.DataFrame(columns=["primitives", "graphs", "canonical"]))
-    is_known = {"primitives", "graphs", "canonical"} <= set(found.columns)
-    rows = found[found["canonical"] > 0].sort_values("primitives") if is_known else found.iloc[:0]
-    if rows.empty:
+    found = tables.get("ablation-canonical", pandas.DataFrame(columns=list(OF_CANONICAL)))
+    if not set(OF_CANONICAL) <= set(found.columns):
+        found = pandas.DataFrame(columns=list(OF_CANONICAL))
+    found = found[(found["variant"] == "all rules") & (found["origin"] == "measured") & found["primitives"].isna()]
+    rows = found[found["canonical"] > 0].to_dict("records")
+    if not rows:
         yield unknown(
             "Table 3", what, REDUNDANCY, "no ablation is among the results (`syno ablate canonical`)", printed=printed
         )
-        return
-    row = rows.iloc[-1]
-    note = f"{row['graphs']:,} random graphs of {row['primitives']} primitives, {row['canonical']:,} of them canonical"
-    value = float(row["graphs"] / row["canonical"])
-    verdict: Verdict = "holds" if value > REDUNDANCY else "does not hold"
-    yield Headline("Table 3", what, value, REDUNDANCY, printed, verdict, "measured", note)
+    for row in rows:
+        note = f"{row['sampled']:,.0f} random graphs in the space {row['space']}, {row['canonical']:,.0f} of them canonical"
+        value = float(row["sampled"] / row["canonical"])
+        verdict: Verdict = "holds" if value > REDUNDANCY else "does not hold"
+        yield Headline("Table 3", what, value, REDUNDANCY, printed, verdict, "measured", note)

@@ -10,9 +10,10 @@ from syno.report.paper.networks import MOST_LOST, accurate_enough, geometric_mea
 from syno.report.paper.titles import model_title
 from syno.results.joined import FINAL, PROXY
 from syno.results.measurement import OK
-from syno.results.paper import ALPHA_NAS, ALPHA_NAS_TOLD, COMPILERS, COSTS, DEVICES, LAYERS, MODELS, NAS_PTE, NAS_PTE_MODULES
+from syno.results.paper import ALPHA_NAS, ALPHA_NAS_TOLD, COMPILERS, COSTS, DEVICES, LAYERS, MODELS
 
 OURS, NAS_PTE_NAME, BASELINE, ALPHA_NAS_NAME = "Syno", "NAS-PTE", "baseline", "αNAS"
+OF_NAS_PTE = "nas_pte_"  # the beginning of the names of its operators
 KEYS = ["model", "place", "compiler", "layer"]
 LAYER_COLUMNS = (
     "model", "device", "compiler", "batch", "threads", "place", "layer", "label", "family", "operator", "latency_ms",
@@ -38,7 +39,7 @@ def layers(rows: pandas.DataFrame) -> pandas.DataFrame:
     found = timed(rows, layers=True).reset_index(drop=True)
     found = found.assign(label=found["layer"].map(LAYERS).fillna(found["layer"]), family=OURS)
     found.loc[found["is_baseline"], "family"] = BASELINE
-    found.loc[found["operator"].isin([*NAS_PTE, *NAS_PTE_MODULES]), "family"] = NAS_PTE_NAME
+    found.loc[found["operator"].str.startswith(OF_NAS_PTE), "family"] = NAS_PTE_NAME
     found.loc[found["operator"] == ORIGINAL, "family"] = ORIGINAL
     best = found.groupby([*KEYS, "family"], dropna=False)["latency_ms"].idxmin()
     found = found.assign(is_best=found.index.isin(best)).sort_values(["layer", "operator"])

@@ -1,4 +1,4 @@
-"""What the paper's figures leave out of the table of measurements, and why."""
+"""Lists of what the paper's figures leave out of the table of measurements, with the reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How figures show where each number comes from. It can be read without colour.
+"""The marks that show where each number in a figure comes from. They can be read without colour.
 
 A bar or a point whose latency was measured here has a dark outline. Small marks in it are the origin of the accuracy: of the
 operator's, and of the original network's where that is another one. Where all numbers have one origin there are no such marks.
@@ -82,5 +82,5 @@ def note(tables: Sequence[pandas.DataFrame]) -> str:
         return ""
     text = "A dark outline: the latency was measured here; without one, it is the artifact's."
     if any("original_origin" in table for table in tables):
-        text += " Small marks: the origin of the accuracy; two marks where the original network's has another origin."
+        text += " Small marks: the origin of the accuracy; in bars, two marks where the original network's has another one."
     return text

@@ -137,7 +137,7 @@ def _marks(axes: Axes, known: Scores, quantity: str, over: str) -> None:
                 shown = value if quantity == "loss" else exp(value)
                 axes.plot([MINUTES], [shown], mark, color=colour, markersize=6, linestyle="none", label=text, zorder=4)
     elif quantity == "perplexity":
-        for (operator, shown), colour, mark in zip(PERPLEXITIES.items(), (ORANGE, BLUE), "Dv", strict=True):
-            label = ORIGINAL if operator == ORIGINAL else "with the operator"
+        for (name, shown), colour, mark in zip(PERPLEXITIES.items(), (ORANGE, BLUE), "Dv", strict=True):
+            label = "original" if name == ORIGINAL else "with the operator"
             text = f"{label}, after {PERPLEXITY_STEPS:,} steps, as the paper prints it: {shown:g}"
             axes.plot([PERPLEXITY_STEPS], [shown], mark, color=colour, markersize=6, linestyle="none", label=text, zorder=4)
