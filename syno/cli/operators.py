@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,7 +26,7 @@ from syno.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from syno.report.ablations.ablation import Ablation
+    from syno.report.ablations.ablation import Measured
     from syno.space.spec import OperatorSpec
 
 ablate = typer.Typer(help="Run the paper's two ablations: tables and pictures.", no_args_is_help=True)
@@ -84,35 +85,48 @@ def canonical(
     depth: Depth = None,
     samples: Annotated[int, typer.Option(min=1, help="Random graphs of each size.")] = 1000,
     complete: Annotated[int, typer.Option(min=0, help="Enumerate all complete operators of up to so many primitives.")] = 3,
+    rules: Annotated[
+        list[str] | None, typer.Option(metavar="RULE", help="A rule to add: an id, or package.module:name.")
+    ] = None,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
     """Measure the share of random graphs that are canonical, by size."""
     from syno.report.ablations.ablation import canonical as measure
 
-    _run(measure, spec_of(given, depth), output, samples=samples, complete=complete, seed=seed)
+    spec = spec_of(given, depth)
+    spec = spec.with_(rules_on=tuple(dict.fromkeys((*spec.rules_on, *(rules or ())))))
+    _run(measure, spec, output, samples=samples, complete=complete, seed=seed)
 
 
 @ablate.command("distance")
 def distance(
     given: Spec,
     depth: Depth = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Most walks with and without the distance.")] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Most CPU-seconds with and without the distance.")] = 30,
+    trials: Annotated[int | None, typer.Option(min=1, help="Most walks with each distance.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Most CPU-seconds with each distance.")] = 30,
+    complete: Annotated[int, typer.Option(min=0, help="Look for losses among all operators of up to so many primitives.")] = 5,
     seed: Seed = 0,
     output: Output = None,
 ) -> None:
-    """Count the operators that random walks find with the shape distance and without."""
+    """Count the operators that random walks find with each shape distance and with none, and those that it loses."""
     from syno.report.ablations.ablation import distance as measure
 
-    _run(measure, spec_of(given, depth), output, trials=trials, seconds=seconds, seed=seed)
+    _run(measure, spec_of(given, depth), output, trials=trials, seconds=seconds, complete=complete, seed=seed)
 
 
-def _run(measure: Callable[..., Ablation], spec: OperatorSpec, output: Path | None, **settings: float | None) -> None:
+def _run(measure: Callable[..., Measured], spec: OperatorSpec, output: Path | None, **settings: float | None) -> None:
     from syno.base.progress import display
+    from syno.report.ablations.ablation import provenance, write
 
-    folder = output or Path("results/ablation") / spec.name
-    done = measure(spec, folder, command=command_line(), display=display(), **settings)
+    folder, seed = output or Path("results/ablation") / spec.name, int(settings["seed"] or 0)
+    parts = folder / "parts" / measure.__name__
+    try:
+        measured = measure(spec, display=display(), parts=parts, **settings)
+    except KeyboardInterrupt:
+        raise stopped(f"finished parts are in {parts}") from None
+    done = write(measured, folder, provenance(command_line(), spec, seed))
+    rmtree(parts, ignore_errors=True)
     typer.echo(f"{done.text}\nin {folder}: {', '.join(file.name for file in done.files)}")
 
 

@@ -73,8 +73,8 @@ class OperatorSpec(OptionGroup):
     rules_on: tuple[str, ...] = ()
     """ids of rules to switch on that are off by default, and your own rules as `package.module:name`"""
     distance: DistanceKind = "exact"
-    """shape distance that keeps a search from dead ends: `exact` (loses no operator), `paper` (the paper's formula), `published`
-    (that of the authors' program), `none`"""
+    """shape distance that keeps a search from dead ends: `exact` (loses no operator), `paper` (the paper's formula),
+    `published` (that of the authors' program), `none`"""
 
     def __init__(self, **fields: Any) -> None:
         try:

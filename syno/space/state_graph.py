@@ -55,8 +55,8 @@ class StateGraph:
         return self.candidates.root()
 
     def is_feasible(self, state: State) -> bool:
-        """Return whether the state may still become an operator. Never False for one that can, unless the distance is a published
-        one.
+        """Return whether the state may still become an operator. Never False for one that can, except by a published
+        distance.
         """
         return self.feasibility(state)
 
