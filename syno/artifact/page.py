@@ -46,13 +46,16 @@ class Shown:
     deviations: tuple[str, ...]
 
 
-def paper_page(numbers: Numbers, operators: Mapping[str, PGraph], notes: Sequence[str] = ()) -> str:
+def paper_page(
+    numbers: Numbers, operators: Mapping[str, PGraph], notes: Sequence[str] = (), ablations: Sequence[object] = ()
+) -> str:
     """Return the page as an HTML document.
 
     Args:
         numbers: The measurements, and the log of GPT-2's training.
         operators: The operators whose graphs were published, by name.
         notes: The lines at its bottom: where the data comes from, and what it lacks.
+        ablations: The parts of the page for ablations (`syno.report.ablations.page_part`).
     """
     table = headline_table(headlines(numbers.rows))
     results = published_results(numbers.rows, operators)
@@ -65,6 +68,7 @@ def paper_page(numbers: Numbers, operators: Mapping[str, PGraph], notes: Sequenc
         cards=cards(results),
         orders=orders(results),
         notes=notes,
+        ablations=ablations,
     )
 
 

@@ -13,6 +13,7 @@ import typer
 from syno.cli.app import NOT_THERE, RESULTS, SPACES, app, stopped
 from syno.cli.arguments import (
     SPEC_HELP,
+    Config,
     Depth,
     Operator,
     Output,
@@ -20,6 +21,7 @@ from syno.cli.arguments import (
     Seed,
     Spec,
     command_line,
+    experiment_of,
     operator_of,
     sizes,
     spec_of,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from syno.report.ablations.ablation import Measured
     from syno.space.spec import OperatorSpec
 
-ablate = typer.Typer(help="Run the paper's two ablations: tables and pictures.", no_args_is_help=True)
+ablate = typer.Typer(help="Ablations of rules and distance, and common patterns: tables and pictures.", no_args_is_help=True)
 app.add_typer(ablate, name="ablate", rich_help_panel=SPACES)
 
 WIDTH = 120  # characters in a line, without a terminal
@@ -120,7 +122,7 @@ def _run(measure: Callable[..., Measured], spec: OperatorSpec, output: Path | No
     from syno.report.ablations.ablation import provenance, write
 
     folder, seed = output or Path("results/ablation") / spec.name, int(settings["seed"] or 0)
-    parts = folder / "parts" / measure.__name__
+    parts = folder / f"parts-{measure.__name__}"
     try:
         measured = measure(spec, display=display(), parts=parts, **settings)
     except KeyboardInterrupt:
@@ -128,6 +130,48 @@ def _run(measure: Callable[..., Measured], spec: OperatorSpec, output: Path | No
     done = write(measured, folder, provenance(command_line(), spec, seed))
     rmtree(parts, ignore_errors=True)
     typer.echo(f"{done.text}\nin {folder}: {', '.join(file.name for file in done.files)}")
+
+
+@ablate.command("patterns")
+def patterns(
+    given: Annotated[
+        str, typer.Argument(metavar="CONFIG|FOLDER", help="An experiment, or a folder of results or of an import.")
+    ],
+    best: Annotated[float, typer.Option(min=0.001, max=1, help="Share of the operators that count as the best.")] = 0.1,
+    random: Annotated[int, typer.Option(min=0, help="Random operators of the space to compare with.")] = 100,
+    spec: Annotated[str | None, typer.Option(metavar="SPEC", help="Space of the random operators.")] = None,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """Count primitives and their combinations in the operators found, in the best of them, and in random ones."""
+    from syno.base.progress import display
+    from syno.report.ablations.ablation import provenance, write
+    from syno.stages.ablations import experiment_of_results, measure_patterns, operators_found, space_of
+
+    experiment = experiment_of_results(given)
+    (found, source), space = operators_found(experiment), space_of(experiment, spec)
+    folder = output or Path("results/ablation") / experiment.name
+    parts = folder / "parts-patterns"
+    measured = measure_patterns(found, space, {"best": best, "random": random, "seed": seed}, display(), parts)
+    done = write(measured, folder, [*provenance(command_line(), space, seed), f"operators: {source}"])
+    rmtree(parts, ignore_errors=True)
+    typer.echo(f"{done.text}\nin {folder}: {', '.join(file.name for file in done.files)}")
+
+
+@ablate.command("run")
+def run_stage(
+    config: Config, name: Annotated[str, typer.Argument(metavar="NAME", help="canonical, distance or patterns.")]
+) -> None:
+    """Make an ablation of an experiment, with its settings and in its folder of results. Continues where it was stopped."""
+    from syno.base.progress import display
+    from syno.stages.ablations import run_ablation
+
+    experiment = experiment_of(config)
+    try:
+        record = run_ablation(experiment, name, display())
+    except KeyboardInterrupt:
+        raise stopped(f"finished parts are in {experiment.folder / 'ablations' / name}") from None
+    typer.echo(f"ablation {name} of {experiment.name}: {record.rows} rows, {record.cpu_seconds:.1f} CPU-seconds")
 
 
 @app.command(rich_help_panel=RESULTS)

@@ -17,6 +17,7 @@ from pydantic import ValidationError, field_validator, model_validator
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
+from syno.config.ablations import Ablations
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import SelectSettings, StudySettings, TrainSettings, TuneSettings
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
-Part = Literal["data", "search", "select", "train", "tune"]  # of the settings
-OF_PUBLISHED = ("name", "artifact", "output")  # the options of an experiment of published data
-NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact")
+Part = Literal["data", "search", "select", "train", "tune", "ablations"]  # of the settings
+OF_PUBLISHED = ("name", "artifact", "output", "ablations")  # the options of an experiment of published data
+NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact", "ablations")
 
 
 class Experiment(Section):
@@ -63,6 +64,7 @@ class Experiment(Section):
     select: SelectSettings = SelectSettings()
     train: TrainSettings = TrainSettings()
     tune: TuneSettings = TuneSettings()
+    ablations: Ablations = Ablations()
     output: Path | None = None
     """folder of the results; by default results/NAME"""
 
@@ -141,6 +143,8 @@ class Experiment(Section):
         """Raise SpecError if an experiment of published data has options of a search or a training."""
         fields = type(self).model_fields
         given = [name for name in fields if name not in OF_PUBLISHED and getattr(self, name) != fields[name].default]
+        if self.ablations.canonical or self.ablations.distance:
+            given.append('ablation but "patterns"')
         if given:
             raise SpecError(
                 f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment "
@@ -191,6 +195,7 @@ class Experiment(Section):
             "data": {"workload": whole["workload"]},
             "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},
             "select": whole["select"],
+            "ablations": {key: whole[key] for key in ("spec", "workload", "relative_budget", "artifact", "ablations")},
             "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
             "tune": {
                 "workload": whole["workload"],

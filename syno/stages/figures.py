@@ -12,7 +12,7 @@ from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.results.table import comparable, read_losses, read_measurements, write_table
-from syno.stages import results
+from syno.stages import ablations, results
 from syno.stages.places import FORMATS, HEADLINES, REPORT
 from syno.stages.store import OperatorStore
 
@@ -26,6 +26,10 @@ SEARCH_FIGURES, TRAINING_FIGURES, LATENCY_FIGURES = ("reward",), ("score-flops",
 
 def names(experiment: Experiment) -> tuple[str, ...]:
     """Return the names of an experiment's figures; one of published data has the paper's."""
+    return (*_own_names(experiment), *ablations.figure_names(experiment))
+
+
+def _own_names(experiment: Experiment) -> tuple[str, ...]:
     if experiment.artifact is not None:
         from syno.report.paper.catalogue import PAPER_FIGURES
 
@@ -43,6 +47,8 @@ def draw(experiment: Experiment, name: str) -> list[Path]:
 
     if name not in names(experiment):
         raise SpecError(f'experiment "{experiment.name}" has no figure "{name}"; it has: {", ".join(names(experiment))}')
+    if name in ablations.figure_names(experiment):
+        return ablations.draw_ablation(experiment.folder, name, FORMATS)
     if experiment.artifact is not None:
         return draw_paper(experiment.folder, [name])
     figure = FIGURES[name].draw(results.read(experiment))
@@ -100,7 +106,9 @@ def write_report(experiment: Experiment, output: Path | None = None) -> Path:
 
     found = results.read(experiment)
     file = output or experiment.folder / REPORT
-    write_whole(file, page(found, pictures(found, names(experiment))), durable=False)
+    write_whole(
+        file, page(found, pictures(found, _own_names(experiment)), ablations.page_parts(experiment.folder)), durable=False
+    )
     return file
 
 
@@ -112,5 +120,5 @@ def write_page(folder: Path, output: Path | None = None) -> Path:
     operators = {one.name: store.get(one.key) for one in record.operators if one.key is not None}
     notes = [f"read from {record.artifact}", *(f"missing or damaged: {problem}" for problem in record.problems)]
     file = output or folder / REPORT
-    write_whole(file, paper_page(numbers, operators, notes), durable=False)
+    write_whole(file, paper_page(numbers, operators, notes, ablations.page_parts(folder)), durable=False)
     return file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,28 @@ WORKER = "search/worker{number}.json"
 TRAINING = "train/{key}/seed{seed}.json"
 TUNING = "tune/{key}/{compiler}-{device}.json"
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
+ABLATION = "ablations/{name}.json"
 OPERATORS = "operators"  # the folder of the operator store
 FORMATS = ("svg", "png", "pdf")  # of figures
 TABLES = (MEASUREMENTS, results.SCORES, LATENCY)  # names of the tables of an experiment's own trainings and measurements
 IMPORTED_TABLES = (MEASUREMENTS, LOSSES)  # of an import
 HEADLINES = "headlines"  # the table of headline numbers
 SCORES_FILE = TABLE.format(name=results.SCORES, ending="parquet")
+
+
+def tables(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...]:
+    """Return the paths of tables."""
+    return tuple(TABLE.format(name=name, ending=ending) for name in names)
+
+
+def pictures(formats: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths of a figure in these formats."""
+    return tuple(FIGURE.format(name="{name}", ending=ending) for ending in formats)
+
+
+def ablation_table(name: str) -> str:
+    """Return the name of an ablation's table and figure."""
+    return f"ablation-{name}"
 
 
 def worker_file(experiment: Experiment, number: int) -> Path:

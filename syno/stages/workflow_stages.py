@@ -147,13 +147,7 @@ def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]
     return [{"name": name} for name in names(experiment)]
 
 
-def _tables(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...]:
-    return tuple(places.TABLE.format(name=name, ending=ending) for name in names)
-
-
-def _pictures(formats: Iterable[str]) -> tuple[str, ...]:
-    return tuple(places.FIGURE.format(name="{name}", ending=ending) for ending in formats)
-
+_tables, _pictures = places.tables, places.pictures
 
 # ---- the list ----------------------------------------------------------------------------------------------------------
 
@@ -194,11 +188,16 @@ _LIST = (
         "tables", ("tables",), _IF_NETWORK, files=_tables(places.TABLES), also=_tables(places.TABLES, "csv"),
         after=("select", "train", "tune")),
     WorkflowStage(
+        "ablate", ("ablate",), lambda experiment, networks: [{"name": name} for name in experiment.ablations.names],
+        files=_tables(("ablation-{name}",)), also=(places.ABLATION, *_tables(("ablation-{name}",), "csv")), after=("data",),
+        settings="ablations", is_timed=True, readers={places.ABLATION: "syno.stages.ablations:AblationRecord.read"},
+        log="ablate/{name}", minutes=240),  # patterns come after the search or the import, too
+    WorkflowStage(
         "figure", ("figure",), _figures, files=_pictures(places.FORMATS[:1]), also=_pictures(places.FORMATS[1:]), is_page=True,
-        after=("artifact", "freeze", "tables"), log="figures/{name}"),
+        after=("artifact", "freeze", "tables", "ablate"), log="figures/{name}"),
     WorkflowStage(
         "report", ("report",), _ALWAYS, files=(places.REPORT,), is_page=True,
-        after=("artifact", "headlines", "freeze", "select", "tables", "figure")),
+        after=("artifact", "headlines", "freeze", "select", "tables", "ablate", "figure")),
 )
 # fmt: on
 STAGES: Mapping[str, WorkflowStage] = {stage.name: stage for stage in _LIST}  # in their order

@@ -8,9 +8,8 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,14 +22,15 @@ from syno.base.progress import Display
 from syno.base.record import versions
 from syno.base.text_tables import Row, csv_text, markdown
 from syno.measure.machine import device_name
-from syno.report.ablations.canonical import Rate, canonical_rates, complete_operators
+from syno.report.ablations.canonical import canonical_rates, complete_operators
 from syno.report.ablations.drawing import canonical_figure, distance_figure, draw
 from syno.report.ablations.guided import Loss, Run, comparison, losses, run, sampled_losses, totals
 from syno.report.ablations.parts import NO_PARTS, Parts
+from syno.report.ablations.patterns import COLUMNS as PATTERN_COLUMNS
+from syno.report.ablations.patterns import Found, pattern_rows, random_operators
 from syno.report.ablations.sampling import Show, shown_on
-from syno.report.ablations.tables import AblationRow, canonical_rows, distance_rows
+from syno.report.ablations.tables import AblationRow, beside_the_paper, canonical_rows, distance_rows, of_space
 from syno.report.figures import save
-from syno.results.paper import REDUNDANCY
 from syno.space.options import DistanceKind
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
@@ -90,11 +90,10 @@ def canonical(
         parts: a folder for finished parts, from which an interrupted run continues; None to keep none.
     """
     kept = NO_PARTS if parts is None else Parts.of(parts, spec, samples=samples, complete=complete, seed=seed)
-    with display or nullcontext():
+    with display or nullcontext(), kept.timed("seconds") as seconds:
         show = shown_on(display)
-        with timed(kept, "seconds") as seconds:
-            rates = canonical_rates(spec, samples, seed=seed, show=show, parts=kept)
-            whole = complete_operators(spec, complete, show=show) if complete else []
+        rates = canonical_rates(spec, samples, seed=seed, show=show, parts=kept)
+        whole = complete_operators(spec, complete, show=show) if complete else []
     tables: dict[str, Sequence[Row]] = {
         "canonical": [rate.row() for rate in rates],
         "canonical-complete": [row.row() for row in whole],
@@ -166,14 +165,33 @@ def _walked(
     return Run(**parts.get(f"walks-{kind}", walk))
 
 
-@contextmanager
-def timed(parts: Parts, name: str) -> Iterator[Callable[[], float]]:
-    """Yield a function that returns the CPU-seconds of the block, after it; an interrupted run adds to what it used before."""
-    begin, before = time.process_time(), float(parts.peek(name) or 0)
-    try:
-        yield lambda: before + time.process_time() - begin
-    finally:
-        parts.put(name, before + time.process_time() - begin)
+def patterns(
+    found: Found,
+    spec: OperatorSpec,
+    *,
+    best: float = 0.1,
+    random: int = 100,
+    seed: int = 0,
+    display: Display | None = None,
+    parts: Path | None = None,
+) -> Measured:
+    """Count the patterns of operators that were found, of the best of them, and of random operators of a space.
+
+    Args:
+        found: the operators.
+        spec: the space of the random operators.
+        best: the share of operators that count as the best.
+        random: the number of random operators; 0 for none.
+        seed: the seed of the random operators and of the intervals.
+        display: shows the progress.
+        parts: a folder for finished parts, from which an interrupted run continues; None to keep none.
+    """
+    kept = NO_PARTS if parts is None else Parts.of(parts, spec, seed=seed)
+    with display or nullcontext(), kept.timed("seconds") as seconds:
+        drawn = random_operators(spec, random, seed=seed, show=shown_on(display), parts=kept)
+        rows = pattern_rows(found, drawn, best=best, seed=seed)
+    table = [{**dict.fromkeys(PATTERN_COLUMNS), **of_space(spec, seed, seconds()), **row} for row in rows]
+    return Measured("patterns", table, {})
 
 
 def write(measured: Measured, folder: Path, notes: Sequence[str]) -> Ablation:
@@ -190,32 +208,6 @@ def write(measured: Measured, folder: Path, notes: Sequence[str]) -> Ablation:
     figure = draw(measured.name, measured.rows, notes) if measured.figure is None else measured.figure(notes)
     files += save(figure, folder / measured.name)
     return Ablation(tuple(files), "\n".join([*texts, *(f"- {note}" for note in notes)]) + "\n")
-
-
-def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
-    """Return rows of random graphs per canonical graph: at the largest size with canonical ones, and as the paper says.
-
-    No rows if no graph was canonical. Source of the paper's number: its canonicalization ablation.
-    """
-    found = [rate for rate in rates if rate.canonical]
-    if not found:
-        return []
-    rate = max(found, key=lambda rate: rate.size)
-    low, high = rate.interval
-    return [
-        {
-            "graphs per canonical graph": f"{1 / rate.share:.1f}",
-            "95 %": f"{1 / high:.1f} to {1 / low:.1f}",
-            "of": f"{rate.graphs:,} random graphs of {rate.size} primitives",
-            "origin": "measured",
-        },
-        {
-            "graphs per canonical graph": f"more than {REDUNDANCY}",
-            "95 %": "",
-            "of": "its random graphs",
-            "origin": "paper",
-        },
-    ]
 
 
 def provenance(command: str, spec: OperatorSpec, seed: int) -> list[str]:

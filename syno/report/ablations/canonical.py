@@ -34,12 +34,12 @@ from syno.ir.graph import PGraph
 from syno.report.ablations.parts import NO_PARTS, Parts
 from syno.report.ablations.reordering import is_canonical
 from syno.report.ablations.sampling import Show, silent
+from syno.report.ablations.shares import wilson
 from syno.space.rules import RULES, RuleSet
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.space.steps import CONTRACTION, CandidateStep
 
-CONFIDENCE = 0.95
 CHUNK = 100  # walks whose counts are kept together
 ORDER_ONLY = "C1"
 BARE_SUMS = "C12"
@@ -92,16 +92,6 @@ class Rate:
             "canonical_by_exact_rules": self.exact,
             "rejected_by": " ".join(f"{rule}:{count}" for rule, count in self.rejected_by.most_common()),
         }
-
-
-def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson, 1927); 0 and 1 without trials."""
-    from scipy.stats import binomtest
-
-    if not trials:
-        return 0.0, 1.0
-    interval = binomtest(hits, trials).proportion_ci(CONFIDENCE, "wilson")
-    return float(interval.low), float(interval.high)
 
 
 def canonical_rates(

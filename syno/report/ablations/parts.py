@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -52,6 +54,19 @@ class Parts:
         if self.folder is not None:
             write_whole(self.folder / f"{name}.json", json_with_checksum({"key": self.key, "part": part}))
         return json.loads(json.dumps(part))
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[Callable[[], float]]:
+        """Yield a function that returns the CPU-seconds so far, with those of interrupted runs. The part `name` keeps them."""
+        begin, before = time.process_time(), float(self.peek(name) or 0)
+
+        def used() -> float:
+            return before + time.process_time() - begin
+
+        try:
+            yield used
+        finally:
+            self.put(name, used())
 
     def remove(self) -> None:
         """Delete the files, once the whole result is written."""

@@ -30,9 +30,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from syno.report.ablations.canonical import Complete, Rate, own_rules, wilson
+from syno.base.text_tables import Row
+from syno.report.ablations.canonical import Complete, Rate, own_rules
 from syno.report.ablations.guided import Loss, Run
-from syno.results.paper import CANONICAL_GRAPHS, RANDOM_GRAPHS, WALKS_WITHOUT_DISTANCE
+from syno.report.ablations.shares import wilson
+from syno.results.paper import CANONICAL_GRAPHS, RANDOM_GRAPHS, REDUNDANCY, WALKS_WITHOUT_DISTANCE
 from syno.space.spec import OperatorSpec
 
 AblationRow = dict[str, object]
@@ -85,6 +87,32 @@ def _share(sampled: int, canonical: int, primitives: int | None) -> AblationRow:
     low, high = wilson(canonical, sampled)
     rate = canonical / sampled if sampled else None
     return {"primitives": primitives, "sampled": sampled, "canonical": canonical, "rate": rate, "low": low, "high": high}
+
+
+def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
+    """Return rows of random graphs per canonical graph: at the largest size with canonical ones, and as the paper says.
+
+    No rows if no graph was canonical. Source of the paper's number: its canonicalization ablation.
+    """
+    found = [rate for rate in rates if rate.canonical]
+    if not found:
+        return []
+    rate = max(found, key=lambda rate: rate.size)
+    low, high = rate.interval
+    return [
+        {
+            "graphs per canonical graph": f"{1 / rate.share:.1f}",
+            "95 %": f"{1 / high:.1f} to {1 / low:.1f}",
+            "of": f"{rate.graphs:,} random graphs of {rate.size} primitives",
+            "origin": "measured",
+        },
+        {
+            "graphs per canonical graph": f"more than {REDUNDANCY}",
+            "95 %": "",
+            "of": "its random graphs",
+            "origin": "paper",
+        },
+    ]
 
 
 def distance_rows(
