@@ -69,12 +69,16 @@ class AblationRecord(Record):
     @property
     def notes(self) -> list[str]:
         """Lines that say where the numbers come from."""
-        settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
+        settings = ", ".join(f"{name} {_text(value)}" for name, value in self.settings.items() if value not in (None, []))
         return [
             f"measured on {self.date:%Y-%m-%d}, one process, on {self.machine}: space {self.space}, id {self.space_id}",
             *([f"operators: {self.of}"] if self.of else []),
             f"settings: {settings}; versions: {', '.join(f'{name} {version}' for name, version in self.versions.items())}",
         ]
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def run_ablation(experiment: Experiment, name: str, display: Display | None = None) -> AblationRecord:
@@ -143,7 +147,9 @@ def _plain(settings: Any) -> dict[str, Any]:
 def _frame(rows: Sequence[Any]) -> pandas.DataFrame:
     import pandas
 
-    return pandas.DataFrame(list(rows)).convert_dtypes(convert_string=False, convert_boolean=False)
+    table = pandas.DataFrame(list(rows))
+    counts = [name for name in table if all(row[name] is None or type(row[name]) is int for row in rows)]
+    return table.astype(dict.fromkeys(counts, "Int64"))  # whole numbers, some of which may be unknown
 
 
 # ---- what is measured ------------------------------------------------------------------------------------------------

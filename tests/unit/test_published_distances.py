@@ -7,7 +7,7 @@ import small_specs
 
 from syno.algebra import VariableTable
 from syno.base.errors import SpecError, UnreachableError
-from syno.space import OperatorSpec, Space
+from syno.space import Space
 from syno.space.distance.problem import UNREACHABLE
 from syno.space.distance.published import Formula, LiveAxis, Remaining, least_cost
 from syno.space.options import DistanceKind
@@ -57,31 +57,18 @@ def test_no_grouping_where_a_size_is_missing() -> None:
 
 @pytest.mark.parametrize("kind", ["paper", "published"])
 def test_a_space_with_it_holds_only_operators_of_the_space(kind: DistanceKind) -> None:
-    spec = small_specs.convolution()
+    spec = small_specs.convolution(depth=3)
     whole = {operator.id for _, operator in Space(spec).enumerate()}
     found = {operator.id for _, operator in Space(spec.with_(distance=kind)).enumerate()}
     assert found and found <= whole
 
 
-def two_ended(distance: DistanceKind) -> OperatorSpec:
-    """`[N, C] -> [N, D, E]` with two primitives: a sum, and a contraction that ends D and E at once."""
-    return OperatorSpec(
-        input="N, C",
-        output="N, D, E",
-        variables="N:0, C:2, D:1, E:1",
-        layers=[{"N": 4, "C": 16, "D": 16, "E": 16}],
-        bound_axes=[(0, 0)],
-        depth=2,
-        distance=distance,
-    )
-
-
 def test_the_program_loses_an_operator_whose_contraction_ends_two_axes() -> None:
-    (found,) = [operator for _, operator in Space(two_ended("exact")).enumerate()]
-    assert [operator.id for _, operator in Space(two_ended("paper")).enumerate()] == [found.id]
-    assert not list(Space(two_ended("published")).enumerate())
+    (found,) = [operator for _, operator in Space(small_specs.two_ended()).enumerate()]
+    assert [operator.id for _, operator in Space(small_specs.two_ended(distance="paper")).enumerate()] == [found.id]
+    assert not list(Space(small_specs.two_ended(distance="published")).enumerate())
     with pytest.raises(UnreachableError, match="its distance is above"):
-        Space(two_ended("published")).path(found)
+        Space(small_specs.two_ended(distance="published")).path(found)
 
 
 def test_ids_of_specs_without_it_stay() -> None:
@@ -92,6 +79,6 @@ def test_ids_of_specs_without_it_stay() -> None:
 
 
 def test_a_space_whose_operators_it_all_loses_says_so() -> None:
-    assert "give distance: exact" in why_empty(two_ended("published"))
+    assert "give distance: exact" in why_empty(small_specs.two_ended(distance="published"))
     with pytest.raises(SpecError, match="distance"):
         small_specs.convolution(distance="papers")

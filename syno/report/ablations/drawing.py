@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from syno.report.ablations.canonical import Rate
 from syno.report.ablations.guided import Run
@@ -60,6 +61,7 @@ def _distance(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:
         axes.set_xlabel(title, fontsize=8)
     panels[0].set_yticks(range(len(own)), [str(row["distance"]) for row in own])
     panels[0].set_ylim(len(own) - 0.5, -0.5)
+    panels[2].set_xlim(0, max(0.01, panels[2].get_xlim()[1]))
     finish(figure, panels, f"Shape distances, {rows[0]['space']}, depth {rows[0]['depth']}", notes, columns=0)
     return figure
 
@@ -82,7 +84,7 @@ def _patterns(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:
     """Draw the lifts of the patterns whose interval is farthest from 1."""
     by_best = any(_number(row["lift_best"]) for row in rows)
     lift, of = ("lift_best", "the best / all found") if by_best else ("lift_random", "found / random")
-    known = [row for row in rows if _number(row[f"{lift}_low"]) > 0 and _number(row[lift]) > 0]
+    known = [row for row in rows if _number(row[f"{lift}_low"]) > 0 and _number(row[lift]) not in (0.0, 1.0)]
     known.sort(key=lambda row: max(_number(row[f"{lift}_low"]), 1 / max(_number(row[f"{lift}_high"]), 1e-9)), reverse=True)
     shown = sorted(known[:MOST_PATTERNS], key=lambda row: _number(row[lift]), reverse=True)
     title = f"Patterns of operators, {rows[0]['space']}"
@@ -101,11 +103,13 @@ def _patterns(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:
     lifts.errorbar(middle, range(len(shown)), xerr=[below, above], fmt="o", color=BLUE, markersize=4, linewidth=1)
     lifts.axvline(1, color=INK, linewidth=1)
     lifts.set_xscale("log")
+    lifts.xaxis.set_major_formatter(ScalarFormatter())
+    lifts.xaxis.set_minor_formatter(NullFormatter())
     lifts.set_xlabel(f"lift: {of}, with 95 % interval")
     shares.set_xlabel("share of operators")
     shares.set_yticks(range(len(shown)), [str(row["pattern"]) for row in shown], fontsize=7, parse_math=False)
     shares.set_ylim(len(shown) - 0.5, -0.5)
-    finish(figure, [shares, lifts], title, notes)
+    finish(figure, [shares, lifts], title, notes, columns=3)
     return figure
 
 
