@@ -36,7 +36,7 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
         if experiment.artifact is not None:
             jobs.update(["artifact", "headlines", "report"], figure=len(figures.names(experiment)))
             continue
-        jobs.update(["report", "select"], figure=len(figures.names(experiment)))
+        jobs.update(["report", "select"], figure=len(figures.names(experiment)), ablate=len(experiment.ablations.names))
         if experiment.searches:
             jobs.update(worker=experiment.study.workers, freeze=1)
         if experiment.workload is not None:
@@ -72,6 +72,7 @@ def test_the_page_says_how_many_jobs_the_paper_takes() -> None:
 def test_one_of_several_takes_with_it_only_what_it_needs(tmp_path: Path) -> None:
     paper = ROOT / "config" / "paper.yaml"
     needed = all_jobs(paper, "imagenet-resnet18", "resnet18")
+    needed.pop("ablate")  # only the page of the source shows them
     shown = all_jobs(paper, "resnet18")  # of the source, its tables are needed, but no figures
     assert planned(tmp_path, paper, "imagenet-resnet18") == {
         **needed, "figure": needed["figure"] - shown["figure"], "report": 1

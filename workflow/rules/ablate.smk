@@ -1,10 +1,4 @@
 # The ablations of an experiment. Patterns are those of the operators that were found; the others depend on the space alone.
-def ablated(wildcards):
-    """Return the input of an ablation: the data that the space follows from, and for patterns the operators."""
-    found = ["artifact", "freeze", "select"] if wildcards.name == "patterns" else []
-    return files_of(wildcards.folder, [*STAGES["ablate"].after, *found])
-
-
 rule ablate:
     input:
         ablated,

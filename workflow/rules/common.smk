@@ -122,6 +122,12 @@ def selectable(wildcards):
     return [f"{source / SELECTED}", f"{source / SCORES_FILE}"]
 
 
+def ablated(wildcards):
+    """Return the input of an ablation: the data that the space follows from, and for patterns the operators."""
+    found = ["artifact", "freeze", "select"] if wildcards.name == "patterns" else []
+    return files_of(wildcards.folder, [*STAGES["ablate"].after, *found])
+
+
 def tuned_device(wildcards):
     """Return the device of a measurement."""
     return device_named(EXPERIMENTS[wildcards.folder], wildcards.device)
