@@ -40,7 +40,7 @@ class DistanceAblation(Section):
 
 
 class PatternsAblation(Section):
-    """How often primitives and combinations of them occur in the operators found, in the best, and in random ones."""
+    """The shares of patterns of primitives among the operators found, the best of them, and random ones."""
 
     best: Annotated[float, Field(gt=0, le=1)] = 0.1
     """share of the operators that count as the best, by reward"""

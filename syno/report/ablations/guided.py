@@ -108,7 +108,7 @@ def run(
 
 
 class Loss(NamedTuple):
-    """How many operators a distance loses.
+    """The number of operators that a distance loses.
 
     Attributes:
         distance: the distance.

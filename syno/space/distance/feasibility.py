@@ -13,8 +13,9 @@ from syno.ir import dim as dims
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance.flops import FlopsBound
+from syno.space.distance.groupings import LiveAxis
 from syno.space.distance.problem import UNREACHABLE, Allowance, Goal
-from syno.space.distance.published import LiveAxis, PublishedDistance
+from syno.space.distance.published import PublishedDistance
 from syno.space.distance.relaxation import Relaxation, axis_order
 from syno.space.distance.search import CheapestAssignment, ShapeDistance
 from syno.space.distance.sums import Sums, SumSets
