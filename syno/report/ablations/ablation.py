@@ -37,6 +37,16 @@ from syno.space.spec import OperatorSpec
 from syno.space.state_graph import check_not_empty
 
 UNSEEN = ("rejected_by",)  # columns too wide for a page
+SHOWN_PATTERNS = (
+    "pattern",
+    "share",
+    "best_share",
+    "lift_best",
+    "random_share",
+    "lift_random",
+    "lift_random_low",
+    "lift_random_high",
+)
 DISTANCES: tuple[DistanceKind, ...] = ("exact", "paper", "published", "none")
 
 
@@ -191,19 +201,21 @@ def patterns(
         drawn = random_operators(spec, random, seed=seed, show=shown_on(display), parts=kept)
         rows = pattern_rows(found, drawn, best=best, seed=seed)
     table = [{**dict.fromkeys(PATTERN_COLUMNS), **of_space(spec, seed, seconds()), **row} for row in rows]
-    return Measured("patterns", table, {})
+    short = [{name: row[name] for name in SHOWN_PATTERNS} for row in table if row["family"] != "triple"]
+    return Measured("patterns", table, {"patterns": short})
 
 
 def write(measured: Measured, folder: Path, notes: Sequence[str]) -> Ablation:
     """Write the tables of an ablation that have rows, as CSV, and its figure; all say in `notes` where they come from."""
-    tables = {**measured.tables, f"ablation-{measured.name}": measured.rows}
+    whole = f"ablation-{measured.name}"
+    tables = {**measured.tables, whole: measured.rows}
     files, texts = [], []
     for name, rows in tables.items():
         if not rows:
             continue
         files.append(folder / f"{name}.csv")
         write_whole(files[-1], csv_text(rows, notes))
-        if name in measured.tables or not measured.tables:
+        if name != whole:
             texts.append(markdown([{key: value for key, value in row.items() if key not in UNSEEN} for row in rows]))
     figure = draw(measured.name, measured.rows, notes) if measured.figure is None else measured.figure(notes)
     files += save(figure, folder / measured.name)

@@ -48,9 +48,8 @@ COLUMNS = (
 LEAST_SHARE, LEAST_NUMBER = 0.02, 2
 BOOTSTRAPS = 2000
 CHUNK = 50  # random operators that are kept together
-Unknown = tuple[None, None, None]
-Lift = tuple[float, float, float] | Unknown  # with the ends of its interval
-UNKNOWN: Unknown = (None, None, None)
+Lift = tuple[float | None, float | None, float | None]  # with the ends of its interval; None where they are unknown
+UNKNOWN: Lift = (None, None, None)
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def lift_of_found(found: int, of: int, drawn: int, of_drawn: int) -> Lift:
     ratio = relative_risk(found, of, drawn, of_drawn)
     interval = ratio.confidence_interval(CONFIDENCE)
     low, high = float(interval.low), float(interval.high)
-    return float(ratio.relative_risk), low if isfinite(low) else 0.0, high if isfinite(high) else 0.0
+    return float(ratio.relative_risk), low if isfinite(low) else 0.0, high if isfinite(high) else None
 
 
 def _is_common(row: dict[str, object]) -> bool:
