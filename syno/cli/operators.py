@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syno.cli.app import NOT_THERE, RESULTS, SPACES, app, stopped
+from syno.cli.app import NOT_THERE, RESULTS, SPACES, STAGES, app, stopped
 from syno.cli.arguments import (
     SPEC_HELP,
     Config,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from syno.space.spec import OperatorSpec
 
 ablate = typer.Typer(help="Ablations of rules and distance, and common patterns: tables and pictures.", no_args_is_help=True)
-app.add_typer(ablate, name="ablate", rich_help_panel=SPACES)
+app.add_typer(ablate, name="ablate", rich_help_panel=STAGES)
 
 WIDTH = 120  # characters in a line, without a terminal
 
