@@ -16,6 +16,7 @@ include: "workflow/rules/search.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/speed.smk"
+include: "workflow/rules/ablate.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 

@@ -108,4 +108,17 @@ def repeated() -> dict[str, Any]:
     }
 
 
+@changeable
+def two_ended() -> dict[str, Any]:
+    """`[N, C] -> [N, D, E]` with two primitives: a sum, and a contraction that ends D and E at once."""
+    return {
+        "input": "N, C",
+        "output": "N, D, E",
+        "variables": "N:0, C:2, D:1, E:1",
+        "layers": [{"N": 4, "C": 16, "D": 16, "E": 16}],
+        "bound_axes": [(0, 0)],
+        "depth": 2,
+    }
+
+
 ALL = (matmul, two_axes, convolution, tight_convolution, short_chains, strided, repeated)

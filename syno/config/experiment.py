@@ -10,15 +10,17 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError, field_validator, model_validator
 
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
+from syno.config.ablations import Ablations
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kinds import check_alone, check_has_data, no_search
+from syno.config.parts import Part, parts
 from syno.config.selection import check_selection
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
@@ -33,9 +35,8 @@ if TYPE_CHECKING:
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
-Part = Literal["data", "search", "select", "train", "tune", "speed", "join"]  # of the settings
 OF_ANY = ("name", "output")  # options of every experiment; one of published data, or of joined results, has one more
-NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact", "join")
+OF_PUBLISHED = ("artifact", "ablations")  # further ones of an experiment of published data
 
 
 class Experiment(Section):
@@ -67,6 +68,7 @@ class Experiment(Section):
     select: SelectSettings = SelectSettings()
     train: TrainSettings = TrainSettings()
     tune: TuneSettings = TuneSettings()
+    ablations: Ablations = Ablations()
     output: Path | None = None
     """folder of the results; by default results/NAME"""
 
@@ -147,7 +149,10 @@ class Experiment(Section):
     def _check_alone(self) -> None:
         """Raise SpecError if an experiment of published data, or of joined results, has other options."""
         fields, kind = type(self).model_fields, "join" if self.artifact is None else "artifact"
-        given = [name for name in fields if name not in (*OF_ANY, kind) and getattr(self, name) != fields[name].default]
+        allowed = (*OF_ANY, *(OF_PUBLISHED if kind == "artifact" else ("join",)))
+        given = [name for name in fields if name not in allowed and getattr(self, name) != fields[name].default]
+        if self.ablations.canonical or self.ablations.distance:
+            given.append('ablation but "patterns"')
         check_alone(self.name, kind, given)
         if self.join is not None and self.join.of == "all":
             raise SpecError("join: of: all means the other experiments in the same file, and there is none; give folders")
@@ -190,24 +195,7 @@ class Experiment(Section):
 
     def part(self, name: Part) -> str:
         """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""
-        whole = self.model_dump(mode="json")
-        of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
-        if self.select.by != "latency":
-            del whole["select"]["shortlist"]  # nothing depends on it
-        speed = {name: whole["tune"].pop(name) for name in ("layers", "training", "speed")}["speed"]
-        parts: dict[Part, dict[str, Any]] = {
-            "data": {"workload": whole["workload"]},
-            "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},
-            "select": {key: value for key, value in whole["select"].items() if key != "operators" or value},
-            "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
-            "speed": {"workload": whole["workload"], "training": whole["train"]["training"], "speed": speed},
-            "join": whole["join"],
-            "tune": {
-                "workload": whole["workload"],
-                "tune": {**whole["tune"], "compilers": None, "devices": None, "remote_devices": None, "baselines": None},
-            },
-        }
-        return json.dumps(parts[name], sort_keys=True)
+        return json.dumps(parts(self.model_dump(mode="json"))[name], sort_keys=True)
 
     @property
     def policy_settings(self) -> PolicySettings:

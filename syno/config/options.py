@@ -148,6 +148,8 @@ def _experiment() -> dict[str, Any]:
         "description": workload["milestones"].pop("description", ""),
         "anyOf": [{"type": "string", "enum": list(MILESTONES)}, workload["milestones"]],
     }
+    names = {"type": "array", "items": {"enum": list(groups["Ablations"]["properties"])}}
+    groups["Ablations"] = {"anyOf": [groups["Ablations"], names]}
     groups["OperatorChoice"] = {"anyOf": [{"type": "string"}, groups["OperatorChoice"]]}
     return schema
 

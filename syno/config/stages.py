@@ -13,7 +13,7 @@ from syno.config.groups import OperatorChoice, Section
 from syno.measure.compilers import as_reached, compiler_named, name_in_files, reaches, unreached
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
-from syno.measure.tvm.settings import TvmSettings, check_name, find_device
+from syno.measure.tvm.settings import TvmSettings, check_name, find_device, is_here
 from syno.train.settings import TrainingSettings
 from syno.train.speed_settings import SpeedSettings
 
@@ -101,6 +101,8 @@ class TuneSettings(Section):
 
     compilers: tuple[str, ...] = ("eager", "inductor")
     """compilers: eager, inductor, inductor-max-autotune, inductor-int8, tvm, tvm-int8; [] measures nothing"""
+    original_compilers: tuple[str, ...] = ()
+    """compilers that only the original network is measured with, such as inductor-int8 for a baseline in 8-bit integers"""
     devices: tuple[str, ...] = ("cpu",)
     """devices: cpu, cuda, one of several GPUs such as cuda:1, or names of remote devices"""
     remote_devices: Mapping[str, RemoteDevice] = {}
@@ -119,7 +121,7 @@ class TuneSettings(Section):
     memory_limit_mib: Annotated[float, Field(gt=0)] | None = None
     """limit of memory of the process that compiles and measures"""
 
-    @field_validator("compilers")
+    @field_validator("compilers", "original_compilers")
     @classmethod
     def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         for name in given:
@@ -159,7 +161,7 @@ class TuneSettings(Section):
     @model_validator(mode="after")
     def _tunable(self) -> Self:
         try:
-            for compiler in map(compiler_named, self.compilers):
+            for compiler in map(compiler_named, self.all_compilers):
                 for device in self.devices:
                     compiler.check_gpu(device)
         except SpecError as error:
@@ -185,11 +187,25 @@ class TuneSettings(Section):
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The pairs (compiler, device) that are measured: each compiler on each device that it reaches."""
+        return self._pairs(self.compilers)
+
+    @property
+    def original_pairs(self) -> tuple[tuple[str, str], ...]:
+        """Further pairs (compiler, device), which only the original network is measured with."""
+        return self._pairs(self.all_compilers[len(self.compilers) :])
+
+    @property
+    def all_compilers(self) -> tuple[str, ...]:
+        """All compilers, those of the original network last."""
+        return tuple(dict.fromkeys((*self.compilers, *self.original_compilers)))
+
+    def _pairs(self, compilers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return tuple(
             (compiler, name)
             for name in self.devices
-            for compiler in self.compilers
+            for compiler in compilers
             if reaches(compiler, self.remote_devices.get(name))
+            and (not is_here(name) or compiler_named(compiler).compiles_for(name))
         )
 
     def made_for(self, name: str) -> dict[str, Any]:

@@ -88,9 +88,13 @@ class Compiler:
                 "choose the GPU with the environment variable CUDA_VISIBLE_DEVICES"
             )
 
+    def compiles_for(self, device: str) -> bool:
+        """Return whether the compiler makes code for this kind of device of this machine."""
+        return device.partition(":")[0] in self.devices
+
     def check_kind(self, device: str) -> None:
         """Raise SpecError if the compiler makes no code for this kind of device of this machine."""
-        if device.partition(":")[0] not in self.devices:
+        if not self.compiles_for(device):
             kinds = " and ".join(f'"{kind}"' for kind in self.devices)
             raise SpecError(f'the compiler {self.name} has kernels for the device {kinds} only; it was given "{device}"')
 
@@ -198,10 +202,9 @@ def _tvm(job: Job) -> Compiled:
 
 
 def _tvm_int8(job: Job) -> Compiled:
-    from syno.measure.tvm.compiler import compiled
-    from syno.measure.tvm.integers import network_in_integers
+    from syno.measure.tvm.integers import compiled_in_integers
 
-    return compiled(job, network_in_integers)
+    return compiled_in_integers(job)
 
 
 def _check_tvm(device: str, threads: int, options: TvmSettings, remote: DeviceSettings | None) -> None:
@@ -220,10 +223,9 @@ def _measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Latency:
 
 
 def _int8_measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Latency:
-    from syno.measure.tvm.compiler import measured_on
-    from syno.measure.tvm.integers import network_in_integers
+    from syno.measure.tvm.integers import measured_in_integers
 
-    return measured_on(job, device, flops, network_in_integers)
+    return measured_in_integers(job, device, flops)
 
 
 # `inductor` after quantization to 8-bit integers, on x86 CPUs.
@@ -244,7 +246,6 @@ TVM = COMPILERS.register("tvm")(
         remote=_measured_by_tvm,
     )
 )
-# The same after quantization to 8-bit integers.
-COMPILERS.register("tvm-int8")(
-    replace(TVM, compile=_tvm_int8, remote=_int8_measured_by_tvm, requires={"torchao": "int8"}, tolerance=INT8_TOLERANCE)
-)
+# The same after quantization to 8-bit integers, on processors.
+INT8 = replace(TVM, devices=("cpu",), requires={"torchao": "int8"}, tolerance=INT8_TOLERANCE)
+COMPILERS.register("tvm-int8")(replace(INT8, compile=_tvm_int8, remote=_int8_measured_by_tvm))

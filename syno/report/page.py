@@ -30,7 +30,7 @@ _REFERENCE = re.compile(r"url\(\s*(['\"]?)#([^'\")]+)\1\s*\)")
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 
 
-def page(results: Results, pictures: Sequence[Picture]) -> str:
+def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[object] = ()) -> str:
     """Return tables, pictures and operators as one HTML document. All texts are escaped; the pictures become part of it.
 
     The part of its address after `#` selects what it shows: `#filter=conv`, `#sort=FLOPs`, `#card=<operator>`, joined by `&`.
@@ -49,6 +49,7 @@ def page(results: Results, pictures: Sequence[Picture]) -> str:
         tree=search_tree(results.trials),
         cards=cards(results),
         orders=orders(results),
+        ablations=ablations,
     )
 
 

@@ -15,7 +15,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL, write_whole
-from syno.results import ABLATION, FOLDER, LOSSES, MEASUREMENTS
+from syno.results import FOLDER, LOSSES, MEASUREMENTS
 from syno.results.measurement import OK, SUSPICIOUS, Measurement
 from syno.results.metric import METRICS, Difference, difference, spread
 from syno.results.paper import LANGUAGE_DATA, LANGUAGE_MODEL
@@ -139,12 +139,6 @@ def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
 def comparable(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return the measurements that may be compared with others: neither failed nor partial."""
     return table[table["status"] == OK]
-
-
-def read_ablations(folder: Path, made_by: str) -> dict[str, pandas.DataFrame]:
-    """Return the tables of ablations in a folder of results, by name (`ablation-canonical`); none if there are none."""
-    files = sorted((folder / FOLDER).glob(f"{ABLATION}*.parquet"))
-    return {file.stem: read_parquet(file, made_by) for file in files}
 
 
 # ---- the views of an experiment -------------------------------------------------------------------------------------

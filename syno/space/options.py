@@ -6,12 +6,13 @@ Source: the options of the published system; the defaults are those of its Pytho
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+DistanceKind = Literal["exact", "paper", "published", "none"]
 
 
 class OptionGroup(BaseModel):

@@ -31,12 +31,12 @@ class Space(StateGraph):
 
     Args:
         spec: what is searched.
-        use_distance: whether states that the shape distance excludes are left out, and dead ends a few steps ahead.
+        use_distance: whether states that the spec's shape distance excludes are left out, and dead ends a few steps ahead.
     """
 
     def __init__(self, spec: OperatorSpec, *, use_distance: bool = True) -> None:
         super().__init__(spec, use_distance=use_distance)
-        self.look_ahead = LOOK_AHEAD if use_distance else 0
+        self.look_ahead = LOOK_AHEAD if self.feasibility.kind != "none" else 0
         self._steps: dict[State, tuple[Step, ...]] = {}
         self._alive: dict[tuple[State, int], bool] = {}
         self._looked: dict[State, dict[str, Step | None]] = {}  # by the id of the step; of nodes whose steps are not all known

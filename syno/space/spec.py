@@ -24,6 +24,7 @@ from syno.space.options import (
     Budget,
     Contractions,
     Count,
+    DistanceKind,
     LayerValues,
     Occurrences,
     OptionGroup,
@@ -70,6 +71,9 @@ class OperatorSpec(OptionGroup):
     """ids of canonicalization rules to switch off; `all` for every built-in one"""
     rules_on: tuple[str, ...] = ()
     """ids of rules to switch on that are off by default, and your own rules as `package.module:name`"""
+    distance: DistanceKind = "exact"
+    """shape distance that keeps a search from dead ends: `exact` (loses no operator), `paper` (the paper's formula),
+    `published` (that of the authors' program), `none`"""
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -95,7 +99,8 @@ class OperatorSpec(OptionGroup):
     @cached_property
     def id(self) -> str:
         """Content id of everything but the name."""
-        unsaid = {"name"} if self.causal else {"name", "causal"}  # specs had their ids before there was this option
+        unsaid = {"name", *(() if self.causal else ("causal",)), *(("distance",) if self.distance == "exact" else ())}
+        # Specs had their ids before there were these two options.
         return content_id("spec", self.model_dump_json(exclude=unsaid))
 
     @field_validator("layers", mode="before")

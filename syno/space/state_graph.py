@@ -55,7 +55,9 @@ class StateGraph:
         return self.candidates.root()
 
     def is_feasible(self, state: State) -> bool:
-        """Return whether the state may still become an operator. Admissible: never False for a state that can be completed."""
+        """Return whether the state may still become an operator. Never False for one that can, except by a published
+        distance.
+        """
         return self.feasibility(state)
 
     def distance_of(self, state: State, most: int | None = None) -> int:
@@ -81,7 +83,7 @@ class StateGraph:
 
 def check_not_empty(graph: StateGraph) -> None:
     """Raise SpecError if the shape distance or the budget excludes every operator. The message names one change that helps."""
-    measured = graph if graph.feasibility.use_distance else StateGraph(graph.spec)
+    measured = graph if graph.feasibility.kind == "exact" else StateGraph(graph.spec.with_(distance="exact"))
     if not measured.is_feasible(measured.root):
         raise SpecError(why_empty(graph.spec))
 
@@ -89,6 +91,10 @@ def check_not_empty(graph: StateGraph) -> None:
 def why_empty(spec: OperatorSpec) -> str:
     """Return that a space holds no operator, with the first single change that leaves room for one."""
     found = f'the space "{spec.name}" holds no operator of at most {spec.depth} primitives'
+    if spec.distance != "exact":
+        spec = spec.with_(distance="exact")
+        if (graph := StateGraph(spec)).is_feasible(graph.root):
+            return f"{found} that its distance lets walks reach; give distance: exact, which loses none"
     for change, wider in _changes(spec):
         few = min(FEW_SUMS, wider.occurrences.reductions)
         graph = StateGraph(wider.with_(occurrences=wider.occurrences.with_(reductions=few)))

@@ -11,9 +11,10 @@ from syno.artifact.imported import MADE_BY, ImportRecord
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.config import Experiment
+from syno.results.ablations import read_ablations
 from syno.results.joined import with_roles
-from syno.results.table import read_ablations, read_losses, read_measurements, write_table
-from syno.stages import results
+from syno.results.table import read_losses, read_measurements, write_table
+from syno.stages import ablations, results
 from syno.stages.join import MADE_BY as JOINED_BY
 from syno.stages.join import JoinRecord, notes, operators_of
 from syno.stages.places import FORMATS, HEADLINES, JOINED, REPORT
@@ -32,6 +33,10 @@ LAYER_FIGURES = ("layers",)
 
 def names(experiment: Experiment) -> tuple[str, ...]:
     """Return the names of an experiment's figures; one of published data, or of joined results, has the paper's."""
+    return (*_own_names(experiment), *ablations.figure_names(experiment))
+
+
+def _own_names(experiment: Experiment) -> tuple[str, ...]:
     if _is_of_paper(experiment):
         from syno.report.paper.catalogue import PAPER_FIGURES
 
@@ -60,6 +65,8 @@ def draw(experiment: Experiment, name: str) -> list[Path]:
 
     if name not in names(experiment):
         raise SpecError(f'experiment "{experiment.name}" has no figure "{name}"; it has: {", ".join(names(experiment))}')
+    if name in ablations.figure_names(experiment):
+        return ablations.draw_ablation(experiment.folder, name, FORMATS)
     if _is_of_paper(experiment):
         return draw_paper(experiment.folder, [name])
     figure = FIGURES[name].draw(results.read(experiment))
@@ -128,7 +135,9 @@ def write_report(experiment: Experiment, output: Path | None = None) -> Path:
 
     found = results.read(experiment)
     file = output or experiment.folder / REPORT
-    write_whole(file, page(found, pictures(found, names(experiment))), durable=False)
+    write_whole(
+        file, page(found, pictures(found, _own_names(experiment)), ablations.page_parts(experiment.folder)), durable=False
+    )
     return file
 
 
@@ -140,7 +149,7 @@ def write_page(folder: Path, output: Path | None = None) -> Path:
     operators = {one.name: store.get(one.key) for one in record.operators if one.key is not None}
     lines = [f"read from {record.artifact}", *(f"missing or damaged: {problem}" for problem in record.problems)]
     file = output or folder / REPORT
-    write_whole(file, paper_page(numbers, operators, lines), durable=False)
+    write_whole(file, paper_page(numbers, operators, lines, ablations.page_parts(folder)), durable=False)
     return file
 
 

@@ -18,12 +18,14 @@ from syno.config.joining import role_of
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
+from syno.results.ablations import read_ablations
 from syno.results.gaps import gaps
 from syno.results.joined import Joined, Part, joined
 from syno.results.table import read_losses, read_measurements, write_table
+from syno.stages import tuning_jobs
 from syno.stages.kept import keep_config, read_kept
 from syno.stages.operators import compared_networks
-from syno.stages.places import JOINED, training_file, tuning_file
+from syno.stages.places import JOINED, LAYERS, TUNING, training_file
 from syno.stages.store import ID_DIGITS, OperatorStore
 
 if TYPE_CHECKING:
@@ -107,6 +109,7 @@ def join(experiment: Experiment) -> JoinRecord:
     operators = _store(found.rows, list(folders.values()), experiment.folder)
     write_table(found.rows, experiment.folder, MEASUREMENTS)
     write_table(found.losses, experiment.folder, LOSSES)
+    _join_ablations([(part.name, folder) for part, folder in parts], experiment.folder)
     record = JoinRecord(
         experiments=tuple(_experiments(found, parts)),
         measurements=len(found.rows),
@@ -117,6 +120,21 @@ def join(experiment: Experiment) -> JoinRecord:
     )
     record.write(experiment.folder / JOINED)
     return record
+
+
+def _join_ablations(parts: Sequence[tuple[str, Path]], folder: Path) -> None:
+    """Write the tables of ablations of all experiments, with their names in the column `experiment`, and delete others."""
+    import pandas
+
+    found: dict[str, list[pandas.DataFrame]] = {}
+    for name, source in parts:
+        for table, rows in read_ablations(source, "syno ablate run").items():
+            found.setdefault(table, []).append(rows if "experiment" in rows else rows.assign(experiment=name))
+    for table in set(read_ablations(folder, MADE_BY)) - set(found):
+        for kind in ("parquet", "csv"):
+            (folder / FOLDER / f"{table}.{kind}").unlink(missing_ok=True)
+    for table, several in found.items():
+        write_table(pandas.concat(several, ignore_index=True), folder, table)
 
 
 def notes(record: JoinRecord) -> list[str]:
@@ -182,10 +200,11 @@ def _pending(kept: Experiment) -> Iterator[str]:
     except SynoError:
         yield "no operator was selected yet"
         return
-    timed = [one for one in networks if kept.tune.baselines or one.role != "baseline"]
-    trainings = [training_file(kept, one.key, seed) for one in networks for seed in kept.train.seeds]
-    measurements = [tuning_file(kept, one.key, *pair) for pair in kept.tune.pairs for one in timed]
-    for what, files in (("trainings", trainings), ("measurements", measurements)):
+    keys = [one.key for one in networks]
+    trainings = [training_file(kept, key, seed) for key in keys for seed in kept.train.seeds]
+    measurements = [kept.folder / TUNING.format(**job) for job in tuning_jobs.of_networks(kept, keys)]
+    of_layers = [kept.folder / LAYERS.format(**job) for job in tuning_jobs.of_layers(kept, keys)]
+    for what, files in (("trainings", trainings), ("measurements", measurements), ("measurements of layers", of_layers)):
         if absent := sum(not file.is_file() for file in files):
             yield f"{absent} of {len(files)} {what} are not there yet"
 

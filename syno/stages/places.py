@@ -21,6 +21,7 @@ TUNING = "tune/{key}/{compiler}-{device}.json"
 LAYERS = "layers/{key}/{compiler}-{device}.json"  # beside it is a folder with the layers that are done, until all are
 SPEED = "speed/{key}/{device}.json"
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
+ABLATION, ABLATION_TABLE = "ablations/{name}.json", f"{results.ABLATION}{{name}}"
 OPERATORS = "operators"  # the folder of the operator store
 FORMATS = ("svg", "png", "pdf")  # of figures
 TABLES = (MEASUREMENTS, results.SCORES, LATENCY, LOSSES)  # names of the tables of an experiment's own records
@@ -38,6 +39,11 @@ def table_files(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...
 def figure_files(formats: Iterable[str]) -> tuple[str, ...]:
     """Return the paths of a figure in these formats."""
     return tuple(FIGURE.format(name="{name}", ending=ending) for ending in formats)
+
+
+def ablation_table(name: str) -> str:
+    """Return the name of an ablation's table and figure."""
+    return ABLATION_TABLE.format(name=name)
 
 
 def worker_file(experiment: Experiment, number: int) -> Path:
@@ -90,4 +96,4 @@ def compiler_in_files(experiment: Experiment, part: str) -> str:
     """Return the compiler whose name in files this is."""
     from syno.measure.compilers import name_in_files
 
-    return next(compiler for compiler in experiment.tune.compilers if name_in_files(compiler) == part)
+    return next(compiler for compiler in experiment.tune.all_compilers if name_in_files(compiler) == part)

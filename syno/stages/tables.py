@@ -185,7 +185,7 @@ def _tuning_files(
     return {
         file(experiment, entry.key, compiler, device): {**entry._asdict(), "device_setting": device}
         for device in experiment.tune.devices
-        for compiler in experiment.tune.compilers
+        for compiler in experiment.tune.all_compilers
         for entry in rows
     }
 

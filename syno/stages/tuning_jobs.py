@@ -41,8 +41,10 @@ def of_training(experiment: Experiment, networks: Sequence[str]) -> list[dict[st
 def _jobs(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
     from syno.measure.compilers import name_in_files
 
+    if experiment.workload is None:
+        return []
+    found = [(key, *pair) for pair in experiment.tune.pairs for key in measured(experiment, networks)]
+    found += [(ORIGINAL, *pair) for pair in experiment.tune.original_pairs if ORIGINAL in networks]
     return [
-        {"key": key, "compiler": name_in_files(compiler), "device": places.in_a_name(device)}
-        for compiler, device in (experiment.tune.pairs if experiment.workload is not None else ())
-        for key in measured(experiment, networks)
+        {"key": key, "compiler": name_in_files(compiler), "device": places.in_a_name(device)} for key, compiler, device in found
     ]

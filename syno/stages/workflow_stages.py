@@ -17,7 +17,7 @@ from syno.stages.networks import keys, shortlist_keys
 
 if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
     from syno.config import Experiment
-    from syno.config.experiment import Part
+    from syno.config.parts import Part
 
 Wildcards: TypeAlias = Mapping[str, str]
 A_DAY = 24 * 60  # minutes
@@ -185,6 +185,12 @@ _LIST = (
     WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
         also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune", "layers", "speed")),
+    WorkflowStage(
+        "ablate", ("ablate",), lambda experiment, networks: [{"name": name} for name in experiment.ablations.names],
+        files=places.table_files((places.ABLATION_TABLE,)),
+        also=(places.ABLATION, *places.table_files((places.ABLATION_TABLE,), "csv")),
+        after=("data",), settings="ablations", is_timed=True, log="ablate/{name}", minutes=240,
+        readers={places.ABLATION: "syno.stages.ablations:AblationRecord.read"}),  # patterns come after the search or the import
     WorkflowStage(  # it reads the tables of other experiments
         "join", ("join",), _IF_JOINED, files=(places.JOINED, *places.table_files(places.IMPORTED_TABLES)),
         also=places.table_files(places.IMPORTED_TABLES, "csv"), settings="join",
@@ -194,11 +200,11 @@ _LIST = (
         also=places.table_files((places.HEADLINES,), "csv"), after=("artifact", "join")),
     WorkflowStage(
         "figure", ("figure",), _figures, files=places.figure_files(places.FORMATS[:1]),
-        also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("artifact", "join", "freeze", "tables"),
+        also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("artifact", "join", "freeze", "tables", "ablate"),
         log="figures/{name}"),
     WorkflowStage(
         "report", ("report",), _ALWAYS, files=(places.REPORT,), is_page=True,
-        after=("artifact", "join", "headlines", "freeze", "select", "tables", "figure")),
+        after=("artifact", "join", "headlines", "freeze", "select", "tables", "ablate", "figure")),
 )
 # fmt: on
 STAGES: Mapping[str, WorkflowStage] = {stage.name: stage for stage in _LIST}  # in their order

@@ -13,26 +13,27 @@ from syno.base.progress import TerminalDisplay
 from syno.report.ablations.guided import run
 from syno.report.ablations.sampling import shown_on
 from syno.space import Sampler, Space
+from syno.space.options import DistanceKind
 
 
-@pytest.mark.parametrize("guided", [True, False])
-def test_walks_end_when_the_time_is_up(guided: bool) -> None:
+@pytest.mark.parametrize("distance", ["exact", "paper", "published", "none"])
+def test_walks_end_when_the_time_is_up(distance: DistanceKind) -> None:
     ticks = itertools.count()
     shown: list[tuple[str, int, int]] = []
     found = run(
         small_specs.convolution(),
-        use_distance=guided,
+        distance=distance,
         seconds=20,
         show=lambda *progress: shown.append(progress),
         clock=lambda: float(next(ticks)),
     )
     assert 20 <= found.used <= 22  # a clock that is one second on whenever it is asked
     assert 0 < found.walks < 20
-    assert shown[0] == (f"walks {found.name}", 0, 20) and shown[-1] == (f"walks {found.name}", 20, 20)
+    assert shown[0] == (f"walks, distance {distance}", 0, 20) and shown[-1] == (f"walks, distance {distance}", 20, 20)
 
 
 def test_walks_end_after_so_many_trials() -> None:
-    assert run(small_specs.convolution(), use_distance=True, trials=3, seconds=1e9).walks == 3
+    assert run(small_specs.convolution(), trials=3, seconds=1e9).walks == 3
 
 
 def test_a_walk_that_is_given_up_is_not_counted() -> None:

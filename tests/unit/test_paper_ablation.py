@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from syno.report.ablations.ablation import beside_the_paper
-from syno.report.ablations.canonical import Rate, wilson
+from syno.report.ablations.canonical import Rate
+from syno.report.ablations.shares import wilson
+from syno.report.ablations.tables import beside_the_paper
 
 
 def test_the_largest_size_that_has_canonical_graphs_is_compared() -> None:

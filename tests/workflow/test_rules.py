@@ -39,7 +39,7 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
         if experiment.join is not None:
             jobs.update(["join", "headlines", "report"], figure=len(figures.names(experiment)))
             continue
-        jobs.update(["report", "select"], figure=len(figures.names(experiment)))
+        jobs.update(["report", "select"], figure=len(figures.names(experiment)), ablate=len(experiment.ablations.names))
         if experiment.searches:
             jobs.update(worker=experiment.study.workers, freeze=1)
         if experiment.workload is not None:
@@ -53,8 +53,9 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
             to_convert |= set(files_to_convert(experiment))
             jobs.update(["data", "tables"], train=(1 + chosen + baselines) * len(experiment.train.seeds))
             layers = experiment.tune.layers
-            jobs.update(tune=0 if layers == "only" else (1 + listed + beside) * pairs)
-            jobs.update(layers=(1 + chosen + beside) * pairs if layers else 0)
+            of_original = len(experiment.tune.original_pairs)
+            jobs.update(tune=0 if layers == "only" else (1 + listed + beside) * pairs + of_original)
+            jobs.update(layers=(1 + chosen + beside) * pairs + of_original if layers else 0)
     jobs["convert"] = len(to_convert)
     return {rule: count for rule, count in jobs.items() if count}
 
@@ -82,6 +83,7 @@ def test_the_page_says_how_many_jobs_the_paper_takes() -> None:
 def test_one_of_several_takes_with_it_only_what_it_needs(tmp_path: Path) -> None:
     paper = ROOT / "config" / "paper.yaml"
     needed = all_jobs(paper, "imagenet-resnet18", "resnet18")
+    needed.pop("ablate")  # only the page of the source shows them
     shown = all_jobs(paper, "resnet18")  # of the source, its tables are needed, but no figures
     assert planned(tmp_path, paper, "imagenet-resnet18") == {
         **needed, "figure": needed["figure"] - shown["figure"], "report": 1

@@ -141,7 +141,8 @@ def joinable(wildcards):
     """Return the input of joined results: the tables of other experiments, and those in other folders as they are."""
     found = []
     for folder in map(str, joined_folders(EXPERIMENTS[wildcards.folder])):
-        found += files_of(folder, ["artifact", "tables", "join"]) if folder in EXPERIMENTS else [f"{folder}/{MEASURED}"]
+        of_stages = ["artifact", "tables", "ablate", "join"]
+        found += files_of(folder, of_stages) if folder in EXPERIMENTS else [f"{folder}/{MEASURED}"]
     return found
 
 
@@ -154,6 +155,12 @@ def selected_from(wildcards):
     if listed is None:  # in a dry run
         return files_of(folder, ["shortlist", "tune"])
     return [*files_of(folder, ["shortlist"]), *map(str, compared_measurements(EXPERIMENTS[folder], listed))]
+
+
+def ablated(wildcards):
+    """Return the input of an ablation: the data that the space follows from, and for patterns the operators."""
+    found = ["artifact", "freeze", "select"] if wildcards.name == "patterns" else []
+    return files_of(wildcards.folder, [*STAGES["ablate"].after, *found])
 
 
 def tuned_device(wildcards):

@@ -31,7 +31,7 @@ def local_devices(experiment):
     if experiment.workload is None:
         return set()
     trained = {experiment.workload.training.device, settings_of_training(experiment).training.device}
-    return trained | {device for _, device in experiment.tune.pairs if is_here(device)}
+    return trained | {device for _, device in (*experiment.tune.pairs, *experiment.tune.original_pairs) if is_here(device)}
 
 
 DEVICES = set().union(*map(local_devices, EXPERIMENTS.values()))
@@ -147,7 +147,7 @@ MEASURED = [
     (folder, one, compiler, device)
     for folder, one in EXPERIMENTS.items()
     if one.workload is not None  # otherwise nothing is measured
-    for compiler, device in one.tune.pairs
+    for compiler, device in (*one.tune.pairs, *one.tune.original_pairs)
 ]
 SHARED = {
     **{

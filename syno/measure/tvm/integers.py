@@ -16,12 +16,25 @@ import torch
 from torch import fx
 
 from syno.measure.job import Job
+from syno.measure.latency import Latency
 from syno.measure.quantization import quantized_for
+from syno.measure.tvm.compiler import compiled, measured_on
 from syno.measure.tvm.network import from_pytorch
+from syno.measure.tvm.settings import DeviceSettings
 
 CONVOLUTION, LINEAR = "integer_convolution", "integer_linear"
 QUANTIZED, ATEN = torch.ops.quantized_decomposed, torch.ops.aten
 Insert: TypeAlias = Callable[..., fx.Node]  # an operation and its arguments -> its node
+
+
+def compiled_in_integers(job: Job) -> Callable[..., Any]:
+    """Compile as `syno.measure.tvm.compiler.compiled`, after quantization to 8-bit integers."""
+    return compiled(job, network_in_integers)
+
+
+def measured_in_integers(job: Job, device: DeviceSettings, flops: int | None) -> Latency:
+    """Measure as `syno.measure.tvm.compiler.measured_on`, after quantization to 8-bit integers."""
+    return measured_on(job, device, flops, network_in_integers)
 
 
 def network_in_integers(job: Job) -> Any:

@@ -1,20 +1,20 @@
-"""The paper's two ablations. Each writes tables and figures that name the source of their numbers.
+"""The ablations as commands: each measures, and writes tables and figures that name the source of their numbers.
 
-`canonical` measures how many operators the canonicalization rules leave out (`syno.report.ablations.canonical`), `distance` how
-many more operators random walks find with the shape distance (`syno.report.ablations.guided`).
+`canonical` measures how many operators the canonicalization rules leave out (`syno.report.ablations.canonical`), and
+`distance` what the shape distance is worth, beside the two published ones and none (`syno.report.ablations.guided`).
+`syno.report.ablations.tables` describes the table `ablation-NAME` of each.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from syno.base.files import write_whole
@@ -22,16 +22,32 @@ from syno.base.progress import Display
 from syno.base.record import versions
 from syno.base.text_tables import Row, csv_text, markdown
 from syno.measure.machine import device_name
-from syno.report.ablations.canonical import Rate, canonical_rates, complete_operators
-from syno.report.ablations.guided import Run, comparison, run, totals
-from syno.report.ablations.sampling import shown_on
-from syno.report.figures import BLUE, GREEN, ORANGE, finish, save
+from syno.report.ablations.canonical import canonical_rates, complete_operators
+from syno.report.ablations.drawing import canonical_figure, distance_figure, draw
+from syno.report.ablations.guided import Loss, Run, comparison, losses, run, sampled_losses, totals
+from syno.report.ablations.parts import NO_PARTS, Parts
+from syno.report.ablations.patterns import COLUMNS as PATTERN_COLUMNS
+from syno.report.ablations.patterns import Found, pattern_rows, random_operators
+from syno.report.ablations.sampling import Show, shown_on
+from syno.report.ablations.tables import AblationRow, beside_the_paper, canonical_rows, distance_rows, of_space
+from syno.report.figures import save
+from syno.space.options import DistanceKind
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.space.state_graph import check_not_empty
 
 UNSEEN = ("rejected_by",)  # columns too wide for a page
-PAPER_REDUNDANCY = 70
+SHOWN_PATTERNS = (
+    "pattern",
+    "share",
+    "best_share",
+    "lift_best",
+    "random_share",
+    "lift_random",
+    "lift_random_low",
+    "lift_random_high",
+)
+DISTANCES: tuple[DistanceKind, ...] = ("exact", "paper", "published", "none")
 
 
 @dataclass(frozen=True)
@@ -47,112 +63,163 @@ class Ablation:
     text: str
 
 
+@dataclass(frozen=True)
+class Measured:
+    """The numbers of an ablation.
+
+    Attributes:
+        name: its name.
+        rows: of its table.
+        tables: further tables, for people, by name.
+        figure: its own figure; None for that of the table.
+    """
+
+    name: str
+    rows: Sequence[AblationRow]
+    tables: Mapping[str, Sequence[Row]]
+    figure: Callable[[Sequence[str]], Figure] | None = None
+
+
 def canonical(
     spec: OperatorSpec,
-    folder: Path,
     *,
-    command: str,
     samples: int = 1000,
     complete: int = 3,
     seed: int = 0,
     display: Display | None = None,
-) -> Ablation:
+    parts: Path | None = None,
+) -> Measured:
     """Measure the share of random graphs that are canonical, by size, and count complete operators with the rules and without.
 
     Args:
         spec: the space to measure, up to its depth.
-        folder: the folder of `canonical.csv`, `canonical-complete.csv`, `canonical-paper.csv`, and the figure `canonical`.
-        command: the command line, which is written beside the numbers as their source.
         samples: the number of random graphs of each size.
         complete: the most primitives of the complete operators that are counted; 0 to leave this out.
         seed: the seed of the random graphs.
         display: shows the progress.
+        parts: a folder for finished parts, from which an interrupted run continues; None to keep none.
     """
-    with display or nullcontext():
+    kept = NO_PARTS if parts is None else Parts.of(parts, spec, samples=samples, complete=complete, seed=seed)
+    with display or nullcontext(), kept.timed("seconds") as seconds:
         show = shown_on(display)
-        rates = canonical_rates(spec, samples, seed=seed, show=show)
+        rates = canonical_rates(spec, samples, seed=seed, show=show, parts=kept)
         whole = complete_operators(spec, complete, show=show) if complete else []
-    notes = provenance(command, spec, seed)
     tables: dict[str, Sequence[Row]] = {
         "canonical": [rate.row() for rate in rates],
         "canonical-complete": [row.row() for row in whole],
         "canonical-paper": beside_the_paper(rates),
     }
-    figure = canonical_figure(rates, f"Random graphs that are canonical, {spec.name} ({samples:,} of each size)", notes)
-    return _saved(folder, "canonical", tables, figure, notes)
+    title = f"Random graphs that are canonical, {spec.name} ({samples:,} of each size)"
+    rows = canonical_rows(spec, rates, whole, seed, seconds())
+    return Measured("canonical", rows, tables, lambda notes: canonical_figure(rates, title, notes))
 
 
 def distance(
     spec: OperatorSpec,
-    folder: Path,
     *,
-    command: str,
     trials: int | None = None,
     seconds: float = 30,
+    complete: int = 5,
+    distances: Sequence[DistanceKind] = DISTANCES,
     seed: int = 0,
     display: Display | None = None,
-) -> Ablation:
-    """Count operators that random walks find with the shape distance and without, at equal trials and in equal CPU time.
+    parts: Path | None = None,
+) -> Measured:
+    """Count operators that random walks find with each distance, in equal CPU time, and those that a distance loses.
 
     Args:
-        spec: the space to walk in.
-        folder: the folder of `distance.csv`, `distance-totals.csv`, `distance.svg` and `distance.png`.
-        command: the command line, which is written beside the numbers as their source.
+        spec: the space to walk in. Its own distance plays no part.
         trials, seconds: the most trials and CPU-seconds of each side; None for any number of trials.
+        complete: the most primitives of the operators that are gone through for losses; 0 to leave this out.
+        distances: the sides.
         seed: the seed of the walks.
         display: shows the progress.
+        parts: a folder for finished parts, from which an interrupted run continues; None to keep none.
 
     Raises:
         SpecError: the space is empty.
     """
+    spec = spec.with_(distance="exact")
     check_not_empty(Space(spec))
+    settings = {"trials": trials, "seconds": seconds, "complete": complete, "seed": seed}
+    kept = NO_PARTS if parts is None else Parts.of(parts, spec, **settings)
+    published = [kind for kind in distances if kind in ("paper", "published")] if complete else []
     with display or nullcontext():
         show = shown_on(display)
-        runs = [
-            run(spec, use_distance=guided, trials=trials, seconds=seconds, seed=seed, show=show) for guided in (True, False)
+        runs = [_walked(spec, kind, trials, seconds, seed, show, kept) for kind in distances]
+        first = next((one.operators for one in runs if one.name == "exact"), [])
+        lost = [
+            Loss(*row)
+            for kind in published
+            for row in kept.get(f"lost-{kind}", partial(losses, spec, kind, complete, show=show))
         ]
-    notes = provenance(command, spec, seed)
-    tables = {"distance": comparison(runs), "distance-totals": totals(runs)}
-    figure = distance_figure(runs, f"Random walks with the shape distance and without, {spec.name}, depth {spec.depth}", notes)
-    return _saved(folder, "distance", tables, figure, notes)
+        sampled = [
+            Loss(*kept.get(f"sampled-{kind}", partial(sampled_losses, spec, kind, first, show=show))) for kind in published
+        ]
+    tables = {
+        "distance": comparison(runs),
+        "distance-totals": totals(runs),
+        "distance-lost": [one._asdict() for one in (*lost, *sampled)],
+    }
+    title = f"Random walks with each distance, {spec.name}, depth {spec.depth}"
+    rows = distance_rows(spec, runs, lost, sampled, seed)
+    return Measured("distance", rows, tables, lambda notes: distance_figure(runs, title, notes))
 
 
-def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
-    """Return rows of random graphs per canonical graph: at the largest size with canonical ones, and as the paper says.
+def _walked(
+    spec: OperatorSpec, kind: DistanceKind, trials: int | None, seconds: float, seed: int, show: Show, parts: Parts
+) -> Run:
+    def walk() -> dict[str, object]:
+        return asdict(run(spec, distance=kind, trials=trials, seconds=seconds, seed=seed, show=show))
 
-    No rows if no graph was canonical. Source of the paper's number: its canonicalization ablation.
+    return Run(**parts.get(f"walks-{kind}", walk))
+
+
+def patterns(
+    found: Found,
+    spec: OperatorSpec,
+    *,
+    best: float = 0.1,
+    random: int = 100,
+    seed: int = 0,
+    display: Display | None = None,
+    parts: Path | None = None,
+) -> Measured:
+    """Count the patterns of operators that were found, of the best of them, and of random operators of a space.
+
+    Args:
+        found: the operators.
+        spec: the space of the random operators.
+        best: the share of operators that count as the best.
+        random: the number of random operators; 0 for none.
+        seed: the seed of the random operators and of the intervals.
+        display: shows the progress.
+        parts: a folder for finished parts, from which an interrupted run continues; None to keep none.
     """
-    found = [rate for rate in rates if rate.canonical]
-    if not found:
-        return []
-    rate = max(found, key=lambda rate: rate.size)
-    low, high = rate.interval
-    return [
-        {
-            "graphs per canonical graph": f"{1 / rate.share:.1f}",
-            "95 %": f"{1 / high:.1f} to {1 / low:.1f}",
-            "of": f"{rate.graphs:,} random graphs of {rate.size} primitives",
-            "origin": "measured",
-        },
-        {
-            "graphs per canonical graph": f"more than {PAPER_REDUNDANCY}",
-            "95 %": "",
-            "of": "its random graphs",
-            "origin": "paper",
-        },
-    ]
+    kept = NO_PARTS if parts is None else Parts.of(parts, spec, seed=seed)
+    with display or nullcontext(), kept.timed("seconds") as seconds:
+        drawn = random_operators(spec, random, seed=seed, show=shown_on(display), parts=kept)
+        rows = pattern_rows(found, drawn, best=best, seed=seed)
+    table = [{**dict.fromkeys(PATTERN_COLUMNS), **of_space(spec, seed, seconds()), **row} for row in rows]
+    short = [{name: row[name] for name in SHOWN_PATTERNS} for row in table if row["family"] != "triple"]
+    return Measured("patterns", table, {"patterns": short})
 
 
-def _saved(folder: Path, name: str, tables: Mapping[str, Sequence[Row]], figure: Figure, notes: Sequence[str]) -> Ablation:
-    """Write the tables that have rows, and the figure."""
-    files, parts = [], []
-    for table, rows in tables.items():
-        if rows:
-            files.append(folder / f"{table}.csv")
-            write_whole(files[-1], csv_text(rows, notes))
-            parts.append(markdown([{key: value for key, value in row.items() if key not in UNSEEN} for row in rows]))
-    files += save(figure, folder / name)
-    return Ablation(tuple(files), "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n")
+def write(measured: Measured, folder: Path, notes: Sequence[str]) -> Ablation:
+    """Write the tables of an ablation that have rows, as CSV, and its figure; all say in `notes` where they come from."""
+    whole = f"ablation-{measured.name}"
+    tables = {**measured.tables, whole: measured.rows}
+    files, texts = [], []
+    for name, rows in tables.items():
+        if not rows:
+            continue
+        files.append(folder / f"{name}.csv")
+        write_whole(files[-1], csv_text(rows, notes))
+        if name != whole:
+            texts.append(markdown([{key: value for key, value in row.items() if key not in UNSEEN} for row in rows]))
+    figure = draw(measured.name, measured.rows, notes) if measured.figure is None else measured.figure(notes)
+    files += save(figure, folder / measured.name)
+    return Ablation(tuple(files), "\n".join([*texts, *(f"- {note}" for note in notes)]) + "\n")
 
 
 def provenance(command: str, spec: OperatorSpec, seed: int) -> list[str]:
@@ -165,49 +232,3 @@ def provenance(command: str, spec: OperatorSpec, seed: int) -> list[str]:
         f"{os.cpu_count()} logical cores",
         f"versions: {packages}",
     ]
-
-
-def canonical_figure(rates: Sequence[Rate], title: str, notes: Sequence[str]) -> Figure:
-    """Draw the shares of random graphs that are canonical, by size, on a logarithmic axis; a size with none has no mark."""
-    figure = Figure(figsize=(7, 4.6), layout="constrained")
-    axes = figure.add_subplot()
-    found = [rate for rate in rates if rate.canonical]
-    for shown, colour, style, label in (
-        ([(rate.size, rate.exact / rate.graphs) for rate in rates if rate.exact], GREEN, "s--", "by exact rules alone"),
-        ([(rate.size, rate.share) for rate in found], BLUE, "o-", "by all rules"),
-        ([(rate.size, rate.in_order / rate.graphs) for rate in rates if rate.in_order], ORANGE, "^:", "in the order drawn"),
-    ):
-        axes.plot([size for size, _ in shown], [share for _, share in shown], style, color=colour, label=label)
-    low, high = zip(*(rate.interval for rate in found), strict=True) if found else ((), ())
-    axes.fill_between([rate.size for rate in found], low, high, color=BLUE, alpha=0.15, linewidth=0, label="95 % interval")
-    axes.set_yscale("log")
-    axes.set_xticks([rate.size for rate in rates])
-    axes.set_ylabel("share of canonical graphs")
-    axes.secondary_yaxis("right", functions=(_inverse, _inverse)).set_ylabel("graphs per canonical graph")
-    axes.set_xlabel("primitives")
-    finish(figure, [axes], title, notes)
-    return figure
-
-
-def distance_figure(runs: Sequence[Run], title: str, notes: Sequence[str]) -> Figure:
-    """Draw the distinct operators found, by trials and by CPU time, with the distance and without."""
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    by_trials, by_time = figure.subplots(1, 2, sharey=True)
-    for side, colour in zip(runs, (BLUE, ORANGE), strict=True):
-        count = len(side.trials)
-        found = [0, *range(1, count + 1), count]
-        by_trials.step([1, *side.trials, side.walks], found, where="post", color=colour, label=f"{side.name} ({count})")
-        by_time.step([0.1, *side.seconds, side.used], found, where="post", color=colour, label=f"{side.name} ({count})")
-    for axes, label in ((by_trials, "random walks"), (by_time, "CPU-seconds, start included")):
-        axes.set_xscale("log")
-        axes.set_yscale("symlog", linthresh=1)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel(label)
-    by_trials.set_ylabel("distinct operators found")
-    finish(figure, [by_trials, by_time], title, notes)
-    return figure
-
-
-def _inverse(shares: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    with np.errstate(divide="ignore"):
-        return np.reciprocal(np.asarray(shares, dtype=np.float64))

@@ -27,17 +27,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any, NamedTuple
 
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+from syno.report.ablations.parts import NO_PARTS, Parts
 from syno.report.ablations.reordering import is_canonical
 from syno.report.ablations.sampling import Show, silent
+from syno.report.ablations.shares import wilson
 from syno.space.rules import RULES, RuleSet
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.space.steps import CONTRACTION, CandidateStep
 
-CONFIDENCE = 0.95
+CHUNK = 100  # walks whose counts are kept together
 ORDER_ONLY = "C1"
 BARE_SUMS = "C12"
 
@@ -52,6 +55,7 @@ class Rate:
         canonical: how many the rules accept in some order of their steps.
         in_order: how many the rules accept in the order in which they were drawn.
         exact: how many the exact rules accept in some order.
+        built_in: how many the rules accept in some order if the user's own are left out.
         rejected_by: how often each rule is the first to reject a graph in the order in which it was drawn.
     """
 
@@ -60,6 +64,7 @@ class Rate:
     canonical: int = 0
     in_order: int = 0
     exact: int = 0
+    built_in: int = 0
     rejected_by: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -89,41 +94,74 @@ class Rate:
         }
 
 
-def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson, 1927); 0 and 1 without trials."""
-    from scipy.stats import binomtest
+def canonical_rates(
+    spec: OperatorSpec, samples: int, *, seed: int = 0, show: Show = silent, parts: Parts = NO_PARTS
+) -> list[Rate]:
+    """Draw `samples` random graphs of each size up to the spec's depth, and count those that are canonical.
 
-    if not trials:
-        return 0.0, 1.0
-    interval = binomtest(hits, trials).proportion_ci(CONFIDENCE, "wilson")
-    return float(interval.low), float(interval.high)
-
-
-def canonical_rates(spec: OperatorSpec, samples: int, *, seed: int = 0, show: Show = silent) -> list[Rate]:
-    """Draw `samples` random graphs of each size up to the spec's depth, and count those that are canonical."""
+    Args:
+        spec: the space, with the rules to count by.
+        samples: the number of walks.
+        seed: the seed of the walks.
+        show: shows the progress.
+        parts: keeps the counts of every `CHUNK` walks.
+    """
     space = Space(spec.with_(rules_off=("all",), rules_on=(BARE_SUMS,)), use_distance=False)
-    rules = RuleSet(spec.rules_off, spec.rules_on)
-    exact = rules.exact()
-    rates = [Rate(size) for size in range(1, spec.depth + 1)]
-    random = Random(seed)
-    for number in range(samples):
-        show("random graphs", number, samples)
-        steps = random_steps(space, random, spec.depth)
-        for rate in rates[: len(steps)]:
-            _count(rate, space, steps[: rate.size], rules, exact)
+    sets = _RuleSets.of(spec)
+    rates, random = [Rate(size) for size in range(1, spec.depth + 1)], Random(seed)
+    for first in range(0, samples, CHUNK):
+        last = min(first + CHUNK, samples)
+
+        def count(first: int = first, last: int = last, rates: list[Rate] = rates) -> dict[str, Any]:
+            for number in range(first, last):
+                show("random graphs", number, samples)
+                steps = random_steps(space, random, spec.depth)
+                for rate in rates[: len(steps)]:
+                    _count(rate, space, steps[: rate.size], sets)
+            return {
+                "rates": [{**vars(rate), "rejected_by": dict(rate.rejected_by)} for rate in rates],
+                "random": random.getstate(),
+            }
+
+        found = parts.get(f"graphs-{last}-of-{samples}", count)  # the counts so far, and where the random numbers are
+        rates = [Rate(**{**rate, "rejected_by": Counter(rate["rejected_by"])}) for rate in found["rates"]]
+        version, state, gauss = found["random"]
+        random.setstate((version, tuple(state), gauss))
     show("random graphs", samples, samples)
     return rates
 
 
-def _count(rate: Rate, space: Space, steps: Sequence[CandidateStep], rules: RuleSet, exact: RuleSet) -> None:
-    rejected = next((row.id for step in steps for row in rules.of(step.kind) if row.rejects(step)), None)
+class _RuleSets(NamedTuple):
+    """The rules of a spec, the exact ones among them, and the built-in ones among them if there are others."""
+
+    rules: RuleSet
+    exact: RuleSet
+    built_in: RuleSet | None
+
+    @classmethod
+    def of(cls, spec: OperatorSpec) -> _RuleSets:
+        rules = RuleSet(spec.rules_off, spec.rules_on)
+        own = own_rules(spec)
+        without = RuleSet(spec.rules_off, [name for name in spec.rules_on if name not in own]) if own else None
+        return cls(rules, rules.exact(), without)
+
+
+def own_rules(spec: OperatorSpec) -> tuple[str, ...]:
+    """Return the paths of the user's own rules of a spec."""
+    return tuple(name for name in spec.rules_on if ":" in name)
+
+
+def _count(rate: Rate, space: Space, steps: Sequence[CandidateStep], sets: _RuleSets) -> None:
+    rejected = next((row.id for step in steps for row in sets.rules.of(step.kind) if row.rejects(step)), None)
     rate.graphs += 1
     rate.in_order += rejected is None
     if rejected is not None:
         rate.rejected_by[rejected] += 1
-    canonical = rejected is None or is_canonical(space, steps, rules)
+    canonical = rejected is None or is_canonical(space, steps, sets.rules)
     rate.canonical += canonical
-    rate.exact += canonical or is_canonical(space, steps, exact)
+    rate.exact += canonical or is_canonical(space, steps, sets.exact)
+    if sets.built_in is not None:
+        rate.built_in += canonical or is_canonical(space, steps, sets.built_in)
 
 
 def random_steps(space: Space, random: Random, most: int) -> list[CandidateStep]:

@@ -1,9 +1,13 @@
-"""Ablation of the shape distance: how many operators random walks find with it and without.
+"""Ablation of the shape distance: how many operators random walks find with each distance and with none, and how many it loses.
 
-A trial is one walk of the sampler, which builds an operator step by step and remembers dead ends and found operators. Both
-sides have the same memory, rules and budget. With the distance a walk enters no state that is farther from an operator
-than the depth left, and looks two steps ahead for dead ends; without it, only the bound on FLOPs is checked. Operators are
+A trial is one walk of the sampler, which builds an operator step by step and remembers dead ends and found operators. All
+sides have the same memory, rules and budget. With a distance a walk enters no state that is farther from an operator
+than the depth left, and looks two steps ahead for dead ends; without one, only the bound on FLOPs is checked. Operators are
 counted once for each meaning (fingerprint). Time is the CPU time of one process, including the construction of the space.
+
+An operator is lost if no order of its steps is within reach by a distance. It is looked for among all operators of up to a
+number of primitives when that number is the depth limit, and among random operators of the whole space. Both are those of
+the `exact` distance, which loses none (`tests/property/test_distance.py` goes through small spaces without it).
 
 Paper: the ablation of shape distance (no valid operator in 500 million trials without it).
 """
@@ -15,23 +19,31 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
+from syno.base.errors import UnreachableError
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
 from syno.report.ablations.sampling import Show, silent
+from syno.space.options import DistanceKind
 from syno.space.sample import Sampler
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 
+FEW = 50  # operators that are kept of a run
+
 
 @dataclass
 class Run:
-    """The walks of one side of the comparison: with the distance or without.
+    """The walks of one side of the comparison.
 
     Attributes:
-        name: "with distance" or "without".
+        name: the distance that guides them.
         trials, seconds: at which each operator was found, in order.
         walks, dead_ends, duplicates: their total numbers.
         used: CPU-seconds in total.
         is_exhausted: whether it found all operators of the space, and stopped.
+        operators: the texts of the first `FEW` operators.
     """
 
     name: str
@@ -42,6 +54,7 @@ class Run:
     duplicates: int = 0
     used: float = 0.0
     is_exhausted: bool = False
+    operators: list[str] = field(default_factory=list)
 
     @property
     def valid_share(self) -> float | None:
@@ -60,7 +73,7 @@ class Run:
 def run(
     spec: OperatorSpec,
     *,
-    use_distance: bool,
+    distance: DistanceKind = "exact",
     trials: int | None = None,
     seconds: float,
     seed: int = 0,
@@ -71,8 +84,8 @@ def run(
 
     The time is checked before each step of a walk. `clock` returns CPU-seconds.
     """
-    found = Run("with distance" if use_distance else "without")
-    title, whole, begin = f"walks {found.name}", max(1, round(seconds)), clock()
+    found = Run(distance)
+    title, whole, begin = f"walks, distance {distance}", max(1, round(seconds)), clock()
 
     def is_over() -> bool:
         found.used = clock() - begin
@@ -80,16 +93,65 @@ def run(
         return found.used >= seconds
 
     show(title, 0, whole)
-    sampler = Sampler(Space(spec, use_distance=use_distance), Random(seed))
+    sampler = Sampler(Space(spec.with_(distance=distance)), Random(seed))
     while not sampler.is_exhausted and (trials is None or sampler.walks < trials) and not is_over():
         operator = sampler.draw(is_over)
         found.used = clock() - begin
         if operator is not None:
             found.trials.append(sampler.walks)
             found.seconds.append(round(found.used, 4))
+            if len(found.operators) < FEW:
+                found.operators.append(str(operator))
     found.walks, found.dead_ends, found.duplicates = sampler.walks, sampler.dead_ends, sampler.duplicates
     found.is_exhausted = sampler.is_exhausted
     return found
+
+
+class Loss(NamedTuple):
+    """The number of operators that a distance loses.
+
+    Attributes:
+        distance: the distance.
+        depth: the depth limit.
+        primitives: the size of the operators; None for random operators of any size.
+        operators: how many there are, or were drawn.
+        lost: how many of them no order of their steps leads to.
+    """
+
+    distance: str
+    depth: int
+    primitives: int | None
+    operators: int
+    lost: int
+
+
+def losses(spec: OperatorSpec, distance: DistanceKind, complete: int, *, show: Show = silent) -> list[Loss]:
+    """Return what a distance loses of all operators of up to `complete` primitives, if that is the depth limit, by size."""
+    limited = spec.with_(depth=min(complete, spec.depth))
+    operators = list(Space(limited).enumerate())
+    space, counts = Space(limited.with_(distance=distance)), dict[int, list[bool]]()
+    for number, (size, operator) in enumerate(operators):
+        show(f"operators that the distance {distance} loses", number, len(operators))
+        counts.setdefault(size, []).append(is_lost(space, operator))
+    return [Loss(distance, limited.depth, size, len(found), sum(found)) for size, found in sorted(counts.items())]
+
+
+def sampled_losses(spec: OperatorSpec, distance: DistanceKind, operators: Sequence[str], *, show: Show = silent) -> Loss:
+    """Return what a distance loses of random operators, which are given as texts."""
+    space, lost = Space(spec.with_(distance=distance)), 0
+    for number, text in enumerate(operators):
+        show(f"random operators that the distance {distance} loses", number, len(operators))
+        lost += is_lost(space, parse(text))
+    return Loss(distance, spec.depth, None, len(operators), lost)
+
+
+def is_lost(space: Space, operator: PGraph) -> bool:
+    """Return whether no order of the operator's steps leads to it in a space."""
+    try:
+        space.path(operator)
+    except UnreachableError:
+        return True
+    return False
 
 
 def comparison(runs: Sequence[Run]) -> list[dict[str, object]]:
@@ -106,12 +168,13 @@ def totals(runs: Sequence[Run]) -> list[dict[str, object]]:
     """Return a row of totals for each side."""
     return [
         {
-            "side": run.name,
+            "distance": run.name,
             "trials": run.walks,
             "CPU-seconds": round(run.used, 2),
             "valid_trials": run.walks - run.dead_ends,
             "valid_share": run.valid_share,
             "operators": len(run.trials),
+            "operators_per_CPU-second": round(len(run.trials) / run.used, 4) if run.used else None,
             "duplicates": run.duplicates,
         }
         for run in runs

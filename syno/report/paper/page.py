@@ -56,13 +56,16 @@ class Shown:
     left_out: tuple[str, ...]
 
 
-def paper_page(numbers: Numbers, operators: Mapping[str, PGraph], notes: Sequence[str] = ()) -> str:
+def paper_page(
+    numbers: Numbers, operators: Mapping[str, PGraph], notes: Sequence[str] = (), ablations: Sequence[object] = ()
+) -> str:
     """Return the page as an HTML document.
 
     Args:
         numbers: The measurements and loss curves, of an import or of joined results.
         operators: The operators whose graphs are known, by name.
         notes: The lines at its bottom: where the data comes from, and what it lacks.
+        ablations: The parts of the page for ablations (`syno.report.ablations.page_part`).
     """
     numbers = numbers._replace(rows=ready(numbers.rows))
     table = headline_table(headlines(*numbers))
@@ -80,6 +83,7 @@ def paper_page(numbers: Numbers, operators: Mapping[str, PGraph], notes: Sequenc
         cards=shown,
         orders=orders(results) if shown else [],
         notes=notes,
+        ablations=ablations,
     )
 
 

@@ -59,5 +59,6 @@ Tests compare the distance with the truth on small specs, found by going through
 equal in more than 95 % of the states.
 
 Paper: section 5.4 (shape distance). The published system charges a step for each axis that a contraction ends, and does
-not know which axes a Merge may cut: near its depth limit it loses operators.
+not know which axes a Merge may cut: near its depth limit it loses operators. `published` has its distance and the paper's
+formula, which a spec can choose for comparison.
 """

@@ -5,8 +5,7 @@ Paper: section 5.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 
 from syno.algebra import Size, product
@@ -14,24 +13,33 @@ from syno.ir import dim as dims
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance.flops import FlopsBound
-from syno.space.distance.problem import UNREACHABLE, Allowance, Goal, total
+from syno.space.distance.groupings import LiveAxis
+from syno.space.distance.problem import UNREACHABLE, Allowance, Goal
+from syno.space.distance.published import PublishedDistance
 from syno.space.distance.relaxation import Relaxation, axis_order
 from syno.space.distance.search import CheapestAssignment, ShapeDistance
+from syno.space.distance.sums import Sums, SumSets
+from syno.space.options import DistanceKind
 from syno.space.rules.guarantees import Guarantees
-from syno.space.sizes import SizeTable, Usage
+from syno.space.sizes import Usage
 from syno.space.state import State
 
 
 class Feasibility:
-    """Answers for the states of one space. It never says no to a state that can be completed.
+    """Answers for the states of one space. With this project's distance, it never says no to a state that can be completed.
 
     Attributes:
+        kind: the distance that is used, or "none".
         least_flops, most_flops: of the replaced layers.
     """
 
     def __init__(self, candidates: Candidates, completion: Completion, *, use_distance: bool) -> None:
         self.spec, self.sizes, rules = candidates.spec, candidates.sizes, candidates.rules
-        self.candidates, self.completion, self.use_distance = candidates, completion, use_distance
+        self.candidates, self.completion = candidates, completion
+        self.kind: DistanceKind = self.spec.distance if use_distance else "none"
+        self.published: PublishedDistance | None = None
+        if self.kind == "paper" or self.kind == "published":
+            self.published = PublishedDistance(candidates, completion.wanted, self.kind)
         self.flops = FlopsBound(self.spec, self.sizes)
         self.least_flops = self.spec.budget.least_flops - self.spec.budget.rest_flops
         self.most_flops = self.spec.budget.most_flops - self.spec.budget.rest_flops
@@ -52,6 +60,8 @@ class Feasibility:
         if self._has_only_sums(state) and most <= left:
             found = self.sum_sets.distance_of(tuple(dim.size for dim in state.ends.sums))
             return found if found <= most else UNREACHABLE
+        if self.published is not None:
+            return self.published(state, most)
         return self.distance(*self.relax(state, most), most)
 
     def cheapest(self, state: State) -> CheapestAssignment | None:
@@ -73,11 +83,11 @@ class Feasibility:
         """Return whether the state may still become an operator."""
         if state.steps > self.spec.depth:
             return False
-        if self.use_distance and not self._within_reach(state):  # first, as it rejects by far the most
+        if self.kind != "none" and not self._within_reach(state):  # first, as it rejects by far the most
             return False
         if self.flops.lower_bound(state) > self.most_flops:
             return False
-        if not self.use_distance:
+        if self.kind != "exact":
             return True
         if product(dim.size for dim in state.data) is not self._wanted or not self.ensured.sums_come_first:
             return True
@@ -111,6 +121,10 @@ class Feasibility:
             if not (start * reached).is_legal:
                 return UNREACHABLE
             depth = self.spec.depth - len(sums)
+            if self.published is not None:
+                room = self.spec.occurrences.chain_length
+                live = (*(LiveAxis(dim.size, room) for dim in root.data), *(LiveAxis(size, room - 1) for size in sums))
+                return self.published.of(tuple(sorted(live)), self.published.limits(root, depth), depth)
             axes = tuple(sorted((*base, *(axes_of[size] for size in sums)), key=axis_order))
             now = limits._replace(
                 left=Allowance(*(min(number, depth) for number in limits.left)),
@@ -120,76 +134,3 @@ class Feasibility:
             return self.distance(axes, now, depth)
 
         return SumSets(self.sizes, self.spec.occurrences.reductions, self.candidates.within_multiple, distance)
-
-
-Sums = tuple[Size, ...]  # in the order of their enumeration
-
-
-@dataclass
-class SumSets:
-    """The sets of reductions that can begin an operator.
-
-    Reductions come first, and the distance needs to know nothing else there. So sets are examined without building any
-    state, and only when asked for: of ten thousand sets a few hundred lead somewhere.
-
-    Attributes:
-        sizes: facts about sizes.
-        most: the largest number of reductions.
-        within: whether the product of all reductions is small enough.
-        distance: the distance with just these reductions, their product and their occurrences; or UNREACHABLE.
-    """
-
-    sizes: SizeTable
-    most: int
-    within: Callable[[Size], bool]
-    distance: Callable[[Sums, Size, Usage], int]
-    _least: dict[Sums, int] = field(default_factory=dict)
-    _leads: dict[Sums, bool] = field(default_factory=dict)
-    _next: dict[Sums, list[Size]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._place = {size: place for place, size in enumerate(self.sizes.sizes(self.sizes.none))}
-        self._usage = {size: self.sizes.reduced(size) for size in self._place}
-
-    def leads_on(self, sums: Sums) -> bool:
-        """Return whether an operator may be reached from these reductions, in any order, or with later ones."""
-        sums = self._sorted(sums)
-        found = self._leads.get(sums)
-        if found is None:
-            found = self._leads[sums] = self._distance(sums) < UNREACHABLE or any(map(self.leads_on, self._longer(sums)))
-        return found
-
-    def distance_of(self, sums: Sums) -> int:
-        """Return how many primitives these reductions, in any order, need at least, later reductions included."""
-        sums = self._sorted(sums)
-        found = self._least.get(sums)
-        if found is None:
-            more = (1 + self.distance_of(longer) for longer in self._longer(sums))
-            found = self._least[sums] = min(self._distance(sums), min(more, default=UNREACHABLE), UNREACHABLE)
-        return found
-
-    def _sorted(self, sums: Sums) -> Sums:
-        return tuple(sorted(sums, key=self._place.__getitem__))
-
-    def _distance(self, sums: Sums) -> int:
-        return self.distance(sums, product(sums), self._used(sums))
-
-    def _used(self, sums: Sums) -> Usage:
-        return total(self.sizes.none, *(self._usage[size] for size in sums))
-
-    def _longer(self, sums: Sums) -> Iterator[Sums]:
-        """Yield the sets with one more, which is not before the last."""
-        return ((*sums, size) for size in self._after(sums)) if len(sums) < self.most else iter(())
-
-    def _after(self, sums: Sums) -> list[Size]:
-        """Return what may come next: not before the last, and nothing that was too much before."""
-        found = self._next.get(sums)
-        if found is None:
-            last, before = (self._place[sums[-1]], self._after(sums[:-1])) if sums else (0, list(self._place))
-            used, reached = self._used(sums), product(sums)
-            found = self._next[sums] = [
-                size
-                for size in before
-                if self._place[size] >= last and self.sizes.fits(used, self._usage[size]) and self.within(reached * size)
-            ]
-        return found

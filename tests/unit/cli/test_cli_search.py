@@ -81,7 +81,7 @@ class TestAblate:
     def test_distance(self, run: Run, folder: Path) -> None:
         arguments = ("--trials", "30", "--seconds", "0.5", "--depth", "4")
         text = run("ablate", "distance", "small.yaml", *arguments).stdout
-        assert "| with distance |" in text
+        assert "| exact     |" in text and "| published |" in text
         out = folder / "results/ablation/convolution"
         assert (out / "distance.csv").read_text(encoding="utf-8").startswith("# command: syno")
         assert (out / "distance.svg").exists() and (out / "distance.png").exists()

@@ -1,0 +1,82 @@
+"""The settings of ablations, which an experiment names in `ablations`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from syno.config.groups import Section
+from syno.space.options import DistanceKind
+
+
+class CanonicalAblation(Section):
+    """The share of random graphs that the canonicalization rules accept."""
+
+    samples: Annotated[int, Field(ge=1)] = 1000
+    """random graphs of each size"""
+    complete: Annotated[int, Field(ge=0)] = 3
+    """all complete operators of up to so many primitives are counted, too, with the rules and without"""
+    rules: tuple[str, ...] = ()
+    """rules that are added to the spec's: ids, or your own as `package.module:name`, which are also left out for comparison"""
+    seed: int = 0
+    """seed of the random graphs"""
+
+
+class DistanceAblation(Section):
+    """Random walks with each shape distance and with none, and the operators that each loses."""
+
+    distances: tuple[DistanceKind, ...] = ("exact", "paper", "published", "none")
+    """the distances to compare"""
+    seconds: Annotated[float, Field(gt=0)] = 60
+    """CPU-seconds of walks with each distance"""
+    trials: Annotated[int, Field(ge=1)] | None = None
+    """most walks with each distance"""
+    complete: Annotated[int, Field(ge=0)] = 5
+    """losses are looked for among all operators of up to so many primitives, if that is the depth limit"""
+    seed: int = 0
+    """seed of the walks"""
+
+
+class PatternsAblation(Section):
+    """The shares of patterns of primitives among the operators found, the best of them, and random ones."""
+
+    best: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """share of the operators that count as the best, by reward"""
+    random: Annotated[int, Field(ge=0)] = 100
+    """random operators of the space to compare with"""
+    space: str | None = None
+    """space of the random operators: a preset or a spec file; by default the experiment's, for published data resnet18"""
+    seed: int = 0
+    """seed of the random operators and of the intervals"""
+
+
+class Ablations(Section):
+    """Ablations that the workflow makes. A list of names takes the defaults: `[canonical, distance, patterns]`."""
+
+    canonical: CanonicalAblation | None = None
+    """share of random graphs that are canonical; null: not measured"""
+    distance: DistanceAblation | None = None
+    """walks with each shape distance; null: not measured"""
+    patterns: PatternsAblation | None = None
+    """common patterns of the operators found; null: not measured"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        if isinstance(given, list | tuple):
+            return {str(name): {} for name in given}
+        return given
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of those that are made."""
+        return tuple(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+    def settings(self, name: str) -> Mapping[str, Any]:
+        """Return the settings of one of them, the defaults where it is not named."""
+        given = (
+            getattr(self, name) or {"canonical": CanonicalAblation, "distance": DistanceAblation}.get(name, PatternsAblation)()
+        )
+        return dict(given)

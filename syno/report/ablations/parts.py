@@ -1,0 +1,77 @@
+"""Parts of an ablation that are kept in files, so that an interrupted one continues where it was."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from syno.base.files import json_with_checksum, read_json, write_whole
+from syno.base.record import versions
+from syno.ir.dim import content_id
+from syno.space.spec import OperatorSpec
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The finished parts of one ablation.
+
+    Attributes:
+        folder: the folder of their files; None to keep none.
+        key: what the parts depend on. Parts of another key are made anew.
+    """
+
+    folder: Path | None = None
+    key: str = ""
+
+    @classmethod
+    def of(cls, folder: Path, spec: OperatorSpec, **settings: Any) -> Parts:
+        """Return the parts of an ablation of a spec with these settings, by this version of the library."""
+        return cls(folder, content_id(spec.id, json.dumps(settings, sort_keys=True), versions([]).get("syno", "")))
+
+    def get(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return a part, as JSON gives it back: the one that is kept, or what `make` returns, which is then kept."""
+        found = self.peek(name)
+        return self.put(name, make()) if found is None else found
+
+    def peek(self, name: str) -> Any:
+        """Return a part that is kept; None if there is none, or its file is damaged or of another key."""
+        if self.folder is None or not (file := self.folder / f"{name}.json").is_file():
+            return None
+        try:
+            kept = read_json(file)
+        except ValueError:
+            return None
+        return kept["part"] if isinstance(kept, dict) and kept.get("key") == self.key else None
+
+    def put(self, name: str, part: Any) -> Any:
+        """Keep a part in place of an earlier one, and return it as JSON gives it back."""
+        if self.folder is not None:
+            write_whole(self.folder / f"{name}.json", json_with_checksum({"key": self.key, "part": part}))
+        return json.loads(json.dumps(part))
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[Callable[[], float]]:
+        """Yield a function that returns the CPU-seconds so far, with those of interrupted runs. The part `name` keeps them."""
+        begin, before = time.process_time(), float(self.peek(name) or 0)
+
+        def used() -> float:
+            return before + time.process_time() - begin
+
+        try:
+            yield used
+        finally:
+            self.put(name, used())
+
+    def remove(self) -> None:
+        """Delete the files, once the whole result is written."""
+        if self.folder is not None:
+            rmtree(self.folder, ignore_errors=True)
+
+
+NO_PARTS = Parts()

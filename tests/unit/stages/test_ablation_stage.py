@@ -1,0 +1,160 @@
+"""The stage of ablations: settings, tables, records, figures and the part of the page; interrupted and continued."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_specs
+
+from syno.base.errors import SpecError
+from syno.config import Experiment
+from syno.report.ablations.canonical import Rate, canonical_rates
+from syno.report.ablations.guided import is_lost, losses
+from syno.report.ablations.parts import Parts
+from syno.report.ablations.tables import canonical_rows
+from syno.space import Space
+from syno.stages import figures
+from syno.stages.ablations import AblationRecord, draw_ablation, page_parts, read_ablation, run_ablation
+from syno.stages.search import search
+from syno.stages.study import freeze
+from syno.stages.workflow_stages import STAGES
+
+OWN = "rules_of_mine:no_split"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "small.yaml").write_text(small_specs.convolution(depth=3).dump(), encoding="utf-8")
+    (tmp_path / "rules_of_mine.py").write_text(
+        "from syno.space.rules import Rule\nno_split = Rule('no-split', 'Split', 'a', 'b', lambda step: True)\n",
+        encoding="utf-8",
+    )
+
+
+def experiment(ablations: Any) -> Experiment:
+    return Experiment(
+        name="tiny",
+        spec="small.yaml",
+        evaluate="cost",
+        original={"flops": 2e6, "parameters": 1e5},
+        policy={"name": "random"},
+        study={"n_trials": 2},
+        select={"by": "reward"},
+        ablations=ablations,
+    )
+
+
+def test_names_take_the_defaults() -> None:
+    assert experiment(["canonical", "patterns"]).ablations == experiment({"canonical": {}, "patterns": {}}).ablations
+    assert experiment({}).ablations.names == ()
+    with pytest.raises(SpecError, match="guided"):
+        experiment(["guided"])
+    with pytest.raises(SpecError, match='ablation but "patterns"'):
+        Experiment(name="published", artifact="data", ablations=["distance"])
+    assert Experiment(name="published", artifact="data", ablations=["patterns"]).ablations.names == ("patterns",)
+
+
+def test_a_search_does_not_depend_on_them() -> None:
+    assert experiment({}).part("search") == experiment(["canonical"]).part("search")
+
+
+def test_the_jobs_are_those_that_are_named() -> None:
+    given = experiment(["canonical", "distance"])
+    assert [file.name for file in STAGES["ablate"].paths(given)] == ["ablation-canonical.parquet", "ablation-distance.parquet"]
+    assert set(figures.names(given)) >= {"ablation-canonical", "ablation-distance"}
+
+
+def test_all_three_are_measured_drawn_and_on_the_page() -> None:
+    given = experiment({
+        "canonical": {"samples": 3, "complete": 2, "rules": [OWN]},
+        "distance": {"trials": 3, "complete": 2},
+        "patterns": {"random": 3},
+    })  # fmt: skip
+    search(given, 1)
+    freeze(given)
+    for name in given.ablations.names:
+        record = run_ablation(given, name)
+        rows, read = read_ablation(given.folder, name)
+        assert read == record and len(rows) == record.rows and record.space == "tiny"
+        assert not (given.folder / "ablations" / name).exists()
+    canonical, _ = read_ablation(given.folder, "canonical")
+    assert {row["variant"] for row in canonical} == {"all rules", "exact rules", "order drawn", "built-in rules", "complete"}
+    assert [row["sampled"] for row in canonical if row["origin"] == "paper"] == [6452]
+    distance, _ = read_ablation(given.folder, "distance")
+    assert [row["distance"] for row in distance] == ["exact", "paper", "published", "none", "none"]
+    assert [part.title for part in page_parts(given.folder)] == ["Canonical graphs", "Shape distances", "Common patterns"]
+    page = figures.write_report(given).read_text(encoding="utf-8")
+    assert 'id="ablation-patterns"' in page and "operators: of 2 complete trials" in page
+
+
+def test_patterns_need_operators() -> None:
+    with pytest.raises(SpecError, match="has no operators yet"):
+        run_ablation(experiment(["patterns"]), "patterns")
+    with pytest.raises(SpecError, match="there are: canonical, distance, patterns"):
+        run_ablation(experiment([]), "guided")
+
+
+def test_counts_of_an_interrupted_run_are_those_of_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno.report.ablations.canonical.CHUNK", 4)
+    spec, parts, walked = small_specs.convolution(depth=3), Parts(tmp_path / "parts", "key"), list[int]()
+
+    def interrupted(title: str, finished: int, total: int) -> None:
+        if finished == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        canonical_rates(spec, 10, parts=parts, show=interrupted)
+    continued = canonical_rates(spec, 10, parts=parts, show=lambda _, finished, __: walked.append(finished))
+    assert min(walked) == 4 and continued == canonical_rates(spec, 10)
+    assert Parts(tmp_path / "parts", "other").peek("graphs-4-of-10") is None
+
+
+def test_own_rules_beside_the_built_in_ones() -> None:
+    spec = small_specs.convolution(depth=4)
+    own, without = canonical_rates(spec.with_(rules_on=(OWN,)), 40), canonical_rates(spec, 40)
+    assert [rate.built_in for rate in own] == [rate.canonical for rate in without]
+    assert sum(rate.canonical for rate in own) < sum(rate.built_in for rate in own)
+
+
+def test_the_sum_over_all_sizes_stands_beside_the_paper() -> None:
+    rows = canonical_rows(small_specs.convolution(), [Rate(1, 10, 10), Rate(2, 10, 5)], [], 0, 1.5)
+    total, paper = [row for row in rows if row["variant"] == "all rules" and row["primitives"] is None]
+    assert (total["sampled"], total["canonical"], total["rate"], total["seconds"]) == (20, 15, 0.75, 1.5)
+    assert paper["rate"] == total["paper_rate"] == pytest.approx(0.01333, abs=1e-5)
+
+
+def test_losses_are_counted_at_the_depth_limit() -> None:
+    spec = small_specs.two_ended()
+    assert [(one.primitives, one.operators, one.lost) for one in losses(spec, "published", 2)] == [(2, 1, 1)]
+    assert [one.lost for one in losses(spec, "paper", 2)] == [0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [small_specs.matmul, small_specs.convolution, small_specs.strided, small_specs.repeated])
+def test_what_is_lost_is_what_an_enumeration_lacks(make: Any) -> None:
+    spec = make(depth=make().depth + 1)
+    whole = {operator.id: operator for _, operator in Space(spec, use_distance=False).enumerate()}
+    for kind in ("paper", "published"):
+        space = Space(spec.with_(distance=kind))
+        lacking = set(whole) - {operator.id for _, operator in space.enumerate()}
+        assert lacking == {id_ for id_, operator in whole.items() if is_lost(space, operator)}
+
+
+def test_a_record_of_earlier_numbers_stays(tmp_path: Path) -> None:
+    given = experiment({"canonical": {"samples": 3, "complete": 0}})
+    run_ablation(given, "canonical")
+    file = given.folder / "ablations" / "canonical.json"
+    before = file.read_bytes()
+    run_ablation(given, "canonical")
+    assert file.read_bytes() == before
+    assert AblationRecord.read(file).settings["samples"] == 3
+
+
+def test_a_figure_is_drawn_in_the_formats_that_are_asked_for() -> None:
+    given = experiment({"canonical": {"samples": 3, "complete": 0}})
+    run_ablation(given, "canonical")
+    assert [file.name for file in draw_ablation(given.folder, "ablation-canonical", ("svg",))] == ["ablation-canonical.svg"]
