@@ -10,6 +10,7 @@ returns the compiled module as a function of tensors:
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -186,8 +187,6 @@ def _inductor_int8(job: Job) -> Compiled:
 
 
 def _check_x86(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:
-    import platform
-
     if remote is None and platform.machine() not in ("x86_64", "AMD64"):
         raise SpecError(
             f"the compiler inductor-int8 has kernels for x86 only, and this is {platform.machine()}; take tvm-int8 or "

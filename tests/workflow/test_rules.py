@@ -112,7 +112,7 @@ def test_a_rule_has_a_log(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_the_command_of_a_rule_is_one_of_ours(rule: str) -> None:
     shell = RULES[rule].partition("    shell:\n")[2]
-    command = {"speed": "tune training"}.get(rule, rule)
+    command = {"speed": "tune training", "layers": "tune layers"}.get(rule, rule)
     assert len(re.findall(rf"\bsyno (?:artifact )?{command}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1
 
 

@@ -92,6 +92,12 @@ def settings_of(stage):
     return lambda wildcards: settings_text(wildcards.folder, STAGES[stage].settings)
 
 
+def training_settings(wildcards):
+    """Return the settings on which a training depends, as text; only the original network may also be tested in 8-bit integers."""
+    in_int8 = wildcards.key == ORIGINAL and EXPERIMENTS[wildcards.folder].train.int8
+    return settings_text(wildcards.folder, STAGES["train"].settings) + " int8" * in_int8
+
+
 @cache
 def settings_text(folder, part):
     return EXPERIMENTS[folder].part(part)

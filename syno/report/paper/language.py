@@ -59,7 +59,8 @@ def curves(losses: pandas.DataFrame, rows: pandas.DataFrame) -> pandas.DataFrame
         rows: The table of measurements. A network whose score is no loss is no language model.
     """
     missing = {name: value for name, value in DEFAULTS.items() if name not in losses}
-    found = losses.assign(**missing, seed=losses.get("seed", numpy.nan)).fillna({"experiment": ""})
+    found = losses.assign(**missing, seed=losses.get("seed", numpy.nan))
+    found = found.assign(experiment=found["experiment"].astype(object).fillna(""))
     scored = rows.loc[rows["metric"].isin(["loss", "perplexity"]), "model"]
     found = found[found["model"].isin({LANGUAGE_MODEL, *scored})]
     numbers = found["loss"].astype(float)
