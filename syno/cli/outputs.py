@@ -13,12 +13,10 @@ from syno.cli.arguments import Config, OutputFile, experiment_of
 @app.command(rich_help_panel=STAGES)
 def tables(config: Config) -> None:
     """Collect the records of trainings and measurements in tables."""
-    from syno.base.text_tables import markdown
     from syno.stages.tables import make_tables
-    from syno.stages.top import summary
+    from syno.stages.top import compared
 
-    made = make_tables(experiment_of(config))
-    typer.echo(markdown(summary(made)), nl=False)
+    typer.echo(compared(make_tables(experiment_of(config))), nl=False)
 
 
 @app.command(rich_help_panel=STAGES)

@@ -86,7 +86,7 @@ def tune(
         raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
     if memory_limit_mib is not None and not memory_limit_mib > 0:
         raise SpecError(f"memory_limit_mib is {memory_limit_mib}; it must be above 0, or None for no limit")
-    settings, options = _tolerant(settings or LatencySettings(), chosen), _own_settings(chosen, own)
+    settings, options = tolerant(settings or LatencySettings(), chosen), _own_settings(chosen, own)
     request = Request(
         subject=subject,
         compiler=compiler,
@@ -142,7 +142,7 @@ def _own_settings(compiler: Compiler, given: dict[str, BaseModel | None]) -> Bas
     return given.get(compiler.group) or compiler.settings()
 
 
-def _tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
+def tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
     """Return the settings, with the least tolerance of a compiler that has one."""
     if compiler.tolerance is None or (settings.tolerance or 0.0) >= compiler.tolerance:
         return settings

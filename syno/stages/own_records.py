@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
+from syno.measure.compilers import compiler_named
+from syno.measure.tuning import tolerant
 from syno.measure.tuning_record import TuningRecord
 from syno.stages.train import settings_of_training
 
@@ -35,7 +37,8 @@ def check_measurement(file: Path, record: TuningRecord, experiment: Experiment, 
     whole = workload.model_dump(mode="json")
     parts = [name for name in ("model", "width", "layers") if name in subject]
     there = {"workload": {name: subject[name] for name in parts}, "latency": record.settings.model_dump(mode="json")}
-    here = {"workload": {name: whole[name] for name in parts}, "latency": experiment.tune.latency.model_dump(mode="json")}
+    latency = tolerant(experiment.tune.latency, compiler_named(record.compiler))
+    here = {"workload": {name: whole[name] for name in parts}, "latency": latency.model_dump(mode="json")}
     _check(file, there, here, again)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
+from syno.results.measurement import INT8
 from syno.stages import study as freeze
 from syno.stages import tables
 from syno.stages.kept import check_shown
@@ -36,7 +38,7 @@ def read(experiment: Experiment) -> Results:
     else:
         scores, latency = tables.read_tables(experiment)
         layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
-    operators = _operators(experiment, trials, scores, latency)
+    operators = _operators(experiment, trials, [scores, latency, layers])
     return Results(experiment.name, trials, scores, latency, operators, _notes(experiment, trials, latency, layers), layers)
 
 
@@ -49,15 +51,14 @@ def _trials(experiment: Experiment) -> pandas.DataFrame:
     return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
 
 
-def _operators(
-    experiment: Experiment, trials: pandas.DataFrame, scores: pandas.DataFrame, latency: pandas.DataFrame
-) -> dict[str, PGraph]:
+def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Sequence[pandas.DataFrame]) -> dict[str, PGraph]:
     """Return the operators in the tables; where nothing was trained and measured, the best of the search."""
     import pandas
 
-    if not (scores.empty and latency.empty):
-        named = pandas.concat([table[["operator", "key", "role"]] for table in (scores, latency) if not table.empty])
-        rows = named[named["role"] != "original"].drop_duplicates("key")
+    filled = [table[["operator", "key", "role"]] for table in measured if not table.empty]
+    if filled:
+        named = pandas.concat(filled)
+        rows = named[(named["role"] != "original") & (named["key"] != INT8)].drop_duplicates("key")
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
         return {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
     complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])

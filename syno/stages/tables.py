@@ -120,7 +120,7 @@ def _views(table: pandas.DataFrame, experiment: Experiment) -> Tables:
     tables = Tables(score_view(table), latency_view(table))
     if tables.scores.empty and experiment.train.seeds:
         raise SpecError(f"{experiment.folder / 'train'} has no training record yet; `syno train` writes one")
-    if tables.scores.empty and tables.latency.empty:
+    if tables.scores.empty and not (table["metric"] == "latency").any():  # of networks or layers
         raise SpecError(f"{experiment.folder / 'tune'} has no measurement yet; `syno tune model` writes one")
     return tables
 

@@ -11,7 +11,7 @@ from syno.config import Experiment, load_experiment, load_experiments
 from syno.config.experiment import RESULTS
 from syno.config.files import KEPT, parted
 from syno.report.results import outcomes, search_rows
-from syno.results import SCORES
+from syno.results import FOLDER, OF_LAYERS, SCORES
 from syno.results.metric import ScoreMetric
 from syno.stages import study
 from syno.stages.kept import check_shown
@@ -35,11 +35,17 @@ def top(given: str, count: int) -> str:
     experiment = find_experiment(given)
     check_shown(experiment)
     if (folder_of(experiment) / f"{SCORES}.parquet").is_file():
-        return markdown(summary(read_tables(experiment), count))
+        return compared(read_tables(experiment), count)
     frozen = (experiment.folder / FROZEN).is_file()
     trials = study.read_frozen(experiment) if frozen else study.study_table(experiment)
     rows = search_rows(trials, experiment.name, count)
     return (markdown(rows) if rows else "No trial has a reward yet.\n") + f"\n{outcomes(trials)}\n"
+
+
+def compared(tables: Tables, count: int | None = None) -> str:
+    """Return the networks of an experiment as a Markdown table, or a sentence if only single layers were measured."""
+    rows = summary(tables, count)
+    return markdown(rows) if rows else f"No whole network was trained or measured; {FOLDER}/{OF_LAYERS} has its layers.\n"
 
 
 def find_experiment(given: str) -> Experiment:

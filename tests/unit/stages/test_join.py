@@ -192,6 +192,18 @@ def test_latencies_alone_have_a_table_and_a_page(group: dict[str, Experiment]) -
         make_tables(again)
 
 
+def test_only_the_original_is_measured_in_8_bit_integers(group: dict[str, Experiment]) -> None:
+    """Its record has the tolerance of the compiler, which is not a difference from the settings."""
+    tune = group["again"].tune.model_copy(update={"original_compilers": ("inductor-int8",)})
+    again = group["again"].model_copy(update={"tune": tune})
+    record(again, "original", "inductor-int8", settings=tune.latency.model_copy(update={"tolerance": 0.1}))
+    compilers = make_tables(again).latency.groupby("operator")["compiler"].agg(set)
+    assert dict(compilers) == {"original": {"eager", "inductor", "inductor-int8"}, "operator_1": {"eager", "inductor"}}
+    record(again, "original", "inductor-int8", settings=tune.latency.model_copy(update={"tolerance": 0.2}))
+    with pytest.raises(SpecError, match="of other settings than the experiment: latency.tolerance is 0.2 there, 0.1 here"):
+        make_tables(again)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
