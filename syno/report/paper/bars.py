@@ -17,7 +17,7 @@ from syno.report.paper.comparisons import BASELINE, NAS_PTE_NAME, OURS
 from syno.report.paper.titles import compiler_title, compilers_of, model_title, models_of, operator_title, panels_of, places_of
 from syno.results.paper import LAYERS, OF_THE_PAPER
 
-WIDTH = 4.2  # inches of a panel
+WIDTH, LEAST_WIDTH = 4.2, 9.0  # inches of a panel, and of a figure, whose title and legend need room
 ACROSS = 3  # panels in a line
 GROUP = 0.8  # the share of the space between groups that bars fill
 LOOKS = (
@@ -45,7 +45,7 @@ def panels(figure: Figure, count: int, *, share: bool = True) -> list[Axes]:
 
 def size(count: int, height: float, extra: float = 1.2) -> tuple[float, float]:
     """Return the size of a figure with so many panels, in inches."""
-    return WIDTH * min(count, ACROSS) if count > 1 else 1.5 * WIDTH, extra + height * ceil(count / ACROSS)
+    return max(LEAST_WIDTH, WIDTH * min(count, ACROSS)), extra + height * ceil(count / ACROSS)
 
 
 def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:

@@ -21,6 +21,12 @@ from syno.results.measurement import OK
 from syno.results.paper import GUARD
 
 Tables: TypeAlias = Mapping[str, pandas.DataFrame]
+ORIGINS_OF = {  # columns with the origins of a quantity, in the tables of figures
+    "latency": ("latency_origin",),
+    "accuracy": ("accuracy_origin", "original_origin"),
+    "flops": ("cost_origin",),
+    "parameters": ("cost_origin",),
+}
 SHOWN = 3  # of the things left out for one reason, below a figure
 
 
@@ -69,10 +75,15 @@ class PaperFigure(NamedTuple):
 
     def sources(self, numbers: Numbers) -> str:
         """Return the origins of its quantities as a sentence; "" if there are none."""
-        rows = ready(numbers.rows)
+        rows, shown = ready(numbers.rows), list(self.tables(numbers).values())
         used = rows[rows["metric"].isin(self.metrics) & (rows["status"] == OK)]
-        told = "; ".join(filter(None, (_source(metric, used[used["metric"] == metric]) for metric in self.metrics)))
-        return f"Sources: {told}." if told else ""
+        told = []
+        for metric in self.metrics:
+            columns = [table[name].dropna() for table in shown for name in ORIGINS_OF.get(metric, ()) if name in table]
+            told.append(
+                _source(metric, set(pandas.concat(columns) if columns else used.loc[used["metric"] == metric, "origin"]))
+            )
+        return f"Sources: {text}." if (text := "; ".join(filter(None, told))) else ""
 
     def _marked(self, tables: Tables) -> str:
         """Return the warning, after the mark that bars with their values have."""
@@ -88,8 +99,8 @@ class PaperFigure(NamedTuple):
 PAPER_FIGURES: Registry[PaperFigure] = Registry("figure of the paper")
 
 
-def _source(metric: str, used: pandas.DataFrame) -> str:
-    places = " and ".join(ORIGINS[origin] for origin in ORIGINS if (used["origin"] == origin).any())
+def _source(metric: str, used: set[str]) -> str:
+    places = " and ".join(ORIGINS[origin] for origin in ORIGINS if origin in used)
     return f"{metric}: {places}" if places else ""
 
 

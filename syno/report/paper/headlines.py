@@ -30,6 +30,7 @@ from syno.results.paper import (
     MOBILE_CPU,
     MOBILE_GPU,
     MODELS,
+    TEST_DATA,
 )
 
 PLACES = (MOBILE_CPU, MOBILE_GPU, A100)
@@ -99,6 +100,7 @@ def _end_to_end(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 def _on_imagenet(rows: pandas.DataFrame) -> Iterator[Headline]:
     points = trade_offs(rows)
+    points = points[(points["data"] == TEST_DATA) & points["model"].isin(list(MODELS))]  # nothing that only stands for them
     for compiler, paper in ON_IMAGENET.items():
         best = largest(points, compiler, MOST_LOST)
         what = f"{COMPILERS[compiler]}: largest speedup that loses at most {MOST_LOST:g} on ImageNet"

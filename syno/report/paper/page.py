@@ -16,6 +16,7 @@ from syno.report.operators.gallery import cards
 from syno.report.page import document, orders
 from syno.report.page_tables import Cell, Table
 from syno.report.paper.catalogue import PAPER_FIGURES, Numbers, PaperFigure
+from syno.report.paper.headline import UNKNOWN
 from syno.report.paper.headlines import digits, headline_table, headlines
 from syno.report.paper.left_out import lines
 from syno.report.paper.mixture import ready, scored, timed
@@ -92,7 +93,11 @@ def _shown(name: str, figure: PaperFigure, numbers: Numbers, table: pandas.DataF
     svg = drawn(figure.draw(numbers, tables, ()), "svg").decode()  # its notes are beside it, as text
     caption = " ".join(filter(None, (figure.caption, note(list(tables.values())), figure.sources(numbers))))
     own = table[table["figure"].isin([name.removeprefix("figure-"), figure.title.partition(":")[0].removeprefix("Beside ")])]
-    told = tuple(_deviation(row) for row in own[own["verdict"].isin(DEVIATING)].to_dict("records"))
+    deviating = own[own["verdict"].isin(DEVIATING)]
+    told = tuple(_deviation(row) for row in deviating[deviating["note"] != UNKNOWN].to_dict("records"))
+    if absent := int((deviating["note"] == UNKNOWN).sum()):
+        numbers_of = "number of the paper is" if absent == 1 else "numbers of the paper are"
+        told = (*told, f"{absent} {numbers_of} about what is not in these results")
     missing = tuple(lines(figure.left_out(numbers)))
     return Shown(name, figure.title, svg, caption, bool(figure.warning(tables)), bool(len(own)), told, missing)
 
