@@ -16,8 +16,8 @@ from syno.space.spec import OperatorSpec
 
 EXPERIMENTS = load_experiments(Path(__file__).parents[2] / "config" / "paper.yaml")
 REPLACED = {"resnet18": 16, "resnet34": 35, "densenet121": 58, "resnext29_2x64d": 10, "efficientnet_v2_s": 10, "gpt2": 12}
-REPLACED |= {"imagenet-resnet18": 19, "gpt2-final": 12}
-CLASSES = {"cifar100": 100, "imagenet": 1000}
+REPLACED |= {"imagenet-resnet18": 19, "gpt2-final": 12, "layers-resnet34": 35}
+CLASSES = {"cifar100": 100, "imagenet": 1000, "shapes": 1000}
 
 
 def network(experiment: Experiment) -> tuple[torch.nn.Module, torch.Tensor]:
