@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def lacking() -> str | None:
-    """What this Python lacks, in one line; None if nothing."""
+    """Return which packages this Python lacks, in one line; None if it has all."""
     here = "{} ({}.{})".format(sys.executable, *sys.version_info[:2])
     other = "choose another Python with make gpu PYTHON=/path/to/python"
     if sys.version_info < LEAST_PYTHON:

@@ -49,7 +49,7 @@ def no_gpu(device: str) -> str | None:
 
 
 def about(device: str) -> dict[str, str]:
-    """What a report says of the machine. Rows of one file have the same `gpu`, `torch`, `triton` and `syno`."""
+    """The description of the machine in a report. Rows of one file have the same `gpu`, `torch`, `triton` and `syno`."""
     found = {
         "gpu": device_name(device),
         "machine": f"{processor()}, {os.cpu_count()} logical cores",

@@ -26,7 +26,7 @@ def programs() -> Path | None:
 
 
 def missing() -> str:
-    """What a server lacks here; nothing if it can be started."""
+    """Return why no server can be started here; an empty text if one can."""
     if importlib.util.find_spec("psycopg") is None:
         return 'the driver of PostgreSQL is not installed: pip install "syno[postgresql]"'
     if programs() is None:

@@ -26,7 +26,7 @@ HOST = "board"  # its name in the client's configuration
 
 
 def missing() -> str:
-    """What a server lacks here; nothing if it can be started."""
+    """Return why no server can be started here; an empty text if one can."""
     if shutil.which("ssh") is None or program() is None:
         return "OpenSSH is not installed: apt-get install openssh-server openssh-client"
     return ""

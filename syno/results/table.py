@@ -136,11 +136,6 @@ def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
     return table.reindex(columns=list(LOSS_COLUMNS))
 
 
-def comparable(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the measurements that may be compared with others: neither failed nor partial."""
-    return table[table["status"] == OK]
-
-
 # ---- the views of an experiment -------------------------------------------------------------------------------------
 
 

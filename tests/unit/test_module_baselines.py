@@ -46,7 +46,7 @@ def conv(x: Tensor, weight: Tensor, groups: int = 1) -> Tensor:
 
 
 def composed(name: str, x: Tensor, weights: list[Tensor]) -> Tensor:
-    """What the sequence computes, of the same weights."""
+    """Compute the sequence from its definition, with the weights of the module."""
     first, second = weights
     if name == "nas_pte_1":
         return torch.cat([conv(x, first, 2), conv(x, second, 4)], dim=1)

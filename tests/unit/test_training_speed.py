@@ -132,7 +132,7 @@ def test_measurements_of_latency_do_not_depend_on_it(tmp_path: Path) -> None:
 
 
 def test_text_is_counted_in_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of batches of 3 sequences of 8 tokens: 24 tokens in a step."""
+    """A batch has 3 sequences of 8 tokens, so a step has 24 tokens."""
     monkeypatch.setattr(speed_record, "passes", lambda *given: [[speed.Passes(1.0, 3.0)] * 2] * 6)
     monkeypatch.setattr(speed_record, "steps_per_second", lambda *given: [[2.0, 3.0]] * 6)
     numbers = np.zeros(100, dtype=np.uint16)

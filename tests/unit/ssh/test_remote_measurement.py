@@ -69,7 +69,7 @@ def wait_until(happens: Callable[[], bool]) -> None:
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What was said, by kind."""
+    """Return the messages that the device printed, by their kind."""
     found = map(parsed, capsys.readouterr().out.splitlines())
     return dict(message for message in found if message is not None)
 
@@ -89,7 +89,7 @@ class Given:
 
 
 def ordered(given: Order, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What is said to an order."""
+    """Send an order to the device's program, and return its messages."""
     monkeypatch.setattr(program, "Lines", lambda: Given(given.model_dump_json()))
     program.main(["measure"])
     return said(capsys)

@@ -1,4 +1,4 @@
-"""What becomes of what ssh and the other machine say: records, waiting for a lost connection, and clear errors."""
+"""The client of ssh devices returns records, waits for lost connections, and turns messages of ssh into clear errors."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_there(server: SshServer, tmp_path: Path) -> None:
 
 
 class TestErrors:
-    """What ssh itself says here, and not only a stand-in for it."""
+    """The real ssh of this machine prints the messages that the client recognizes."""
 
     def failing(self, server: SshServer, tmp_path: Path, **options: object) -> str:
         config = tmp_path / "config"

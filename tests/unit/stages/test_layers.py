@@ -172,7 +172,7 @@ def test_jobs_and_hours(small: Experiment) -> None:
 
 
 def test_names_of_layers() -> None:
-    """Those of the paper for its own ResNet-34 only."""
+    """Layers have the paper's names in the paper's own ResNet-34 only."""
     shape = {"model": "resnet34", "classes": 10, "image_shape": (3, 224, 224), "layers": "paper", "layer": "layer2.0.conv1"}
 
     def name(**changes: Any) -> str:

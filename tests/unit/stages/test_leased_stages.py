@@ -42,7 +42,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
 
 @pytest.fixture
 def seen() -> list[tuple[str | None, list[bool]]]:
-    """What computing functions saw: CUDA_VISIBLE_DEVICES, and which GPUs were in use."""
+    """Return a list to which computing functions append CUDA_VISIBLE_DEVICES and which GPUs are in use."""
     return []
 
 
