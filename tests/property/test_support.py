@@ -1,0 +1,77 @@
+"""The support of operators, applied once and twice: exactly the elements of the input that change the output."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Mapping
+from math import prod
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from strategies import pgraphs
+
+from syno.base.errors import ShapeError, SizeError
+from syno.ir import support as module
+from syno.ir.coordinates import Array
+from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
+from syno.ir.support import support
+from syno.lower.interpreter import interpret, shapes
+
+SIZES = {"N": 1, "C": 4, "C_in": 4, "C_out": 4, "H": 6, "M": 3, "K": 4, "seq_len": 5, "H_in": 16, "g": 2, "u": 2, "t": 1}
+DIGIT = 20  # bits: more than summands can fill
+
+
+def dependence(graph: PGraph, values: Mapping[str, int]) -> Array:
+    """Which output elements (rows) depend on which input elements: one run of the interpreter, on powers of a large number.
+
+    All weights are 1, so that the digits of an output are the numbers of summands that read each element of the input.
+    """
+    read, weights, _ = shapes(graph, graph.valuation(values))
+    elements = np.array([1 << DIGIT * place for place in range(prod(read))], dtype=object).reshape(read)
+    output = interpret(graph, values, elements, *(np.ones(weight, dtype=object) for weight in weights))
+    digit = (1 << DIGIT) - 1
+    return np.array([[bool(int(one) >> DIGIT * place & digit) for place in range(elements.size)] for one in output.flat])
+
+
+def check(graph: PGraph, values: Mapping[str, int], places: int = 4) -> None:
+    read, _, written = shapes(graph, graph.valuation(values))
+    once = dependence(graph, values)
+    drawn = [Random(place).randrange(prod(written)) for place in range(places)]
+    for place in (0, prod(written) - 1, *drawn):
+        at = [int(one) for one in np.unravel_index(place, written)]
+        assert np.array_equal(support(graph, values, at).reshape(-1), once[place])
+        if read == written:
+            twice = (once[once[place]]).any(axis=0)
+            assert np.array_equal(support(graph, values, at, applied=2).reshape(-1), twice)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_of_known_operators(name: str) -> None:
+    graph = OPERATORS[name]()
+    check(graph, {variable: value for variable, value in SIZES.items() if variable in graph.variables})
+
+
+@given(pgraphs())
+@settings(deadline=None, derandomize=True, max_examples=15)
+def test_of_random_operators(graph: PGraph) -> None:
+    check(graph, {})
+
+
+def test_the_middle_is_the_default_and_large_sizes_fit() -> None:
+    found = support(OPERATORS["operator_1"](), {"N": 1, "C_in": 512, "C_out": 512, "H": 56, "g": 32}, applied=2)
+    assert found[0, 511].nonzero()[0].tolist() == [row for row in range(26, 31) for _ in range(5)]
+
+
+def test_errors() -> None:
+    conv2d, values = OPERATORS["conv2d"](), {"N": 1, "C_in": 4, "C_out": 8, "H": 6}
+    with pytest.raises(ShapeError, match=r"\[0, 0, 6, 0\] is no position of the output .*, whose shape is \[1, 8, 6, 6\]"):
+        support(conv2d, values, at=(0, 0, 6, 0))
+    with pytest.raises(SizeError, match=r"its input has shape \[1, 4, 6, 6\], its output \[1, 8, 6, 6\]; give sizes"):
+        support(conv2d, values, applied=2)
+
+
+def test_the_example() -> None:
+    assert doctest.testmod(module).failed == 0
