@@ -108,8 +108,10 @@ class _Passage:
                     tables.append(kept)
             elif kept := self._kept(rows):
                 tables.append(kept)
-        missing = [dim for dim in self.targets if not any(dim in table for table in tables)]
-        return [*tables, *({dim: np.arange(self.valuation.integer(dim.size))} for dim in missing)]
+        for dim in self.targets:  # a sum over a whole axis
+            if not any(dim in table for table in tables):
+                tables.append({dim: np.arange(self.valuation.integer(dim.size))})
+        return tables
 
     def _kept(self, table: Table, *, always: bool = False) -> Table:
         """Return the columns that are needed, without repetitions of rows."""

@@ -98,7 +98,7 @@ def _dependences(graph: PGraph, valuation: Valuation, out: int, into: int) -> tu
     tables = relation(graph, valuation, follow=[out], reading=[into]).tables
     if any(not len(column) for table in tables for column in table.values()):  # every summand is zero
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    output, target = graph.output[out], graph.input[into]
+    target = graph.input[into]
     columns = [next(table[name] for table in tables if name in table) for name in (out, target)]
     if any(out in table and target in table for table in tables):
         return columns[0], columns[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import doctest
 from collections.abc import Mapping
-from math import prod
+from math import lcm, prod
 from random import Random
 
 import numpy as np
@@ -19,6 +19,10 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.support import support
 from syno.lower.interpreter import interpret, shapes
+from syno.space.identity.valuations import own_valuations
+from syno.space.presets import paper
+from syno.space.sample import Sampler
+from syno.space.space import Space
 
 SIZES = {"N": 1, "C": 4, "C_in": 4, "C_out": 4, "H": 6, "M": 3, "K": 4, "seq_len": 5, "H_in": 16, "g": 2, "u": 2, "t": 1}
 DIGIT = 20  # bits: more than summands can fill
@@ -58,6 +62,40 @@ def test_of_known_operators(name: str) -> None:
 @settings(deadline=None, derandomize=True, max_examples=15)
 def test_of_random_operators(graph: PGraph) -> None:
     check(graph, {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("preset", "operators"), [("resnet18", 12), ("densenet121", 3), ("gpt2", 5)])
+def test_of_the_paper_s_spaces_by_gradients_of_modules(preset: str, operators: int) -> None:
+    torch = pytest.importorskip("torch")
+    from syno.model.module import build
+
+    sampler = Sampler(Space(paper(preset)), Random("support"))
+    while len(sampler.operators) < operators:
+        sampler.draw()
+    for graph in sampler.operators.values():
+        tiny, *_ = own_valuations(graph)
+        for row in (tiny, with_equal_channels(tiny)):
+            read, _, written = shapes(graph, graph.valuation(row))
+            module = build(graph, row, mode="literal", dtype=torch.float64)
+            for parameter in module.parameters():
+                torch.nn.init.uniform_(parameter, 0.5, 1.0)
+            for place in (0, prod(written) - 1, prod(written) // 3):
+                at = tuple(int(one) for one in np.unravel_index(place, written))
+                for applied in (1, 2) if read == written else (1,):
+                    elements = torch.ones(read, dtype=torch.float64, requires_grad=True)
+                    found = elements
+                    for _ in range(applied):
+                        found = module(found)
+                    (gradient,) = torch.autograd.grad(found[at], elements)
+                    assert np.array_equal(support(graph, row, at, applied), gradient.numpy() > 0)
+
+
+def with_equal_channels(row: Mapping[str, int]) -> Mapping[str, int]:
+    if "C_out" not in row or "C_in" not in row:
+        return row
+    equal = lcm(row["C_in"], row["C_out"])
+    return {**row, "C_in": equal, "C_out": equal}
 
 
 def test_the_middle_is_the_default_and_large_sizes_fit() -> None:
