@@ -1,4 +1,4 @@
-"""The relation between positions of an operator's output and the positions of its input that they depend on.
+"""The relation between positions of an operator's output and the positions of its input, or of weights, that they depend on.
 
 The relation is exact for the sizes at hand. From the output upwards, through Table 1, it is followed which values the
 coordinates take together: a table of rows, without repetitions. A row counts where every window lies inside the borders. A
@@ -34,13 +34,15 @@ class Relation:
     """Output positions and the input positions that they depend on: every combination of one row of each table.
 
     Attributes:
-        tables: each has columns for some input axes (their dims), and for the output axes (their numbers) on which these
+        tables: each has columns for some axes of tensors (their dims), and for the output axes (their numbers) on which these
             depend. No axis is in two tables. A table without rows: nothing is read.
         border: tables of output axes alone: the positions at which some summand is zero, as a window leaves its axis there.
+        is_empty: whether no output element depends on anything, as every summand is zero.
     """
 
     tables: tuple[Table, ...]
     border: tuple[Table, ...] = ()
+    is_empty: bool = False
 
 
 def relation(
@@ -50,7 +52,8 @@ def relation(
     *,
     applied: int = 1,
     follow: Collection[int] = (),
-    reading: Iterable[int] | None = None,
+    targets: Sequence[Dim] | None = None,
+    most_rows: int | None = None,
 ) -> Relation:
     """Return which input positions output positions depend on.
 
@@ -60,7 +63,8 @@ def relation(
         at: positions along output axes, by their numbers; along the other axes, all positions count.
         applied: how often the operator is applied, to its own output from the second time on.
         follow: numbers of output axes whose positions are kept in the rows.
-        reading: numbers of the input axes to follow; all if None. Only if applied once.
+        targets: axes of tensors whose positions are wanted; those of the input if None. Others only if applied once.
+        most_rows: of one table; None: `MOST_ROWS`.
 
     Raises LoweringError if too many combinations of coordinates would have to be followed.
     """
@@ -69,22 +73,23 @@ def relation(
     for axis, dim in enumerate(graph.output):
         positions = np.arange(valuation.integer(dim.size)) if axis not in given else np.array([given[axis]])
         tables.append({dim: positions} | ({axis: positions} if axis in follow else {}))
-    targets = graph.input if reading is None else [graph.input[axis] for axis in reading]
-    passage = _Passage(graph, valuation, targets)
+    passage = _Passage(graph, valuation, graph.input if targets is None else targets, most_rows or MOST_ROWS)
     for time in range(applied):
         if time:  # the input of one application is the output of the one before it
             renamed: dict[Column, Column] = dict(zip(graph.input, graph.output, strict=True))
             tables = [{renamed.get(name, name): column for name, column in table.items()} for table in tables]
         tables = passage.through(tables, border)
-    return Relation(tuple(tables), tuple(border))
+    is_empty = passage.is_empty or any(not len(column) for table in tables for column in table.values())
+    return Relation(tuple(tables), tuple(border), is_empty)
 
 
 class _Passage:
     """The way through an operator, from the coordinates of its output to those of its input."""
 
-    def __init__(self, graph: PGraph, valuation: Valuation, targets: Sequence[Dim]) -> None:
-        self.graph, self.valuation, self.targets = graph, valuation, targets
+    def __init__(self, graph: PGraph, valuation: Valuation, targets: Sequence[Dim], most_rows: int) -> None:
+        self.graph, self.valuation, self.targets, self.most_rows = graph, valuation, targets, most_rows
         self.operations, self.needed = _relevant(graph, targets)
+        self.is_empty = False
 
     def through(self, tables: list[Table], border: list[Table]) -> list[Table]:
         """Return the tables above the operator, and add what windows cut off to `border`."""
@@ -103,6 +108,7 @@ class _Passage:
                         border.append(self._distinct(cut))
                     rows = {name: column[indices.inside] for name, column in rows.items()}
                     if not indices.inside.any() and not cut:  # every summand is zero
+                        self.is_empty = True
                         return [{dim: np.empty(0, np.int64) for dim in self.targets}]
                 if kept := self._kept(rows, always=True):
                     tables.append(kept)
@@ -129,10 +135,10 @@ class _Passage:
         if len(parts) == 1:
             return dict(parts[0])
         lengths = [len(next(iter(part.values()))) for part in parts]
-        if (rows := prod(lengths)) > MOST_ROWS:
+        if (rows := prod(lengths)) > self.most_rows:
             raise LoweringError(
                 f"{self.graph!r}: to tell what it reads, {rows} combinations of coordinates would be followed, more than "
-                f"{MOST_ROWS}; give smaller sizes"
+                f"{self.most_rows}; give smaller sizes"
             )
         joined: Table = {}
         for number, part in enumerate(parts):

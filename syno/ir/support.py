@@ -19,7 +19,7 @@ from syno.algebra import Valuation
 from syno.base.errors import ShapeError, SizeError
 from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
-from syno.ir.relation import Table, relation
+from syno.ir.relation import relation
 
 
 @dataclass(frozen=True)
@@ -55,28 +55,38 @@ def support(graph: PGraph, values: Mapping[str, int], at: Sequence[int] | None =
     """
     valuation = graph.valuation(values)
     shape = tuple(valuation.integer(dim.size) for dim in graph.input)
-    found = np.ones(shape, bool)
-    for factor in factors(graph, values, at, applied):
-        part = np.zeros([shape[axis] for axis in factor.axes], bool)
-        part[tuple(factor.positions.T)] = True
-        found &= part.reshape([length if axis in factor.axes else 1 for axis, length in enumerate(shape)])
-    return found
+    found = relation(graph, valuation, dict(enumerate(_position(graph, valuation, at, applied))), applied=applied)
+    elements = np.full(shape, not found.is_empty)
+    for table in () if found.is_empty else found.tables:
+        axes = [axis for axis, dim in enumerate(graph.input) if dim in table]
+        part = np.zeros([shape[axis] for axis in axes], bool)
+        part[tuple(table[graph.input[axis]] for axis in axes)] = True
+        elements &= part.reshape([length if axis in axes else 1 for axis, length in enumerate(shape)])
+    return elements
 
 
 def factors(graph: PGraph, values: Mapping[str, int], at: Sequence[int] | None = None, applied: int = 1) -> tuple[Factor, ...]:
     """Return the support as a product: for each group of axes that depend on each other, the positions along them.
 
-    It needs much less memory than the elements themselves. Arguments and errors are those of `support`.
+    It needs much less memory than the elements themselves. Where nothing is read, all factors have no positions. Arguments and
+    errors are those of `support`.
     """
     valuation = graph.valuation(values)
+    found = relation(graph, valuation, dict(enumerate(_position(graph, valuation, at, applied))), applied=applied)
+    groups = [{axis: table[dim] for axis, dim in enumerate(graph.input) if dim in table} for table in found.tables]
+    parts = [Factor(tuple(axes), np.stack(list(axes.values()), axis=1)) for axes in groups if axes]
+    return tuple(Factor(part.axes, part.positions[:0]) for part in parts) if found.is_empty else tuple(parts)
+
+
+def _position(graph: PGraph, valuation: Valuation, at: Sequence[int] | None, applied: int) -> tuple[int, ...]:
+    """Return the position of the output's element. Raises ShapeError, or SizeError if the operator cannot be applied twice."""
     shape = tuple(valuation.integer(dim.size) for dim in graph.output)
     position = tuple(length // 2 for length in shape) if at is None else tuple(at)
     if len(position) != len(shape) or not all(0 <= one < length for one, length in zip(position, shape, strict=True)):
         raise ShapeError(f"{list(position)} is no position of the output of {graph!r}, whose shape is {list(shape)}")
     if applied > 1:
         check_repeatable(graph, valuation)
-    found = relation(graph, valuation, dict(enumerate(position)), applied=applied)
-    return tuple(_factor(graph, table) for table in found.tables)
+    return position
 
 
 def check_repeatable(graph: PGraph, valuation: Valuation) -> None:
@@ -87,8 +97,3 @@ def check_repeatable(graph: PGraph, valuation: Valuation) -> None:
             f"{graph!r} cannot be applied to its own output: its input has shape {shapes[0]}, its output {shapes[1]}; give "
             "sizes for which they are equal"
         )
-
-
-def _factor(graph: PGraph, table: Table) -> Factor:
-    axes = {axis: table[dim] for axis, dim in enumerate(graph.input) if dim in table}
-    return Factor(tuple(axes), np.stack(list(axes.values()), axis=1))

@@ -95,10 +95,11 @@ def _axes(graph: PGraph, axis: str | tuple[int, int]) -> tuple[int, int]:
 
 def _dependences(graph: PGraph, valuation: Valuation, out: int, into: int) -> tuple[Array, Array]:
     """Return all pairs of an output position and an input position that it depends on, as two arrays."""
-    tables = relation(graph, valuation, follow=[out], reading=[into]).tables
-    if any(not len(column) for table in tables for column in table.values()):  # every summand is zero
-        return np.empty(0, np.int64), np.empty(0, np.int64)
     target = graph.input[into]
+    found = relation(graph, valuation, follow=[out], targets=[target])
+    tables = found.tables
+    if found.is_empty:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     columns = [next(table[name] for table in tables if name in table) for name in (out, target)]
     if any(out in table and target in table for table in tables):
         return columns[0], columns[1]
