@@ -58,12 +58,12 @@ class AxisPattern:
 
     @property
     def behind(self) -> int:
-        """How far before the output's own position the first position lies; 0 if none lies before."""
+        """The distance of the first position before the output's own; 0 if none lies before."""
         return max(0, -min(self.offsets, default=0))
 
     @property
     def ahead(self) -> int:
-        """How far after the output's own position the last position lies; 0 if none lies after."""
+        """The distance of the last position after the output's own; 0 if none lies after."""
         return max(0, *self.offsets, 0)
 
 
@@ -109,7 +109,10 @@ class Group:
         )
 
     def counts(self, axes: Sequence[int]) -> tuple[int, int, int]:
-        """Return the least and the most positions along some axes for inner output elements, and the least for all."""
+        """Return the least and the most positions along some axes for inner output elements, and the least for all.
+
+        Elements that read nothing do not count.
+        """
         if not len(self.output):
             return 0, 0, 0
         if not axes:
@@ -118,7 +121,18 @@ class Group:
         pairs = np.unique(self.output * elements + _numbers({axis: self.axes[axis] for axis in axes}, self.shapes[0]))
         outputs, counts = np.unique(pairs // elements, return_counts=True)
         of_inner = counts[np.isin(outputs, self.output[self.is_inner])]
-        return int(of_inner.min()), int(of_inner.max()), int(counts.min()) if len(outputs) == self.outputs else 0
+        return int(of_inner.min()), int(of_inner.max()), int(counts.min())
+
+    def lacks(self) -> tuple[bool, bool]:
+        """Return whether some inner output elements read nothing along its axes, and whether some output elements do."""
+        starts = self.starts.keys()
+        lengths = [self.shapes[1][start] for start in starts]
+        present = np.unique(_numbers(self.starts, self.shapes[1])) if starts else np.arange(len(self.output[:1]))
+        if len(present) == self.outputs:
+            return False, False
+        missing = np.unravel_index(np.setdiff1d(np.arange(self.outputs), present), lengths)
+        outer = [_is_outer(column, length) for column, length in zip(missing, lengths, strict=True)]
+        return not np.any(outer, axis=0).all(), True
 
     def used(self) -> Fraction:
         """Return the share of the positions along its axes that some output element reads."""

@@ -1,4 +1,4 @@
-"""What an output element reads of the input, in numbers: how many positions, how far away, in which orientation.
+"""The elements of the input that an output element reads, in numbers: how many positions, how far away, in which orientation.
 
 The numbers are exact for the sizes at hand (`syno.ir.relation`). They speak of the inner output elements: those for which no
 window leaves its axis, and those in the middle third. An operator may read differently at different ones (after a Merge, at
@@ -15,7 +15,7 @@ even and odd positions): then the least and the most are given.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
@@ -95,16 +95,17 @@ def read_pattern(graph: PGraph, values: Mapping[str, int] | None = None, applied
     read, written = ([valuation.integer(dim.size) for dim in dims] for dims in (graph.input, graph.output))
     found = relation(graph, valuation, applied=applied, follow=range(len(written)), most_rows=MOST_PATTERN_ROWS)
     groups = [Group.of(graph, found, table, (read, written)) for table in found.tables if table]
+    axes = [next(group for group in groups if axis in group.axes).pattern(axis) for axis in range(len(read))]
     places = place_axes(graph)
     counts = [group.counts([place for place in places if place in group.axes]) for group in groups]
-    return ReadPattern(
-        values=known,
-        applied=applied,
-        axes=tuple(next(group for group in groups if axis in group.axes).pattern(axis) for axis in range(len(read))),
-        places=places,
-        position_counts=(prod(least for least, _, _ in counts), prod(most for _, most, _ in counts)),
-        used=prod((group.used() for group in groups), start=Fraction(not found.is_empty)),
-    )
+    least, most = (prod(count[end] for count in counts) for end in (0, 1))
+    lacks = [group.lacks() for group in groups]
+    if any(somewhere for _, somewhere in lacks):
+        axes = [replace(one, least_anywhere=0) for one in axes]
+    if any(inside for inside, _ in lacks):
+        least, axes = 0, [replace(one, least=0, common=()) for one in axes]
+    used = prod((group.used() for group in groups), start=Fraction(not found.is_empty))
+    return ReadPattern(known, applied, tuple(axes), places, (least, most), used)
 
 
 def weights_used(graph: PGraph, values: Mapping[str, int] | None = None) -> tuple[Fraction, ...]:
