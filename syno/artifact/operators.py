@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from syno.algebra import Kind
 from syno.artifact.files import META, META_AGAIN, Meta, read_json
 from syno.artifact.places import LANGUAGE_OPERATORS, MACHINES, NETWORK_FOLDERS, VISION, Problem
 from syno.artifact.published_operator import GRAPH_FILE, read_folder
@@ -124,9 +123,8 @@ def _graphs(data: Path, folders: Iterable[Folder], problems: list[Problem]) -> d
         except ParseError as error:
             problems.append(Problem(place=str(place), what=str(error).replace(f"{data}/", "")))
             continue
-        graph, values = published.graph, published.valuations[0]
-        constants = {name: values[name] for name, variable in graph.variables.items() if variable.kind is Kind.COEFFICIENT}
-        first = graphs.setdefault(folder.meta.path, graph.renamed(graph.name, **constants))
+        graph = published.with_constants
+        first = graphs.setdefault(folder.meta.path, graph)
         if first.id != graph.id:
             problems.append(Problem(place=str(place), what="draws another operator than other folders with its path"))
     return graphs

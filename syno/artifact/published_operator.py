@@ -18,7 +18,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from syno.algebra import Size, Valuation, VariableTable
+from syno.algebra import Kind, Size, Valuation, VariableTable
 from syno.algebra.limits import shortened
 from syno.artifact.dot_reader import read_dot
 from syno.artifact.files import META, Meta, Published, PublishedFile, read_json
@@ -97,6 +97,13 @@ class PublishedOperator:
     loss: float | None
     flops: int
     params: int
+
+    @property
+    def with_constants(self) -> PGraph:
+        """The operator with the values of its coefficients, which all layers share, as defaults."""
+        variables, values = self.graph.variables, self.valuations[0]
+        constants = {name: values[name] for name, variable in variables.items() if variable.kind is Kind.COEFFICIENT}
+        return self.graph.renamed(self.graph.name, **constants)
 
     def __repr__(self) -> str:
         return f"<published {self.folder.parent.name}/{self.folder.name}: {self.graph!r}>"
@@ -221,7 +228,7 @@ def find_operator(given: str, folder: Path = Path()) -> PGraph:
     if is_folder(path):
         if not (path / GRAPH_FILE).exists():
             raise ParseError(f"{path}: a folder without {GRAPH_FILE}; give a published operator's folder, or a text file")
-        return read_folder(path).graph
+        return read_folder(path).with_constants
     if is_file(path):
         return read_operator_file(path)
     raise UnknownNameError(

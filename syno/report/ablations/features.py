@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import combinations, permutations
 from typing import NamedTuple
 
+from syno.base.errors import LoweringError, SizeError, ValuationError
 from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
 from syno.ir.primitives import EXPAND, SHARE, UNFOLD
+from syno.ir.read_pattern import read_pattern
 from syno.ir.reading import Border, readings
 
 FAMILIES = ("primitive", "count", "pair", "triple", "reads", "structure")
-SHAPES = {0: "one position", 1: "a line", 2: "a square"}  # by the number of axes with several positions
 LOW_RANK = "low-rank: two weights share a sum that one of them ends"
 SHARED_WINDOW = "one window indexes two weights"
 UNWEIGHTED = "a sum that no weight multiplies"
@@ -104,16 +106,13 @@ def _shape(names: Mapping[int, str] | list[str], edges: list[_Edge]) -> str:
 
 
 def _reads(operator: PGraph) -> Iterator[str]:
-    found = readings(operator)
-    followed = [one for one in found if one.output is not None]
-    displaced = [one.displacements(operator.variables.defaults) for one in followed]
-    wide = sum(any(len(positions) > 1 for positions in one) for one in displaced if one is not None)
-    if None not in displaced:
-        yield f"reads {SHAPES.get(wide, f'several positions of {wide} axes')}"
-    if any(step.border is Border.AROUND for one in followed for step in one.steps):
+    with suppress(ValuationError, SizeError, LoweringError):  # windows without a size
+        pattern = read_pattern(operator)
+        yield f"reads {pattern.shape}"
+        if pattern.is_transposed:
+            yield "exchanges axes"
+    if any(step.border is Border.AROUND for one in readings(operator) for step in one.steps):
         yield "shifts around the border"
-    if any(one.output != one.axis for one in followed):
-        yield "exchanges axes"
 
 
 def _structure(operator: PGraph) -> Iterator[str]:

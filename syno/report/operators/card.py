@@ -14,6 +14,7 @@ from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_dot, to_svg
 from syno.ir.graph import PGraph
 from syno.lower.plan import Plan, candidates, fewest_flops
+from syno.report.operators.dependence import dependence
 from syno.report.operators.words import in_words
 from syno.space.spec import OperatorSpec
 
@@ -43,7 +44,9 @@ def card(operator: PGraph, values: Mapping[str, int] | None = None, spec: Operat
 
     Raises ValuationError where a variable has no value, SizeError where a size is no whole number.
     """
-    parts = [str(operator), expression(operator) + "\n", loop_nest(operator), in_words(operator, values)]
+    known = {name: value for name, value in spec.table.defaults.items() if name in operator.variables} if spec else {}
+    read = in_words(operator, values) + dependence(operator, {**known, **(values or {})})
+    parts = [str(operator), expression(operator) + "\n", loop_nest(operator), read]
     if values is not None:
         parts.append(_stages(operator, values))
     if spec is not None:

@@ -18,6 +18,7 @@ from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_svg
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import to_source
+from syno.report.operators.dependence import dependence
 from syno.report.page_tables import (
     Cell,
     Row,
@@ -63,6 +64,7 @@ class Card:
     Attributes:
         number: of the card, from 1; its ids on the page begin with it.
         facts: score and cost, with their headings.
+        reads: lines on the input elements that an output element depends on.
         order: the numbers to sort by, as JSON.
         provenance: the trial that found it; empty where none did.
     """
@@ -73,6 +75,7 @@ class Card:
     role: str
     drawing: str
     expression: Markup
+    reads: tuple[str, ...]
     facts: tuple[tuple[str, Cell], ...]
     timings: tuple[LatencyRow, ...]
     codes: tuple[Code, ...]
@@ -126,7 +129,8 @@ def _card(place: int, name: str, results: Results, row: Row, times: dict[Target,
         ("id", Cell(graph.id[:8], note=graph.id)),
     )
     return Card(
-        place, name, graph.id, word(row.get("role")).text, to_svg(graph), _coloured(expression(graph)), facts,
+        place, name, graph.id, word(row.get("role")).text, to_svg(graph), _coloured(expression(graph)),
+        tuple(dependence(graph).splitlines()), facts,
         tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order), provenance,
     )  # fmt: skip
 
