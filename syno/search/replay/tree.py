@@ -168,7 +168,7 @@ class TableTree:
 
 
 class _Behind:
-    """What lies behind each step: a sum of parts of operators, by the place of the step."""
+    """The sum of the parts of operators behind each step, by the place of the step."""
 
     def __init__(self, flows: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         self._flows = flows
