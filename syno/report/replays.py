@@ -6,7 +6,8 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -50,14 +51,14 @@ def compare(
         folder: the table.
         display: shows the progress.
     """
-    with display:
+    with display, _pool(processes) as pool:
         shown, began, done = 0, time.monotonic(), 0
         found = []
         for subset in subsets:
             for contender in contenders:
                 search = partial(_search, folder, contender, subset, trials)
                 total, runs = len(subsets) * len(contenders) * seeds, list[Run]()
-                for is_new, run in _all(search, _file(parts, folder, contender, subset, trials), seeds, processes):
+                for is_new, run in _all(search, _file(parts, folder, contender, subset, trials), seeds, pool):
                     runs.append(run)
                     shown, done = shown + 1, done + is_new
                     rate, notes = done / max(time.monotonic() - began, 1e-9), {"policy": contender.name, "on": str(subset)}
@@ -71,28 +72,35 @@ def _search(folder: Path, contender: Contender, subset: Subset, trials: int, see
     return Run.of(table_in(folder), contender, subset, seed, trials)
 
 
-def _all(search: Callable[[int], Run], file: Path, seeds: int, processes: int) -> Iterator[tuple[bool, Run]]:
+def _all(search: Callable[[int], Run], file: Path, seeds: int, pool: Executor | None) -> Iterator[tuple[bool, Run]]:
     """Yield the run of each seed, and whether it was made now; it is kept in the file then."""
     kept = [Run(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
     yield from ((False, Run(run.seed, tuple(run.ids), tuple(run.finished))) for run in kept if run.seed < seeds)
-    for run in _new(search, [seed for seed in range(seeds) if seed not in {run.seed for run in kept}], processes):
+    for run in _new(search, [seed for seed in range(seeds) if seed not in {run.seed for run in kept}], pool):
         kept.append(run)
         write_whole(file, "".join(f"{json.dumps(vars(one))}\n" for one in kept), durable=False)
         yield True, run
 
 
-def _new(search: Callable[[int], Run], seeds: Sequence[int], processes: int) -> Iterator[Run]:
-    if processes == 1 or len(seeds) < 2:
+def _new(search: Callable[[int], Run], seeds: Sequence[int], pool: Executor | None) -> Iterator[Run]:
+    if pool is None:
         yield from map(search, seeds)
+    else:
+        for future in as_completed([pool.submit(search, seed) for seed in seeds]):
+            yield future.result()
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[Executor | None]:
+    """Give a pool of processes, which are ended when the context is left early; None if this process is enough."""
+    if processes == 1:
+        yield None
         return
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        waiting = [pool.submit(search, seed) for seed in seeds]
-        try:
-            for future in as_completed(waiting):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = ProcessPoolExecutor(processes, get_context("spawn"))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _file(parts: Path, folder: Path, contender: Contender, subset: Subset, trials: int) -> Path:
