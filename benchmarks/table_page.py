@@ -51,6 +51,7 @@ def page(folder: Path, parts: Path, processes: int) -> Iterator[str]:
     save(
         draw(searches, [f"{table.about['operators']} operators, trained {table.about['first']} to {table.about['last']}."]),
         FIGURE,
+        ("svg",),
     )
     lines = reports.heading("A table of truth: operators of ResNet-8, each trained to the end", "benchmarks/table.py pack page")
     for section in (made, reads, seeds, epochs, latency, proxies):

@@ -9,7 +9,7 @@ import numpy
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-SAMPLES = 2000
+SAMPLES = 1000
 SEED = 0
 Values = NDArray[numpy.float64]
 

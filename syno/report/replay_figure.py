@@ -22,7 +22,7 @@ TITLES = {
     Subset.ALL: "all operators of the table",
 }
 TICKS = (0.03, 0.05, 0.1, 0.2, 0.5, 1)  # of errors
-TIMES = 400  # points of a line over seconds
+TIMES = 100  # points of a line over seconds
 
 
 def draw(searches: Sequence[Searches], notes: Sequence[str]) -> Figure:
