@@ -13,7 +13,7 @@ from syno.space.options import OptionGroup, Positive
 
 
 class Reads(OptionGroup):
-    """How much of the input the element in the middle of the output must depend on, in every replaced layer.
+    """The least that the element in the middle of the output must depend on in the input, in every replaced layer.
 
     Beside the options, each size of an axis of the input, such as `H`, may be given with a number: the least number of
     different positions that are read along an axis of this size.
@@ -23,7 +23,8 @@ class Reads(OptionGroup):
     __pydantic_extra__: dict[str, Positive] = Field(init=False)
 
     applied: Literal[1, 2] = 2
-    """how often the operator is applied, each time to its own output; 2 as in neighbouring layers of as many channels in as out"""
+    """how often the operator is applied, each time to its own output; 2 as in neighbouring layers, with as many channels in as
+    out"""
     centred: bool = True
     """whether the output element's own position must be read, and its two neighbours along each axis on which 2 positions or
     more are asked for; of a causal axis the neighbour before it"""
