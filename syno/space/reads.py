@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from syno.algebra import Kind, Size, Valuations, Variable
 from syno.base.errors import SpecError, suggestion
 from syno.space.options import OptionGroup, Positive
+
+AUTO, NONE = "auto", "none"  # in place of a requirement: what the network asks for; nothing
 
 
 class Reads(OptionGroup):
@@ -94,3 +96,19 @@ def paired(inputs: Sequence[Size], outputs: Sequence[Size]) -> list[tuple[Variab
 
 def _is_pair(ratio: dict[Variable, int]) -> bool:
     return sorted(ratio.values()) == [-1, 1] and all(variable.kind is Kind.PRIMARY for variable in ratio)
+
+
+def _meant(given: Any) -> Any:
+    """Return None for `none`. Raises ValueError for another text."""
+    if given == AUTO:
+        raise ValueError(
+            "auto is what the network of a workload asks for, and there is none; give a mapping such as {H: 3}, or none"
+        )
+    if isinstance(given, str) and given != NONE:
+        raise ValueError(
+            f'"{given}" is no requirement; give auto, none, or a mapping such as {{H: 3}}.{suggestion(given, [AUTO, NONE])}'
+        )
+    return None if given == NONE else given
+
+
+Requirement = Annotated[Reads | None, BeforeValidator(_meant)]  # as an option of a spec: `none` may be written for None

@@ -34,7 +34,7 @@ from syno.space.options import (
     Sizes,
     Windows,
 )
-from syno.space.reads import Reads
+from syno.space.reads import Requirement
 
 DEFAULT_OCCURRENCES = 3
 
@@ -75,9 +75,10 @@ class OperatorSpec(OptionGroup):
     distance: DistanceKind = "exact"
     """shape distance that keeps a search from dead ends: `exact` (loses no operator), `paper` (the paper's formula),
     `published` (that of the authors' program), `none`"""
-    reads: Reads | None = None
+    reads: Requirement = None
     """how much of the input an operator must read, such as `{H: 3, applied: 2, centred: true, channels: all, along: every}`:
-    applied twice, a square of 3 around its own position and all channels; none by default"""
+    applied twice, a square of 3 around its own position and all channels; `none`; or `auto`, the default for the layers of a
+    workload's network: what that network asks for"""
 
     def __init__(self, **fields: Any) -> None:
         try:
