@@ -52,6 +52,16 @@ class Endings(NamedTuple):
     pieces: PieceCosts
 
 
+class Source(NamedTuple):
+    """The sources of a coordinate: what it depends on."""
+
+    positions: int  # most different values for one element of the output, at the smallest sizes that matter
+    outputs: int  # the axes of the output that it depends on, as bits
+
+
+UNKNOWN = Source(1, 0)  # of all axes if nothing is required of what is read
+
+
 class Axis(NamedTuple):
     """A live dim as the distance sees it."""
 
@@ -67,6 +77,7 @@ class Axis(NamedTuple):
     pool: float  # the product of the sums below that may stay without a weight, for the largest layer
     is_misordered: bool  # whether the rules on channels keep it from being part of an unordered axis
     is_strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
+    source: Source = UNKNOWN
 
 
 class Allowance(NamedTuple):
