@@ -48,7 +48,7 @@ class Feasibility:
         wanted, unordered = completion.wanted, completion.unordered
         goal = Goal(self.spec, self.sizes, self.ensured, wanted, unordered, self.least_flops, self.most_flops)
         asks = self.spec.reads is not None and self.ensured.sums_come_first
-        self.reading = ReadingBound(completion.requirements) if asks else None
+        self.reading = ReadingBound(completion.requirements, self.sizes) if asks else None
         self.relax = Relaxation(goal, candidates, self.reading)
         self.distance = ShapeDistance(goal, self.reading)
         self._wanted = product(wanted)

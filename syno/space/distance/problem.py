@@ -11,6 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 from syno.algebra import ONE, Size, product
+from syno.space.distance.sources import UNKNOWN, Source
 from syno.space.rules.guarantees import Guarantees
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
@@ -50,16 +51,6 @@ class Endings(NamedTuple):
     window: int  # contractions before it can be a window as it is: 0, 1, or UNREACHABLE
     repeat: bool  # whether an Expand can end it
     pieces: PieceCosts
-
-
-class Source(NamedTuple):
-    """The sources of a coordinate: what it depends on."""
-
-    positions: int  # most different values for one element of the output, at the smallest sizes that matter
-    outputs: int  # the axes of the output that it depends on, as bits
-
-
-UNKNOWN = Source(1, 0)  # of all axes if nothing is required of what is read
 
 
 class Axis(NamedTuple):

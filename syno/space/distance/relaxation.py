@@ -15,7 +15,6 @@ from syno.ir.dim import Dim
 from syno.space.candidates import Candidates
 from syno.space.distance.problem import (
     NO_PIECES,
-    UNKNOWN,
     UNREACHABLE,
     Allowance,
     Axis,
@@ -27,6 +26,7 @@ from syno.space.distance.problem import (
     PieceCosts,
 )
 from syno.space.distance.reading import ReadingBound
+from syno.space.distance.sources import UNKNOWN
 from syno.space.facts import DimFacts, Origin, Role, adjacent
 from syno.space.rules.guarantees import is_blocked, may_be_unordered
 from syno.space.rules.order import pools_much
@@ -136,7 +136,7 @@ class Relaxation:
             pool=self._pool(facts),
             is_misordered=not may_be_unordered(self.rules, dim),
             is_strided=facts.discards,
-            source=UNKNOWN if self.reading is None else self.reading.source(dim),
+            source=UNKNOWN if self.reading is None else self.reading.sources[dim],
         )
 
     def _ended_after(self, dim: Dim, facts: DimFacts, above: int) -> int:
