@@ -136,7 +136,8 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
     if experiment.evaluation == "training":
         from syno.train.workload import ProxyTraining  # imports torch
 
-        return ProxyTraining(experiment.network, experiment.operator_spec, experiment.folder / "checkpoints", original or {})
+        checkpoints, checks = experiment.folder / "checkpoints", experiment.study.check_gradients
+        return ProxyTraining(experiment.network, experiment.operator_spec, checkpoints, original or {}, checks)
     spec, original = experiment.operator_spec, experiment.original
     return find_evaluation(experiment.evaluation, spec, None if original is None else original.cost(spec))
 

@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from syno.base.devices import DEVICE_PATTERN
 from syno.base.errors import UnknownNameError
@@ -216,15 +208,6 @@ class WorkloadSettings(BaseModel):
     """least accuracies, or greatest losses, by round; or the name of a curve"""
     seed: int = 0
     """seed of the weights and of the order of the data"""
-    check_gradients: bool = True
-    """whether an operator fails before its training in a search if, on the first batch, the gradient of a weight is zero or not
-    finite, or its output does not depend on its input"""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out an option that earlier versions did not have, unless it was changed, so that records and studies agree."""
-        given: dict[str, Any] = handler(self)
-        return {name: value for name, value in given.items() if name != "check_gradients" or value is not True}
 
     @field_validator("milestones", mode="before")
     @classmethod

@@ -184,12 +184,14 @@ class ProxyTraining:
         spec: of the operators.
         checkpoints: folder for checkpoints of running trainings; None: none are kept.
         original: further metrics, for rewards that compare with the original network's score.
+        check_gradients: whether an operator that cannot learn on the first batch is not trained.
     """
 
     workload: Workload
     spec: OperatorSpec
     checkpoints: Path | None = None
     original: Mapping[str, float] = field(default_factory=dict)
+    check_gradients: bool = True
 
     def __call__(self, operator: PGraph, report: EpochReport) -> Mapping[str, float]:
         """Return metrics by name: "accuracy" or "loss", "epochs" (the number of rounds), costs, and those of `original`.
@@ -200,12 +202,12 @@ class ProxyTraining:
                 raise an exception to end the training.
 
         Raises TrainingError if training produced NaN or infinity, if the device's memory did not suffice, or if the operator
-        cannot learn on the first batch (`check_gradients`; see `syno.train.first_batch`).
+        cannot learn on the first batch; see `syno.train.first_batch`.
         """
         counted = cost(operator, self.spec).metrics(self.workload.original)
         sign = 1 if self.workload.metric == "accuracy" else -1
         file = None if self.checkpoints is None else self.checkpoints / f"{operator.id}.pt"
-        if self.workload.settings.check_gradients and not (file is not None and file.exists()):
+        if self.check_gradients and not (file is not None and file.exists()):
             fault = self.workload.fault_on_first_batch(operator)
             if fault is not None:
                 raise TrainingError(f"{operator.name} was not trained: {fault}")

@@ -10,6 +10,7 @@ from small_experiment import FIELDS
 from torch import nn
 
 from syno.base.errors import TrainingError
+from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import with_variables
 from syno.model.module import OperatorModule
@@ -64,6 +65,7 @@ def test_the_operator_fails_before_its_training(workload: Workload, monkeypatch:
     assert fault_of(raised.value).kind == "operator"
 
 
-def test_a_workload_without_the_option_is_stored_as_before() -> None:
-    assert "check_gradients" not in WorkloadSettings().model_dump()
-    assert WorkloadSettings(check_gradients=False).model_dump()["check_gradients"] is False
+
+def test_studies_without_the_option_are_compared_as_before() -> None:
+    with_it, without = (Experiment(**{**FIELDS, "study": {"check_gradients": value}}) for value in (True, False))
+    assert with_it.part("search") == without.part("search")
