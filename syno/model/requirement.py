@@ -64,15 +64,14 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
         facts += "; a square is asked for where they have more than two thirds, and less than half as many others mix"
     positions = min(SQUARE if is_square else LINE, smallest)
     grouped = [layer.name for layer in layers if layer.module.groups > 1]
-    channels = "none" if grouped else "all"
     if grouped:
         facts += f"; {grouped[0]} itself has groups, so other layers mix channels"
     if positions == 1:
         facts += "; the smallest picture has one position"
         return Requirement(None if grouped else Reads(centred=False, channels="all"), facts)
     centred = is_square and positions == SQUARE  # at an edge of a smaller picture there is one neighbour
-    along = "every" if is_square else "any"
-    return Requirement(Reads(H=positions, applied=2, centred=centred, channels=channels, along=along), facts)
+    options = {"channels": "none" if grouped else "all", "along": "every" if is_square else "any"}
+    return Requirement(Reads.model_validate({"H": positions, "applied": 2, "centred": centred, **options}), facts)
 
 
 def _mixing(model: nn.Module, example: torch.Tensor, replaced: set[str]) -> int:
@@ -84,7 +83,7 @@ def _mixing(model: nn.Module, example: torch.Tensor, replaced: set[str]) -> int:
 
 def _mixes(module: nn.Module) -> bool:
     if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
-        return min(module.kernel_size) > 1
+        return all(side > 1 for side in module.kernel_size)
     return isinstance(module, nn.MultiheadAttention)
 
 

@@ -138,8 +138,8 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
 
         checkpoints, checks = experiment.folder / "checkpoints", experiment.study.check_gradients
         return ProxyTraining(experiment.network, experiment.operator_spec, checkpoints, original or {}, checks)
-    spec, original = experiment.operator_spec, experiment.original
-    return find_evaluation(experiment.evaluation, spec, None if original is None else original.cost(spec))
+    spec, given = experiment.operator_spec, experiment.original
+    return find_evaluation(experiment.evaluation, spec, None if given is None else given.cost(spec))
 
 
 def _work(fields: Mapping[str, Any]) -> None:

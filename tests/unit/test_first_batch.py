@@ -65,7 +65,6 @@ def test_the_operator_fails_before_its_training(workload: Workload, monkeypatch:
     assert fault_of(raised.value).kind == "operator"
 
 
-
 def test_studies_without_the_option_are_compared_as_before() -> None:
     with_it, without = (Experiment(**{**FIELDS, "study": {"check_gradients": value}}) for value in (True, False))
     assert with_it.part("search") == without.part("search")
