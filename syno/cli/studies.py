@@ -10,6 +10,8 @@ from syno.cli.app import RESULTS, STAGES, app, stopped
 from syno.cli.arguments import Config, OutputFile, experiment_of
 
 if TYPE_CHECKING:
+    import pandas
+
     from syno.stages.selection import Selected
 
 
@@ -36,6 +38,14 @@ def search(
     rows = search_rows(trials, experiment.name, best)
     typer.echo(markdown(rows) if rows else "No trial has a reward; the column message of the table says why.\n")
     typer.echo(f"{outcomes(trials)} in {experiment.folder / FROZEN}")
+    _warn_of_saturation(trials)
+
+
+def _warn_of_saturation(trials: pandas.DataFrame) -> None:
+    from syno.report.saturation import saturation
+
+    if found := saturation(trials):
+        typer.echo(f"warning: {found}", err=True)
 
 
 @app.command(rich_help_panel=STAGES)
@@ -64,6 +74,7 @@ def freeze(config: Config, output: OutputFile = None) -> None:
     experiment = experiment_of(config)
     trials = frozen(experiment, output)
     typer.echo(f"{outcomes(trials)} in {output or experiment.folder / FROZEN}")
+    _warn_of_saturation(trials)
 
 
 @app.command(rich_help_panel=STAGES)

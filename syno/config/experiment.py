@@ -19,13 +19,15 @@ from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.ablations import Ablations
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
+from syno.config.kept_file import completed
 from syno.config.kinds import check_alone, check_has_data, no_search
 from syno.config.parts import Part, parts
 from syno.config.selection import check_selection
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.search.policies import POLICIES, PolicySettings
-from syno.search.reward import REWARDS, Reward, from_settings
+from syno.search.reward import REWARDS, RelativeReward, Reward, from_settings
+from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
 from syno.train.settings import WorkloadSettings
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
+COSTS = {"original_flops", "original_parameters"}  # metrics
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
 OF_ANY = ("name", "output")  # options of every experiment; one of published data, or of joined results, has one more
 OF_PUBLISHED = ("artifact", "ablations")  # further ones of an experiment of published data
@@ -59,7 +62,7 @@ class Experiment(Section):
     original: Original | None = None
     """cost of the original model, for rewards that compare with it"""
     reward: Settings = {"name": "savings"}
-    """name and settings of the reward"""
+    """name and settings of the reward; where the search trains operators, `relative` is the default"""
     policy: Settings = {"name": "mcts"}
     """name and settings of the policy"""
     study: StudySettings = StudySettings()
@@ -81,7 +84,7 @@ class Experiment(Section):
     @classmethod
     def load(cls, file: Path) -> Self:
         """Read a YAML file. Raises SpecError, which says what is wrong and what is allowed."""
-        return cls(**{"name": file.stem, **read_mapping(file, "an experiment", cls)})
+        return cls(**{"name": file.stem, **completed(read_mapping(file, "an experiment", cls), file)})
 
     @field_validator("name")
     @classmethod
@@ -100,11 +103,20 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.workload is not None and self.searches:
+            self._set_defaults()
         try:
             self._check()
         except SynoError as error:
             raise ValueError(str(error)) from None
         return self
+
+    def _set_defaults(self) -> None:
+        """Set the options whose defaults follow from the workload."""
+        if isinstance(self.spec, Mapping):
+            self.__dict__["spec"] = {"reads": AUTO, **self.spec}
+        if "reward" not in self.model_fields_set and self.evaluation == "training":
+            self.__dict__["reward"] = {"name": RelativeReward.name}
 
     def _check(self) -> None:
         if self.artifact is not None or self.join is not None:
@@ -140,7 +152,7 @@ class Experiment(Section):
                 raise SpecError(
                     f"{name} needs a workload: give the network and the data set, as in workload: {{model: resnet8}}"
                 )
-        if self.evaluation == "cost" and self.original is None and any(metric.startswith("original_") for metric in needs):
+        if self.evaluation == "cost" and self.original is None and not COSTS.isdisjoint(needs):
             raise SpecError(
                 f'the reward "{self.make_reward().name}" compares with the original model: give its cost, as in '
                 "original: {flops: 2.3e+11, parameters: 1.1e+7}"

@@ -23,12 +23,11 @@ from syno.base.validation import explained, read_mapping
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.groups import Section
 from syno.config.joining import check_joins, folders_of_join
+from syno.config.kept_file import KEPT, completed, is_kept
 from syno.config.specs import find_spec, merged
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
 
-KEPT = "experiment.yaml"  # the experiment in a folder of results
-HEAD = "# What the results beside this file are of.\n"  # the first line of that file
 # Fields that tell an experiment from a spec.
 OF_EXPERIMENTS = {*Experiment.model_fields, "experiments", "common"} - set(OperatorSpec.model_fields)
 
@@ -71,7 +70,7 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
     """
     file = given if isinstance(given, Path) else file
     content = read_mapping(given, "an experiment", Experiment) if isinstance(given, Path) else given
-    content = {"name": name or ("" if file is None else file.stem), **content}
+    content = {"name": name or ("" if file is None else file.stem), **completed(content, file)}
     found = _several(content) if "experiments" in content else [Experiment(**content)]
     if file is not None and is_kept(file):
         found = [in_place(experiment, file.parent) for experiment in found]
@@ -109,14 +108,6 @@ def parted(given: str | Path) -> tuple[Path, str | None]:
     if colon and Path(file).is_file() and not Path(given).is_file():
         return Path(file), name
     return Path(given), None
-
-
-def is_kept(file: Path) -> bool:
-    """Return whether a file was written beside results, and is no config of a user."""
-    if file.name != KEPT or not file.is_file():
-        return False
-    with file.open("rb") as opened:
-        return opened.read(len(HEAD)) == HEAD.encode()
 
 
 def in_place(experiment: Experiment, folder: Path) -> Experiment:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from syno.space.reads import NONE
+
 Part = Literal["data", "search", "select", "train", "tune", "speed", "ablations", "join"]  # of the settings
 NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact", "join", "ablations")
+NOT_OF_TRIALS = ("workers", "storage", "check_gradients")  # of a study; the last one spares trainings that would be in vain
 
 
 def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     """Return the parts of an experiment's settings, which are given as for JSON: what the files of each stage depend on."""
     whole = {**settings, "select": dict(settings["select"]), "tune": dict(settings["tune"])}
-    of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
+    if isinstance(whole["spec"], dict) and whole["spec"].get("reads") == NONE:  # as before there was this option
+        whole["spec"] = {name: value for name, value in whole["spec"].items() if name != "reads"}
+    of_study = {key: value for key, value in whole["study"].items() if key not in NOT_OF_TRIALS}
     if whole["select"]["by"] != "latency":
         del whole["select"]["shortlist"]  # nothing depends on it
     speed = {name: whole["tune"].pop(name) for name in ("layers", "training", "original_compilers", "speed")}["speed"]

@@ -39,6 +39,8 @@ class StudySettings(Section):
     """seconds between two signs of life of a worker"""
     grace_seconds: Annotated[float, Field(gt=0)] = 180
     """seconds without a sign of life after which another worker takes over a trial"""
+    check_gradients: bool = True
+    """whether an operator fails without a training if, on the first batch, the gradient of a weight is zero or not finite"""
 
 
 class SelectSettings(Section):

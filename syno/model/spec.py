@@ -13,7 +13,9 @@ from syno.base.errors import SpecError
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
 from syno.model.layers import Layer, Where
+from syno.model.requirement import requirement
 from syno.space.complete import Cost
+from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
 
 # Defaults of a spec for small networks on small pictures. Windows of 3 must fit where H is 4.
@@ -61,7 +63,7 @@ def spec_for(
         model: the network.
         example: a batch of inputs; its length is N.
         options: fields of OperatorSpec that differ from DEFAULTS (SEQUENCE_DEFAULTS for projections). Those of `budget` are
-            added to the rest found here.
+            added to the rest found here. `reads: auto` is what the network asks for; see `syno.model.requirement`.
         where, keep_stem: the layers; see `replaceable`.
 
     Raises SpecError if there is no layer to replace, if there are layers of both kinds, or if the options are wrong.
@@ -80,6 +82,8 @@ def spec_for(
     rows = Counter(tuple(layer.values.items()) for layer in layers)
     defaults = SEQUENCE_DEFAULTS if layers[0].is_projection else DEFAULTS
     fields = {"name": type(model).__name__.lower(), **defaults, **given}
+    if given.get("reads") == AUTO:
+        fields["reads"] = requirement(model, example, layers, replaced_share(model, example, outside)).reads
     return OperatorSpec(
         **{
             **fields,
@@ -87,6 +91,11 @@ def spec_for(
             "budget": {**rest, **given.get("budget", {})},
         }
     )
+
+
+def replaced_share(model: nn.Module, example: torch.Tensor, rest: Cost) -> float:
+    """Return the share of the model's FLOPs that the layers to replace have, given the cost of the rest."""
+    return 1 - rest.flops / model_cost(model, example).flops
 
 
 def rest_cost(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Cost:

@@ -19,7 +19,8 @@ from syno.base.errors import SpecError
 from syno.report.layer_tables import layer_table
 from syno.report.operators.gallery import cards, order_name
 from syno.report.page_tables import latencies, summary, targets, trial_lines
-from syno.report.results import Picture, Results, outcomes
+from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes
+from syno.report.saturation import saturation
 from syno.report.search_tree import search_tree
 
 SVG, XML = "http://www.w3.org/2000/svg", "http://www.w3.org/XML/1998/namespace"
@@ -44,6 +45,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         summary=summary(results),
         trials=trial_lines(results),
         outcomes=outcomes(results.trials),
+        saturation=saturation(complete(results.trials, TRIAL_COLUMNS, "trials")),
         pictures=pictures,
         layers=layer_table(results),
         tree=search_tree(results.trials),

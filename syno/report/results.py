@@ -11,6 +11,8 @@ from syno.base.text_tables import Row
 from syno.ir.graph import PGraph
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.search.relative_reward import CHANCE
+from syno.search.reward_contract import ORIGINAL
 
 if TYPE_CHECKING:
     import pandas
@@ -108,7 +110,7 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
     complete = trials[trials["outcome"] == "complete"]
     best = complete.sort_values(["reward", "number"], ascending=[False, True]).head(count)
     metrics = {str(column): str(column).removeprefix(METRIC) for column in best if str(column).startswith(METRIC)}
-    shown = {column: name for column, name in metrics.items() if not name.startswith("original_")}
+    shown = {column: name for column, name in metrics.items() if not name.startswith((ORIGINAL, CHANCE))}
     return [
         {
             "operator": f"{study}_{row['number']}",

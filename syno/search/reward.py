@@ -10,95 +10,30 @@ Source: the published system's live rewards, and the settings its search was run
 
 from __future__ import annotations
 
-import inspect
-import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
-from syno.base.registry import Registry
-from syno.search.faults import FaultKind
+from syno.search.relative_reward import RelativeReward
+from syno.search.reward_contract import ORIGINAL, REWARDS, Failure, Fraction, Metrics, Outcome, Positive, Reward
 
-Metrics: TypeAlias = Mapping[str, float]
-
-ORIGINAL = "original_"  # prefix of the metrics of the original model
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The reason why an operator has no reward: its evaluation broke, or measured nothing that can be used.
-
-    Attributes:
-        reason: the reason in words.
-        fault: what is to blame; "function" where every operator would fail like this.
-    """
-
-    reason: str
-    fault: FaultKind = "operator"
-
-
-Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or why there is none
-
-
-class Reward(BaseModel, ABC):
-    """A function from metrics to a reward, with its settings as fields. Equal settings give equal rewards.
-
-    A subclass has `of`, and `needs`. Experiments give it as `reward: {name: "package.module:MyReward"}`, with its settings.
-
-    Attributes:
-        name: the name in experiments and in stored settings; by default the path `package.module:MyReward`.
-        needs: names of the metrics that it reads.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
-    name: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]] = ()
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "name" not in vars(cls):
-            cls.name = f"{cls.__module__}:{cls.__qualname__}"
-
-    def __call__(self, metrics: Metrics) -> Outcome:
-        """Return the reward in [0, 1], or a Failure if a metric that it needs is absent, NaN or infinite."""
-        for metric in self.needs:
-            if metric not in metrics:
-                measured = ", ".join(metrics) or "nothing"
-                reason = f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {measured}'
-                return Failure(reason, "function")
-            if not math.isfinite(metrics[metric]):
-                of_original = metric.startswith(ORIGINAL)  # then every operator fails like this
-                return Failure(
-                    f'"{metric}" is {metrics[metric]}, which is no measurement', "function" if of_original else "operator"
-                )
-        value = self.of(metrics)
-        if isinstance(value, Failure):
-            return value
-        if math.isnan(value):
-            return Failure(f'the reward "{self.name}" is NaN; it must be a number', "function")
-        return min(max(value, 0.0), 1.0)
-
-    @abstractmethod
-    def of(self, metrics: Metrics) -> Outcome:
-        """Return the reward of these metrics, which is then clipped to [0, 1], or a Failure."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return the name and all settings, as they are stored with a study; `from_settings` reads them."""
-        return {"name": self.name, **self.model_dump()}
-
-
-REWARDS: Registry[type[Reward]] = Registry(
-    "reward",
-    accepts=lambda given: isinstance(given, type) and issubclass(given, Reward) and not inspect.isabstract(given),
-    needed="a subclass of syno.search.reward.Reward with a method of",
-)
-
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
+__all__ = [
+    "ORIGINAL",
+    "PAPER_REWARDS",
+    "REWARDS",
+    "AccuracyReward",
+    "Failure",
+    "FlopsReward",
+    "LossReward",
+    "Metrics",
+    "Outcome",
+    "RelativeReward",
+    "Reward",
+    "SavingsReward",
+    "from_settings",
+]
 
 
 @REWARDS.register("accuracy")

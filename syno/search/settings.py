@@ -67,7 +67,7 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
     if refused:
         raise SpecError(
             f'study "{name}" in {place} has other settings: {"; ".join(found)}. '
-            f"{refused}Give those it has to go on with it, or another name to begin a new one"
+            f"{refused}Give those it has to go on with it{how_without_requirement(found)}, or another name to begin a new one"
         )
     numbers = [trial.number for trial in trials if FINGERPRINT in trial.user_attrs]
     if numbers:
@@ -117,6 +117,12 @@ def differences(stored: object, given: object) -> list[str]:
         for settings in (there, here):
             settings.pop(SPACE, None)
     return named_differences(there, here)
+
+
+def how_without_requirement(found: Sequence[str]) -> str:
+    """Return how to go on with a study of a version that knew of no requirements; "" if no requirement differs."""
+    named = any(difference.startswith(("spec.reads is absent there", "spec.reads is None there")) for difference in found)
+    return " (`reads: none` under `spec`: it was begun without a requirement)" if named else ""
 
 
 def _structured(settings: object) -> dict[str, Any]:

@@ -201,6 +201,18 @@ class Study:
         self.policy = self._make_policy()
         self._dispatch = Dispatch(self._store, self.policy, self._dispatch.ledger.most_attempts, self._stopping)
 
+    # ---- values that all workers share ----------------------------------------------------------------------------
+
+    def kept(self, name: str) -> Any:
+        """Return the value that is kept with the study under this name; None if there is none."""
+        with database_errors(self._store.place):
+            return self._store.attributes.get(f"kept {name}")
+
+    def keep(self, name: str, value: object) -> None:
+        """Keep a value with the study, as JSON, in place of an earlier one."""
+        with database_errors(self._store.place):
+            self._store.describe(f"kept {name}", value)
+
     # ---- results ---------------------------------------------------------------------------------------------------
 
     @property

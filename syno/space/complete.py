@@ -18,6 +18,7 @@ from syno.ir.rewriting import normal_form
 from syno.lower.causality import leak
 from syno.lower.plan import candidates as plans
 from syno.space.facts import FactTable
+from syno.space.requirements import Requirements
 from syno.space.rules import RuleSet
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
@@ -80,6 +81,7 @@ class Completion:
         marked = {size for axis, size in enumerate(self.spec.input_sizes) if axis in self.spec.unordered_input}
         ordered = {size for axis, size in enumerate(self.spec.input_sizes) if axis not in self.spec.unordered_input}
         self.unordered = frozenset(marked - ordered)
+        self.requirements = Requirements(self.spec)
 
     def __call__(self, state: State) -> list[PGraph]:
         """Return the complete operators that the state is, at most `finalizations` of them."""
@@ -89,10 +91,14 @@ class Completion:
         if not found:
             return []
         operators = [self.operator(state, axes) for axes in found]
+        enough = [self.requirements.unmet(operator) is None for operator in operators]
+        if not any(enough):  # takes much less time to know than the cost
+            return []
         price = cost(operators[0], self.spec)  # which axis is which changes no cost
         if self.excess(price) is not None:
             return []
-        return [operator for operator in operators if self.leak(operator) is None][: self.spec.finalizations]
+        kept = [pair for pair in zip(operators, enough, strict=True) if self.leak(pair[0]) is None][: self.spec.finalizations]
+        return [operator for operator, reads_enough in kept if reads_enough]
 
     def cost(self, operator: PGraph) -> Cost:
         """Return the cost of an operator."""

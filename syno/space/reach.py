@@ -200,6 +200,8 @@ class StepOrders:
             return f"the model with it has {excess}"
         if (ahead := completion.leak(complete)) is not None:
             return f"it reads ahead (causal): {ahead}"
+        if (lack := completion.requirements.unmet(complete)) is not None:
+            return lack
         if normal_form(complete) not in space.operators(state):
             most = space.spec.finalizations
             return f"{most} others differ from it in which axis of the input is which (finalizations is {most})"

@@ -34,6 +34,7 @@ from syno.space.options import (
     Sizes,
     Windows,
 )
+from syno.space.reads import Requirement
 
 DEFAULT_OCCURRENCES = 3
 
@@ -74,6 +75,10 @@ class OperatorSpec(OptionGroup):
     distance: DistanceKind = "exact"
     """shape distance that keeps a search from dead ends: `exact` (loses no operator), `paper` (the paper's formula),
     `published` (that of the authors' program), `none`"""
+    reads: Requirement = None
+    """how much of the input an operator must read, such as `{H: 3, applied: 2, centred: true, channels: all, along: every}`:
+    applied twice, a square of 3 around its own position and all channels; `none`; or `auto`, the default for the layers of a
+    workload's network: what that network asks for"""
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -99,8 +104,9 @@ class OperatorSpec(OptionGroup):
     @cached_property
     def id(self) -> str:
         """Content id of everything but the name."""
-        unsaid = {"name", *(() if self.causal else ("causal",)), *(("distance",) if self.distance == "exact" else ())}
-        # Specs had their ids before there were these two options.
+        defaults = {"causal": not self.causal, "distance": self.distance == "exact", "reads": self.reads is None}
+        unsaid = {"name", *(name for name, is_default in defaults.items() if is_default)}
+        # Specs had their ids before there were these options.
         return content_id("spec", self.model_dump_json(exclude=unsaid))
 
     @field_validator("layers", mode="before")
@@ -211,6 +217,10 @@ class OperatorSpec(OptionGroup):
             )
         if self.windows.odd and not self.sizes.exact_division:
             raise SpecError("windows: odd needs sizes: exact_division, else a window's parity is not known; switch odd off")
+        if self.reads is not None:
+            bound = {into for _, into in self.bound_axes}
+            free = [size for axis, size in enumerate(self.input_sizes) if axis not in bound]
+            self.reads.check(self.input_sizes, self.output_sizes, free, self.valuations)
 
     def _check_input_axes(self) -> None:
         bound = {into for _, into in self.bound_axes}

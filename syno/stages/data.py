@@ -13,6 +13,7 @@ from syno.base.gpu_leases import leased
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.config import Experiment
 from syno.data.settings import ImagenetSettings
+from syno.space.reads import AUTO
 from syno.stages.places import DATA
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
     )
     if experiment.searches:
         yield f"budget of the search: {_budget(experiment)}"
+        yield _requirement(experiment)
     if not experiment.trains:
         yield "nothing is trained, so no step of training was tried"
         return
@@ -195,6 +197,18 @@ def _budget(experiment: Experiment) -> str:
             _bounds("parameters", budget.least_parameters, budget.most_parameters, budget.rest_parameters, original.parameters),
         )
     )
+
+
+def _requirement(experiment: Experiment) -> str:
+    """Return what operators must read, and why."""
+    from syno.model.requirement import in_words
+
+    reads, found = experiment.operator_spec.reads, experiment.network.requirement
+    if not isinstance(experiment.spec, Mapping) or experiment.spec.get("reads") != AUTO:
+        return "requirement: none, as the spec says" if reads is None else f"requirement: {in_words(reads)}, as the spec says"
+    if reads is None:
+        return f"requirement: none, because {found.reason}"
+    return f"requirement: {in_words(reads)}, because {found.reason}; `reads: none` under `spec` switches it off"
 
 
 def _bounds(what: str, least: float, most: float, rest: float, original: float) -> str:

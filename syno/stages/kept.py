@@ -9,7 +9,8 @@ from typing import Any
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.config.files import HEAD, KEPT, in_place
+from syno.config.files import in_place
+from syno.config.kept_file import HEAD, KEPT
 from syno.space.space import Space
 from syno.stages.places import FROZEN, SELECTED
 from syno.stages.study import open_study
@@ -66,7 +67,7 @@ def check_goes_on(experiment: Experiment) -> None:
     if found and _has_trials(experiment):
         raise SpecError(
             f"{folder} holds trials of other settings, as {folder / KEPT} says: {'; '.join(found)}. Take these settings back "
-            "to go on with that study, or give the experiment another name to begin a new one"
+            f"to go on with that study{_how(found)}, or give the experiment another name to begin a new one"
         )
 
 
@@ -120,6 +121,12 @@ def _told(experiment: Experiment) -> dict[str, Any]:
         return {}
     told = {"workload": whole["workload"], "train": whole["train"], "tune": {"latency": whole["tune"]["latency"]}}
     return {**told, "select": {"source": whole["select"]["source"]}}
+
+
+def _how(found: list[str]) -> str:
+    from syno.search.settings import how_without_requirement  # imports optuna
+
+    return how_without_requirement(found)
 
 
 def _differences(kept: dict[str, Any], given: dict[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from syno.base.errors import SpecError, SynoError
 from syno.base.record import Record
 from syno.config import Experiment
-from syno.config.files import KEPT
+from syno.config.kept_file import KEPT
 from syno.stages.places import OPERATORS, SELECTED, SHORTLIST
 from syno.stages.selection import read_selected
 from syno.stages.stage_files import derived_files, reader_of, record_globs

@@ -16,6 +16,7 @@ DATA, FROZEN, SELECTED, REPORT = "data.json", "trials.parquet", "selected.json",
 SHORTLIST = "shortlist.json"  # of a selection by latency
 RECORD, NUMBERS = artifact.RECORD, artifact.NUMBERS  # of an import of published data
 WORKER = "search/worker{number}.json"
+ORIGINAL_TRAINING = "search/original.json"  # of a search whose reward compares with the original
 TRAINING = "train/{key}/seed{seed}.json"
 TUNING = "tune/{key}/{compiler}-{device}.json"
 LAYERS = "layers/{key}/{compiler}-{device}.json"  # beside it is a folder with the layers that are done, until all are

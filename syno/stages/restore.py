@@ -10,7 +10,7 @@ from pathlib import Path
 
 from syno.base.errors import SpecError, SynoError
 from syno.config import Experiment
-from syno.config.files import KEPT
+from syno.config.kept_file import KEPT
 from syno.stages.kept import check_goes_on, write_kept
 from syno.stages.manifest import ManifestEntry, checksum, expected, present, read_manifest, restore_times, settings_id
 from syno.stages.operators import repair_store

@@ -24,6 +24,7 @@ from syno.search.workers import Interruption, Stoppable, StoppingDisplay, Worker
 from syno.space.space import Space
 from syno.space.state_graph import check_not_empty, why_empty
 from syno.stages.kept import keep_config
+from syno.stages.original import original_scores
 from syno.stages.places import worker_file
 from syno.stages.study import open_study
 
@@ -56,6 +57,8 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
 
     study = open_study(experiment, space)
     keep_config(experiment)  # after `open_study`, which refuses other settings
+    if original := original_scores(experiment, study, display):
+        evaluate = make_evaluation(experiment, original)
     with (
         database_errors(experiment.storage),
         worker_processes(_work, (experiment.model_dump(),), workers - 1),
@@ -125,19 +128,24 @@ def _device(experiment: Experiment) -> str:
     return "cpu" if own and (experiment.evaluation in EVALUATIONS or not visible_gpus()) else device
 
 
-def make_evaluation(experiment: Experiment) -> Evaluate:
-    """Return the function that evaluates operators. Raises SpecError if there is none of the experiment's name."""
+def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None = None) -> Evaluate:
+    """Return the function that evaluates operators. `original`: metrics of the original network, which it adds to those.
+
+    Raises SpecError if there is none of the experiment's name.
+    """
     if experiment.evaluation == "training":
         from syno.train.workload import ProxyTraining  # imports torch
 
-        return ProxyTraining(experiment.network, experiment.operator_spec, experiment.folder / "checkpoints")
-    spec, original = experiment.operator_spec, experiment.original
-    return find_evaluation(experiment.evaluation, spec, None if original is None else original.cost(spec))
+        checkpoints, checks = experiment.folder / "checkpoints", experiment.study.check_gradients
+        return ProxyTraining(experiment.network, experiment.operator_spec, checkpoints, original or {}, checks)
+    spec, given = experiment.operator_spec, experiment.original
+    return find_evaluation(experiment.evaluation, spec, None if given is None else given.cost(spec))
 
 
 def _work(fields: Mapping[str, Any]) -> None:
     """Work on the study in a further process, whose experiment has these fields."""
     experiment = Experiment(**fields)
-    study, evaluate = open_study(experiment, Space(experiment.operator_spec)), make_evaluation(experiment)
+    study = open_study(experiment, Space(experiment.operator_spec))
+    evaluate = make_evaluation(experiment, original_scores(experiment, study))
     with leased(_device(experiment), "training.device"), Interruption() as stop:
         study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=StoppingDisplay(stop))

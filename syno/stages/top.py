@@ -9,7 +9,8 @@ from syno.base.errors import SpecError
 from syno.base.text_tables import Row, markdown
 from syno.config import Experiment, load_experiment, load_experiments
 from syno.config.experiment import RESULTS
-from syno.config.files import KEPT, parted
+from syno.config.files import parted
+from syno.config.kept_file import KEPT
 from syno.report.results import outcomes, search_rows
 from syno.results import FOLDER, OF_LAYERS, SCORES
 from syno.results.metric import ScoreMetric

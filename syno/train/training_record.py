@@ -14,6 +14,7 @@ from syno.base.record import Amount, Count, Number, Record, versions
 from syno.measure.machine import device_name
 from syno.model.baselines import Replacement
 from syno.model.counting import model_cost
+from syno.train.progress import EpochReport
 from syno.train.settings import Metric, WorkloadSettings, check_score
 from syno.train.workload import Workload
 
@@ -80,11 +81,18 @@ class TrainingRecord(Record):
 
     @classmethod
     def make(
-        cls, workload: Workload, operator: Replacement | None, seed: int, checkpoint: Path | None = None, *, int8: bool = False
+        cls,
+        workload: Workload,
+        operator: Replacement | None,
+        seed: int,
+        checkpoint: Path | None = None,
+        *,
+        int8: bool = False,
+        report: EpochReport | None = None,
     ) -> Self:
         """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network.
 
-        With `int8`, the trained network is also tested in 8-bit integers.
+        With `int8`, the trained network is also tested in 8-bit integers. `report` is called after every round.
         """
         settings, in_int8 = workload.settings.training, list[float]()
         batch = settings.batch
@@ -95,7 +103,7 @@ class TrainingRecord(Record):
 
             in_int8.append(int8_score(network, workload.data, settings, seed))
 
-        result = workload.train(operator, seed=seed, checkpoint=checkpoint, then=quantize if int8 else None)
+        result = workload.train(operator, seed=seed, report=report, checkpoint=checkpoint, then=quantize if int8 else None)
         return cls(
             name=ORIGINAL if operator is None else operator.name,
             operator=None if operator is None else str(operator),

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -25,10 +25,12 @@ from syno.model.baselines import Replacement
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
 from syno.model.layers import LAYER_RULES
-from syno.model.spec import rest_cost, spec_for
+from syno.model.requirement import Requirement, requirement
+from syno.model.spec import replaced_share, rest_cost, spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
+from syno.train.first_batch import fault_on_first_batch
 from syno.train.making import load_data, make_network
 from syno.train.optimization import initialize, on_device
 from syno.train.progress import EpochReport, Milestones, TrainingResult
@@ -104,6 +106,13 @@ class Workload:
         model = self.model()
         return rest_cost(model, self.example, replaceable(model, self.example, self.settings.layers))
 
+    @cached_property
+    def requirement(self) -> Requirement:
+        """The requirement that the network has of operators in its layers, and why."""
+        model = self.model()
+        layers = replaceable(model, self.example, self.settings.layers)
+        return requirement(model, self.example, layers, replaced_share(model, self.example, self.rest))
+
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
         """Return the spec of operators for its layers. `options` are those that differ from the defaults; see `spec_for`."""
         given = {"name": self.settings.model, **(options or {})}
@@ -116,6 +125,15 @@ class Workload:
             model = substitute(model, operator, self.example, seed=seed, where=self.settings.layers)
         initialize(model, self.settings.training.initialization, seed)
         return model
+
+    def fault_on_first_batch(self, operator: Replacement) -> str | None:
+        """Return in words why the operator cannot be trained, as far as one batch shows; see `syno.train.first_batch`.
+
+        Raises SpecError and TrainingError as `train` does.
+        """
+        settings, seed = self.settings.training, self.settings.seed
+        with on_device(settings.device) as device:
+            return fault_on_first_batch(self.network(operator, seed).to(device), self.data, settings, seed)
 
     def train(
         self,
@@ -165,26 +183,35 @@ class ProxyTraining:
         workload: the network and the data.
         spec: of the operators.
         checkpoints: folder for checkpoints of running trainings; None: none are kept.
+        original: further metrics, for rewards that compare with the original network's score.
+        check_gradients: whether an operator that cannot learn on the first batch is not trained.
     """
 
     workload: Workload
     spec: OperatorSpec
     checkpoints: Path | None = None
+    original: Mapping[str, float] = field(default_factory=dict)
+    check_gradients: bool = True
 
     def __call__(self, operator: PGraph, report: EpochReport) -> Mapping[str, float]:
-        """Return metrics by name: "accuracy" or "loss", "epochs" (the number of rounds), and costs.
+        """Return metrics by name: "accuracy" or "loss", "epochs" (the number of rounds), costs, and those of `original`.
 
         Args:
             operator: replaces the network's layers.
             report: called after every round with a number of which more is better: the accuracy, or minus the loss. It may
                 raise an exception to end the training.
 
-        Raises TrainingError if training produced NaN or infinity, or if the device's memory did not suffice.
+        Raises TrainingError if training produced NaN or infinity, if the device's memory did not suffice, or if the operator
+        cannot learn on the first batch; see `syno.train.first_batch`.
         """
         counted = cost(operator, self.spec).metrics(self.workload.original)
         sign = 1 if self.workload.metric == "accuracy" else -1
         file = None if self.checkpoints is None else self.checkpoints / f"{operator.id}.pt"
+        if self.check_gradients and not (file is not None and file.exists()):
+            fault = self.workload.fault_on_first_batch(operator)
+            if fault is not None:
+                raise TrainingError(f"{operator.name} was not trained: {fault}")
         result = self.workload.train(operator, report=lambda number, score: report(number, sign * score), checkpoint=file)
         if result.broken:
             raise TrainingError(f"training {operator.name} broke: {result.stopped}")
-        return {result.metric: result.score, "epochs": float(len(result.scores)), **counted}
+        return {result.metric: result.score, "epochs": float(len(result.scores)), **counted, **self.original}

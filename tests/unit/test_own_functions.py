@@ -27,7 +27,12 @@ def config(**workload: Any) -> str:
     """The file of an experiment; the model and the data are functions of `own_functions`."""
     merged = {**WORKLOAD, **workload}
     merged |= {key: f"own_functions:{merged[key]}" for key in ("model", "data")}
-    spec = {"depth": 4, "occurrences": merged.pop("occurrences", {"reductions": 1}), "budget": merged.pop("spec_budget", {})}
+    spec = {
+        "depth": 4,
+        "reads": "none",
+        "occurrences": merged.pop("occurrences", {"reductions": 1}),
+        "budget": merged.pop("spec_budget", {}),
+    }
     shares = merged.pop("budget", None)
     fields = {"workload": merged, "relative_budget": shares, "spec": spec, "reward": {"name": "accuracy"}}
     fields["train"] = {"seeds": [1]}

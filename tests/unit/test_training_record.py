@@ -93,7 +93,9 @@ def test_a_broken_record_is_named(content: str, tmp_path: Path) -> None:
 class TestCommands:
     def test_train(self, tmp_path: Path) -> None:
         config = tmp_path / "small.yaml"
-        config.write_text(f"workload: {json.dumps(SMALL)}\nreward: {{name: accuracy}}\nspec: {{depth: 4}}\n", encoding="utf-8")
+        config.write_text(
+            f"workload: {json.dumps(SMALL)}\nreward: {{name: accuracy}}\nspec: {{depth: 4, reads: none}}\n", encoding="utf-8"
+        )
         for operator in ("original", "conv2d"):
             result = CliRunner().invoke(app, ["train", str(config), operator, "--output", str(tmp_path / f"{operator}.json")])
             assert result.exit_code == 0, result.output

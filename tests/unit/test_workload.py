@@ -27,7 +27,9 @@ CONFIGS = Path(__file__).parents[2] / "config"
 
 def config(**fields: Any) -> Experiment:
     """A search that trains for a moment."""
-    return Experiment(**{"name": "small", "workload": SMALL, "spec": {"depth": 4}, "reward": {"name": "accuracy"}, **fields})
+    return Experiment(
+        **{"name": "small", "workload": SMALL, "spec": {"depth": 4, "reads": "none"}, "reward": {"name": "accuracy"}, **fields}
+    )
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from syno.space.distance.flops import FlopsBound
 from syno.space.distance.groupings import LiveAxis
 from syno.space.distance.problem import UNREACHABLE, Allowance, Goal
 from syno.space.distance.published import PublishedDistance
+from syno.space.distance.reading import ReadingBound
 from syno.space.distance.relaxation import Relaxation, axis_order
 from syno.space.distance.search import CheapestAssignment, ShapeDistance
 from syno.space.distance.sums import Sums, SumSets
@@ -46,8 +47,10 @@ class Feasibility:
         self.ensured = Guarantees.of(rules)
         wanted, unordered = completion.wanted, completion.unordered
         goal = Goal(self.spec, self.sizes, self.ensured, wanted, unordered, self.least_flops, self.most_flops)
-        self.relax = Relaxation(goal, candidates)
-        self.distance = ShapeDistance(goal)
+        asks = self.spec.reads is not None and self.ensured.sums_come_first
+        self.reading = ReadingBound(completion.requirements, self.sizes) if asks else None
+        self.relax = Relaxation(goal, candidates, self.reading)
+        self.distance = ShapeDistance(goal, self.reading)
         self._wanted = product(wanted)
         self._cheap_states: dict[State, bool] = {}
 

@@ -11,6 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 from syno.algebra import ONE, Size, product
+from syno.space.distance.sources import UNKNOWN, Source
 from syno.space.rules.guarantees import Guarantees
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
@@ -67,6 +68,7 @@ class Axis(NamedTuple):
     pool: float  # the product of the sums below that may stay without a weight, for the largest layer
     is_misordered: bool  # whether the rules on channels keep it from being part of an unordered axis
     is_strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
+    source: Source = UNKNOWN
 
 
 class Allowance(NamedTuple):

@@ -25,6 +25,8 @@ from syno.space.distance.problem import (
     Limits,
     PieceCosts,
 )
+from syno.space.distance.reading import ReadingBound
+from syno.space.distance.sources import UNKNOWN
 from syno.space.facts import DimFacts, Origin, Role, adjacent
 from syno.space.rules.guarantees import is_blocked, may_be_unordered
 from syno.space.rules.order import pools_much
@@ -38,6 +40,7 @@ class Relaxation:
 
     goal: Goal
     candidates: Candidates
+    reading: ReadingBound | None = None
     _axes: dict[tuple[Dim, int], Axis] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,6 +136,7 @@ class Relaxation:
             pool=self._pool(facts),
             is_misordered=not may_be_unordered(self.rules, dim),
             is_strided=facts.discards,
+            source=UNKNOWN if self.reading is None else self.reading.sources[dim],
         )
 
     def _ended_after(self, dim: Dim, facts: DimFacts, above: int) -> int:

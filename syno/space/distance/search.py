@@ -14,6 +14,7 @@ from syno.algebra import ONE, Kind, Size, Trait, product
 from syno.space.distance.conditions import ended_usage, within_flops
 from syno.space.distance.cost import least_primitives
 from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, Goal, Limits
+from syno.space.distance.reading import ReadingBound
 
 Blocks = list[tuple[Size, ...]]  # the input's axes in blocks
 
@@ -56,6 +57,7 @@ class ShapeDistance:
     """Shape distances to one goal, each found once."""
 
     goal: Goal
+    reading: ReadingBound | None = None
     _known: dict[tuple[tuple[Axis, ...], Limits], _Answer] = field(default_factory=dict)
     _surplus: dict[Size, tuple[bool, bool]] = field(default_factory=dict)  # of primaries, and of any variables
 
@@ -223,7 +225,7 @@ class _BranchAndBound:
         for group in self.groups:
             if group.surplus is not ONE and not (sizes[group.surplus].is_legal and group.members[0].is_open):
                 return
-        if ended_usage(chosen) is None:
+        if ended_usage(chosen) is None or (self.distance.reading is not None and not self.distance.reading.allows(chosen)):
             return
         for number in range(max(contractions, int(limits.needs_weight)), limits.left.contractions + 1):
             chosen.contractions = number

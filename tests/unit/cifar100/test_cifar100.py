@@ -140,7 +140,11 @@ def experiment(folder: Path, source: Path, **settings: Any) -> Experiment:
     data_settings = {"folder": str(source), "prepared": str(folder / "cifar100.npz"), **settings}
     workload = {"data": "cifar100", "data_settings": data_settings, "width": 0.25, "training": {"epochs": 1, "batch": 8}}
     return Experiment(
-        name="small", workload=workload, spec={"depth": 4}, reward={"name": "accuracy"}, output=folder / "results"
+        name="small",
+        workload=workload,
+        spec={"depth": 4, "reads": "none"},
+        reward={"name": "accuracy"},
+        output=folder / "results",
     )
 
 

@@ -81,7 +81,7 @@ class TestFolders:
             "width": 0.25,
             "training": {"epochs": 2, "batch": 5},
         }
-        made = Experiment(name="small", workload=workload, spec={"depth": 4}, output=tmp_path / "results")
+        made = Experiment(name="small", workload=workload, spec={"depth": 4, "reads": "none"}, output=tmp_path / "results")
         record = prepare(made)
         assert (record.train_images, record.test_images, record.classes, record.image_shape) == (15, 9, 3, (3, 32, 32))
         assert made.network.train() == made.network.train()

@@ -1,0 +1,96 @@
+"""The requirement that a network has of an operator in its layers: which part of the input it must read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from syno.model.extraction import trace
+from syno.model.layers import Layer
+from syno.space.reads import Reads
+
+MOST = 2 / 3  # share of a network's FLOPs from which on its replaced layers are most of it
+SQUARE, LINE = 3, 2  # positions along an axis: a position and both neighbours; more than one position
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """The requirement that a network has of operators.
+
+    Attributes:
+        reads: the requirement; None if the network asks for nothing.
+        reason: why, as a clause that follows "because".
+    """
+
+    reads: Reads | None
+    reason: str
+
+
+def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer], share: float) -> Requirement:
+    """Return what the network asks of an operator in these layers.
+
+    A network that does not mix positions cannot see shapes. So where most of it is replaced, the operator itself must mix
+    positions along both axes: applied twice, as by neighbouring layers, it reads a square around its own position. That is so
+    if the replaced layers have more than two thirds of the network's FLOPs, and there are less than half as many other layers
+    that mix positions along both axes. Those are convolutions with windows larger than 1 along both, and attention; poolings
+    do not count, and neither does the first convolution, which sees edges only. In other networks a line is enough: two
+    positions along one axis.
+
+    Channels are all read within two applications, unless a replaced layer has groups: then the other layers mix channels.
+    For layers on sequences nothing is asked for: attention mixes positions, and other linear layers channels.
+
+    Source: the operators that the paper's authors published. All 12 for ResNet-18 (92 % of the FLOPs) read a square when they
+    are applied twice. For DenseNet-121 (44 %), ResNeXt-29 (46 %) and EfficientNet-V2-S (49 %, and 30 other layers mix) many
+    read lines only.
+
+    Args:
+        model: the original network, which is run once.
+        example: a batch of its inputs.
+        layers: those that are replaced.
+        share: of the network's FLOPs that these layers have.
+    """
+    if layers[0].is_projection:
+        return Requirement(None, "attention mixes positions, and the other linear layers of the network mix channels")
+    smallest = min(layer.values["H"] for layer in layers)
+    left = _mixing(model, example, {layer.name for layer in layers})
+    others = f"{left} other layer{' mixes' if left == 1 else 's mix'}" if left else "no layer mixes"
+    replaced = f"the {len(layers)} replaced layers have" if len(layers) > 1 else "the replaced layer has"
+    facts = f"{replaced} {share:.0%} of the network's FLOPs, and besides them and the first, {others} positions along both axes"
+    is_square = share > MOST and 2 * left < len(layers)
+    if not is_square:
+        facts += "; a square is asked for where they have more than two thirds, and less than half as many others mix"
+    positions = min(SQUARE if is_square else LINE, smallest)
+    grouped = [layer.name for layer in layers if layer.module.groups > 1]
+    if grouped:
+        facts += f"; {grouped[0]} itself has groups, so other layers mix channels"
+    if positions == 1:
+        facts += "; the smallest picture has one position"
+        return Requirement(None if grouped else Reads(centred=False, channels="all"), facts)
+    centred = is_square and positions == SQUARE  # at an edge of a smaller picture there is one neighbour
+    options = {"channels": "none" if grouped else "all", "along": "every" if is_square else "any"}
+    return Requirement(Reads.model_validate({"H": positions, "applied": 2, "centred": centred, **options}), facts)
+
+
+def _mixing(model: nn.Module, example: torch.Tensor, replaced: set[str]) -> int:
+    """Return the number of layers that mix positions along both axes, without the replaced ones and the first convolution."""
+    calls = trace(model, example)
+    first = next((call.name for call in calls if isinstance(call.module, nn.Conv2d)), None)
+    return len({call.name for call in calls if _mixes(call.module)} - replaced - {first})
+
+
+def _mixes(module: nn.Module) -> bool:
+    if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+        return all(side > 1 for side in module.kernel_size)
+    return isinstance(module, nn.MultiheadAttention)
+
+
+def in_words(reads: Reads) -> str:
+    """Return a requirement in words: `applied twice, an operator reads 3 positions along every axis H, around its own, ...`."""
+    axes = ", ".join(f"{count} positions along {reads.along} axis {size}" for size, count in reads.positions.items())
+    parts = [f"{axes}{', around its own' if reads.centred else ''}"] if axes else ["its own position"] if reads.centred else []
+    if reads.channels == "all":
+        parts.append("all channels")
+    return f"{'applied twice, ' if reads.applied == 2 else ''}an operator reads {' and '.join(parts)}"

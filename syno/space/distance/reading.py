@@ -1,0 +1,189 @@
+"""A bound on what an operator can read. It leaves out assignments that cannot meet the spec's requirement.
+
+Positions
+    Once the sums of an operator are there, nothing lets one element of the output depend on more positions: every primitive
+    after them takes coordinates to coordinates. So an axis of the input takes at most as many values as the live dims that it
+    is made of, together (`syno.space.distance.sources`): the members of its group, and the windows that are slid over it. In an
+    assignment each window is slid over some group. What is cut off a group, or ends in pieces, may hold a window as well, over
+    any group: then it counts in every group.
+
+Applied twice
+    An axis of the input depends on axes of the output, and each of these is an axis of the input of the operator below. So it
+    takes at most as many values as after one application, times those after one of every axis that it depends on.
+
+Borders of blocks
+    Where neither a window nor a Shift is to come, an axis of the input is a number whose digits are its members, or pieces of
+    them: Splits write them side by side. If its size is a power of two, every digit of more than one value is different
+    in the middle, 100...0, and in the position before it, 011...1. To read both, every member must take two values. An axis of
+    the input that is made together with others has at least one digit with its primary variable, from a member with it.
+
+All numbers are upper bounds at one of the valuations at which the requirement is checked: it must hold at each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import permutations
+from itertools import product as combinations
+from math import prod
+from typing import NamedTuple
+
+from syno.algebra import ONE, Kind, Size, Valuation, product
+from syno.space.distance.problem import Assignment
+from syno.space.distance.sources import Source, Sources, joined
+from syno.space.requirements import Requirements
+from syno.space.sizes import SizeTable
+
+MOST_PLACED = 3  # windows; more count in every group
+Member = tuple[Size, Source]
+
+
+class Question(NamedTuple):
+    """An assignment as far as it says what is read."""
+
+    groups: tuple[tuple[tuple[Size, ...], tuple[Member, ...]], ...]  # sizes of axes of the input, and what they are made of
+    windows: tuple[Member, ...]  # each is slid over one group
+    anywhere: tuple[Source, ...]  # may hold windows
+    only_digits: bool  # whether no Shift is to come, and no Merge above a Split
+
+
+@dataclass
+class ReadingBound:
+    """The bound for one requirement."""
+
+    requirements: Requirements
+    table: SizeTable
+    _answers: dict[Question, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        found = self.requirements
+        assert found.reads is not None
+        self.spec, self.reads = found.spec, found.reads
+        self._row = self._chosen_row()
+        self.sources = Sources(self._row)
+        bound = {into for _, into in self.spec.bound_axes}
+        self._free = [axis for axis in range(len(self.spec.input_sizes)) if axis not in bound]
+        self._sizes = self.spec.input_sizes
+        everything = self.reads.channels == "all"
+        self._least = {
+            axis: self._row.integer(self._sizes[axis]) if everything and axis in self.spec.unordered_input else 1
+            for axis in self._free
+        }
+        asked = [(least, found.asked[name]) for name, least in self.reads.positions.items()]
+        self._asked = [(least, axes, all if self.reads.along == "every" else any) for least, axes in asked]
+        wide = {axis for least, axes in asked for axis in axes if least > 1 and self.reads.centred}
+        self._centred = wide & found.own.keys()
+
+    def _chosen_row(self) -> Valuation:
+        """Return the valuation with the longest axes, of powers of two if possible: there most can be told of blocks."""
+        asked = [self.spec.table.size(name) for name in self.reads.positions]
+
+        def key(row: Valuation) -> tuple[bool, int]:
+            return all(_is_power_of_two(row.integer(size)) for size in asked), row.numel(asked)
+
+        return max(self.requirements.rows, key=key)
+
+    def allows(self, assignment: Assignment) -> bool:
+        """Return whether an operator of this assignment may meet the requirement."""
+        question = self._question(assignment)
+        found = self._answers.get(question)
+        if found is None:
+            found = self._answers[question] = any(
+                self._is_met(question, order, places) for order in self._orders(question) for places in self._places(question)
+            )
+        return found
+
+    def _question(self, assignment: Assignment) -> Question:
+        left, anywhere = assignment.limits.left, list[Source]()
+        windows = tuple(sorted((axis.size, axis.source) for axis in assignment.windows))
+        if left.unfolds:
+            for axis in assignment.parted:
+                if self._may_hold_window(axis.size):
+                    anywhere.append(axis.source)
+            for group in assignment.groups:
+                if group.surplus is not ONE and self._may_hold_window(group.surplus):
+                    anywhere += [axis.source for axis in group.members]
+        if len(windows) > MOST_PLACED:
+            windows, anywhere = (), [*anywhere, *(source for _, source in windows)]
+        groups = [(group.block, tuple(sorted((a.size, a.source) for a in group.members))) for group in assignment.groups]
+        only_digits = not left.shifts and assignment.ensured.merges_below_joins
+        return Question(tuple(sorted(groups)), windows, tuple(sorted(anywhere)), only_digits)
+
+    def _may_hold_window(self, size: Size) -> bool:
+        """Return whether some piece may be a window that takes several values. A piece of an even number may be odd."""
+        value = self._row.fraction(size)
+        if not self.spec.windows.odd or value.denominator != 1:
+            return True
+        return not _is_power_of_two(value.numerator)
+
+    def _orders(self, question: Question) -> Iterator[dict[int, int]]:
+        """Yield the ways in which groups are axes of the input: the group of each free axis."""
+        slots = [(size, number) for number, (block, _) in enumerate(question.groups) for size in block]
+        seen = set()
+        for order in permutations(slots):
+            if all(self._sizes[axis] is size for axis, (size, _) in zip(self._free, order, strict=True)):
+                numbers = tuple(number for _, number in order)
+                if numbers not in seen:
+                    seen.add(numbers)
+                    yield dict(zip(self._free, numbers, strict=True))
+
+    def _is_met(self, question: Question, order: dict[int, int], places: tuple[int, ...]) -> bool:
+        """Return whether enough may be read with groups as these axes of the input, and windows over these groups."""
+        over: list[list[Source]] = [[] for _ in question.groups]
+        for (_, source), place in zip(question.windows, places, strict=True):
+            over[place].append(source)
+        wholes = [
+            joined([*(source for _, source in members), *windows, *question.anywhere])
+            for (_, members), windows in zip(question.groups, over, strict=True)
+        ]
+        once = {axis: wholes[group].positions for axis, group in order.items()} if self.reads.applied > 1 else {}
+
+        def reached(source: Source) -> int:
+            return source.positions * prod(number for axis, number in once.items() if source.outputs >> axis & 1)
+
+        if any(reached(wholes[group]) < self._least[axis] for axis, group in order.items()):
+            return False
+
+        def is_fine(axis: int, least: int) -> bool:
+            group = order[axis]
+            if reached(wholes[group]) < least:
+                return False
+            if axis not in self._centred or over[group] or question.anywhere or not question.only_digits:
+                return True
+            block, members = question.groups[group]
+            digits = self._digits(self._sizes[axis], len(block) == 1, members)
+            needed = all if len(block) == 1 else any
+            return not digits or needed(reached(source) > 1 for source in digits)
+
+        return all(how(is_fine(axis, least) for axis in axes) for least, axes, how in self._asked)
+
+    def _digits(self, size: Size, is_whole: bool, members: tuple[Member, ...]) -> list[Source]:
+        """Return the members of which all must take two values, or one if the axis is made together with others.
+
+        None of them if that is not known.
+        """
+        if not _is_power_of_two(self._row.integer(size)):
+            return []
+        if is_whole:
+            return [source for one, source in members if self._row.fraction(one) > 1]
+        primary = next((v for v in size.variables if v.kind is Kind.PRIMARY), None)
+        with_it = [(one, source) for one, source in members if primary in one.variables]
+        alone = all(sum(v.kind is Kind.PRIMARY for v in one.variables) == 1 for one, _ in with_it)
+        shortest = min(row.integer(size) for row in self.requirements.rows)
+        if not alone or self._row.integer(size) <= shortest:  # a digit with the variable may be 1 here
+            return []
+        return [source for _, source in with_it]
+
+    def _places(self, question: Question) -> Iterator[tuple[int, ...]]:
+        """Yield the ways to slide each window over one group. Of no group is an axis longer than all that it is made of."""
+        least, sizes = self.spec.windows.least_ratio, self.table
+        wholes = [product(size for size, _ in members) for _, members in question.groups]
+        options = [
+            [group for group, whole in enumerate(wholes) if sizes[whole / size].lowest >= least] for size, _ in question.windows
+        ]
+        return combinations(*options)
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0

@@ -1,0 +1,114 @@
+"""The settings of a requirement: how much of its input an operator must read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from syno.algebra import Kind, Size, Valuations, Variable
+from syno.base.errors import SpecError, suggestion
+from syno.space.options import OptionGroup, Positive
+
+AUTO, NONE = "auto", "none"  # in place of a requirement: what the network asks for; nothing
+
+
+class Reads(OptionGroup):
+    """The least that the element in the middle of the output must depend on in the input, in every replaced layer.
+
+    Beside the options, each size of an axis of the input, such as `H`, may be given with a number: the least number of
+    different positions that are read along an axis of this size.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Positive] = Field(init=False)
+
+    applied: Literal[1, 2] = 2
+    """how often the operator is applied, each time to its own output; 2 as in neighbouring layers, with as many channels in as
+    out"""
+    centred: bool = True
+    """whether the output element's own position must be read, and its two neighbours along each axis on which 2 positions or
+    more are asked for; of a causal axis the neighbour before it"""
+    channels: Literal["all", "none"] = "all"
+    """whether every position of each unordered axis of the input, such as the channels, must be read: `all` or `none`"""
+    along: Literal["every", "any"] = "every"
+    """whether every axis of a given size is read at this number of positions (a square), or at least one (a line)"""
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """The least number of positions along an axis, by the size of the axis."""
+        return dict(sorted(self.__pydantic_extra__.items()))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_order(cls, given: Any) -> Any:
+        """Sort the sizes, so that equal requirements have equal ids."""
+        if not isinstance(given, dict):
+            return given
+        return dict(sorted(given.items(), key=lambda pair: str(pair[0])))
+
+    @model_validator(mode="after")
+    def _asks_for_something(self) -> Self:
+        if not self.positions and not self.centred and self.channels == "none":
+            raise ValueError("asks for nothing: give numbers of positions (H: 3), centred or channels, or leave it out")
+        return self
+
+    def check(self, inputs: Sequence[Size], outputs: Sequence[Size], free: Sequence[Size], layers: Valuations) -> None:
+        """Raise SpecError if no operator of these shapes can meet the requirement.
+
+        Args:
+            inputs, outputs: the shapes.
+            free: the sizes of the axes of the input that are not bound to the output's.
+            layers: the values of the variables in the replaced layers.
+        """
+        by_name = {str(size): size for size in free}
+        for name, least in self.positions.items():
+            if name not in by_name:
+                known = [*by_name, *type(self).model_fields]
+                raise SpecError(
+                    f'reads holds "{name}"; there are the axes of the input {", ".join(by_name)} and the options '
+                    f"{', '.join(type(self).model_fields)}.{suggestion(name, known)}"
+                )
+            smallest = min(row.integer(by_name[name]) for row in layers)
+            if least > smallest:
+                raise SpecError(
+                    f"reads asks for {least} positions of {name}, which is {smallest} in the smallest layer; ask for fewer"
+                )
+        if self.applied > 1 and paired(inputs, outputs) is None:
+            raise SpecError(
+                f"reads: applied is {self.applied}, but an output [{', '.join(map(str, outputs))}] is no input "
+                f"[{', '.join(map(str, inputs))}] of the same operator; give applied: 1"
+            )
+
+
+def paired(inputs: Sequence[Size], outputs: Sequence[Size]) -> list[tuple[Variable, Variable]] | None:
+    """Return the pairs of variables, as C_in and C_out, that have to be equal for the output to have the input's shape.
+
+    None if that is not enough.
+    """
+    if len(inputs) != len(outputs):
+        return None
+    ratios = [dict((into / out).exponents) for into, out in zip(inputs, outputs, strict=True) if into is not out]
+    pairs = [sorted(ratio, key=ratio.__getitem__) for ratio in ratios if _is_pair(ratio)]
+    return [(out, into) for out, into in pairs] if len(pairs) == len(ratios) else None
+
+
+def _is_pair(ratio: dict[Variable, int]) -> bool:
+    return sorted(ratio.values()) == [-1, 1] and all(variable.kind is Kind.PRIMARY for variable in ratio)
+
+
+def _meant(given: Any) -> Any:
+    """Return None for `none`. Raises ValueError for another text."""
+    if given == AUTO:
+        raise ValueError(
+            "auto is what the network of a workload asks for, and there is none; give a mapping such as {H: 3}, or none"
+        )
+    if isinstance(given, str) and given != NONE:
+        raise ValueError(
+            f'"{given}" is no requirement; give auto, none, or a mapping such as {{H: 3}}.{suggestion(given, [AUTO, NONE])}'
+        )
+    return None if given == NONE else given
+
+
+Requirement = Annotated[Reads | None, BeforeValidator(_meant)]  # as an option of a spec: `none` may be written for None

@@ -1,0 +1,102 @@
+"""The requirement that follows from a network, and the experiment's option that chooses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_experiment import FIELDS
+from small_studies import sound, study
+from torch import nn
+
+from syno.base.errors import SpecError
+from syno.config import Experiment
+from syno.config.kept_file import HEAD, KEPT
+from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
+from syno.model.spec import spec_for
+from syno.search.settings import named_differences
+from syno.space.reads import Reads
+
+SQUARE = Reads(H=3, applied=2, centred=True, channels="all", along="every")
+LINE = Reads(H=2, applied=2, centred=False, channels="all", along="any")
+
+
+def asked(model: nn.Module, where: Any = "spatial", size: int = 16) -> Reads | None:
+    example = torch.zeros(1, 3, size, size, device=next(model.parameters()).device)
+    return spec_for(model, example, options={"reads": "auto"}, where=where).reads
+
+
+def convolution(into: int, out: int, **options: Any) -> nn.Conv2d:
+    return nn.Conv2d(into, out, 3, padding=1, bias=False, **options)
+
+
+class TestRule:
+    @pytest.mark.parametrize(
+        ("name", "where", "expected"),
+        [
+            ("resnet8", "spatial", SQUARE),
+            ("resnext29_2x64d", "paper", LINE.model_copy(update={"channels": "none"})),  # it replaces layers with groups
+            pytest.param("resnet18", "paper-3x3", SQUARE, marks=pytest.mark.slow),
+            pytest.param("densenet121", "paper", LINE, marks=pytest.mark.slow),
+            pytest.param("efficientnet_v2_s", "paper", LINE, marks=pytest.mark.slow),
+        ],
+    )
+    def test_networks_of_the_paper(self, name: str, where: str, expected: Reads) -> None:
+        """As the published operators do it: squares in ResNets, lines in the others."""
+        with torch.device("meta"):
+            assert asked(BACKBONES[name](classes=10), where, size=128) == expected
+
+    def test_layers_that_go_on_mixing_make_a_line_enough(self) -> None:
+        layers = [convolution(3, 8), *(convolution(8, 8) for _ in range(4)), convolution(8, 64), convolution(64, 64)]
+        model = nn.Sequential(*layers)
+        assert asked(model) == SQUARE
+        assert asked(model, where=["6"]) == LINE  # most of the FLOPs, and five others mix
+
+    @pytest.mark.parametrize(("size", "expected"), [(4, SQUARE), (2, {"H": 2}), (1, {})])
+    def test_small_pictures_ask_for_fewer_positions(self, size: int, expected: Reads | dict[str, int]) -> None:
+        found = asked(nn.Sequential(convolution(3, 8), convolution(8, 8)), size=size)
+        assert found is not None
+        assert found == expected if isinstance(expected, Reads) else (found.positions, found.centred) == (expected, False)
+
+    def test_nothing_is_asked_of_projections(self) -> None:
+        tokens = torch.zeros(1, 16, dtype=torch.long)
+        model = SEQUENCE_BACKBONES["gpt_tiny"](vocabulary=16, context=16)
+        assert spec_for(model, tokens, options={"reads": "auto"}, where="paper").reads is None
+
+
+class TestOption:
+    def test_the_default_follows_from_the_network(self) -> None:
+        made = Experiment(**{**FIELDS, "spec": {"depth": 6}})
+        assert made.operator_spec.reads == SQUARE
+        assert "replaced layers have" in made.network.requirement.reason
+
+    def test_none_is_the_space_without_it(self) -> None:
+        made = Experiment(**{**FIELDS, "spec": {"depth": 6, "reads": "none"}})
+        assert made.operator_spec.reads is None
+        assert made.operator_spec.id == made.network.spec({"depth": 6}).id
+        assert '"reads"' not in made.part("search")  # files of versions without the option stay valid
+
+    def test_a_mapping_is_taken_as_it_is(self) -> None:
+        made = Experiment(**{**FIELDS, "spec": {"depth": 6, "reads": {"H": 2, "along": "any"}}})
+        assert made.operator_spec.reads == Reads(H=2, along="any")
+
+    @pytest.mark.parametrize(("given", "said"), [("auto", "there is none; give a mapping"), ("autto", 'Did you mean "auto"')])
+    def test_texts_that_mean_nothing_without_a_network(self, given: str, said: str) -> None:
+        with pytest.raises(SpecError, match=said):
+            Experiment(name="x", spec={"preset": "resnet18", "reads": given})
+
+    def test_results_of_a_version_without_it_keep_their_space(self, tmp_path: Path) -> None:
+        import yaml
+
+        kept = tmp_path / KEPT
+        kept.write_text(f"{HEAD}{yaml.safe_dump({**FIELDS, 'spec': {'depth': 6}})}", encoding="utf-8")
+        assert Experiment.load(kept).operator_spec.reads is None
+
+    def test_a_study_without_it_says_how_it_goes_on(self, tmp_path: Path) -> None:
+        journal, spec = f"journal:{tmp_path / 'trials.log'}", {"depth": 4}
+        study(journal, space_id="a", more_settings={"spec": spec}).run(sound, 1)
+        with pytest.raises(SpecError, match=r"spec\.reads is absent there, .* to go on with it \(`reads: none` under `spec`"):
+            study(journal, space_id="b", more_settings={"spec": {**spec, "reads": {"H": 3}}})
+        assert named_differences({"reads": None}, {"reads": {"H": 3}}, "spec") == ["spec.reads is None there, {'H': 3} here"]
