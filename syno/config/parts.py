@@ -12,6 +12,8 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     """Return the parts of an experiment's settings, which are given as for JSON: what the files of each stage depend on."""
     whole = {**settings, "select": dict(settings["select"]), "tune": dict(settings["tune"])}
     of_study = {key: value for key, value in whole["study"].items() if key not in ("workers", "storage")}
+    if of_study["stopping"] is None:
+        del of_study["stopping"]  # files from before there was this option stay valid
     if whole["select"]["by"] != "latency":
         del whole["select"]["shortlist"]  # nothing depends on it
     speed = {name: whole["tune"].pop(name) for name in ("layers", "training", "original_compilers", "speed")}["speed"]

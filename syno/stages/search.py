@@ -101,7 +101,7 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
     """Work on the study until it has all its trials, and write a record. Raises the errors of `search`."""
     began = time.monotonic()
     trials = search(experiment, 1, display).trials
-    ended = trials["outcome"].isin(["complete", "pruned", "failed"]) if len(trials) else trials.index == 0
+    ended = trials["outcome"].isin(["complete", "pruned", "paused", "failed"]) if len(trials) else trials.index == 0
     process = str(Worker.here())
     record = WorkerRecord(
         study=experiment.name,

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +31,7 @@ from syno.model.spec import rest_cost, spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
+from syno.train.checkpoint import DamagedCheckpointError
 from syno.train.making import load_data, make_network
 from syno.train.optimization import initialize, on_device
 from syno.train.progress import EpochReport, Milestones, TrainingResult
@@ -125,6 +128,7 @@ class Workload:
         report: EpochReport | None = None,
         checkpoint: Path | None = None,
         then: Callable[[nn.Module], None] | None = None,
+        recent_loss: Callable[[int, float], object] | None = None,
     ) -> TrainingResult:
         """Train the network with `operator` in its layers, or as it is, and return the result.
 
@@ -132,7 +136,7 @@ class Workload:
             operator: see `substitute`.
             seed: of weights and order, instead of the settings' seed.
             report: called after each round whose milestone was met; see `syno.train.progress`.
-            checkpoint: file of the training's state; see `syno.train.training.train`.
+            checkpoint: file of the training's state; see `syno.train.training.train`, also for `recent_loss`.
             then: called with the trained network, unless training broke.
 
         Raises:
@@ -144,7 +148,8 @@ class Workload:
         asked = Milestones(self.settings.milestones, report, metric=self.metric, rounds=rounds)
         with on_device(settings.device) as device:
             network = self.network(operator, chosen).to(device)
-            result = train(network, self.data, settings, seed=chosen, report=asked, checkpoint=checkpoint)
+            kept: dict[str, Any] = {"checkpoint": checkpoint, "recent_loss": recent_loss}
+            result = train(network, self.data, settings, seed=chosen, report=asked, **kept)
             if then is not None and not result.broken:
                 then(network)
             return result
@@ -164,7 +169,7 @@ class ProxyTraining:
     Attributes:
         workload: the network and the data.
         spec: of the operators.
-        checkpoints: folder for checkpoints of running trainings; None: none are kept.
+        checkpoints: folder for checkpoints of running and paused trainings; None: none are kept.
     """
 
     workload: Workload
@@ -174,17 +179,47 @@ class ProxyTraining:
     def __call__(self, operator: PGraph, report: EpochReport) -> Mapping[str, float]:
         """Return metrics by name: "accuracy" or "loss", "epochs" (the number of rounds), and costs.
 
+        A training that was interrupted or paused resumes from its checkpoint. If that is missing or damaged, it begins anew,
+        with a warning.
+
         Args:
             operator: replaces the network's layers.
             report: called after every round with a number of which more is better: the accuracy, or minus the loss. It may
-                raise an exception to end the training.
+                raise an exception to end the training, or Paused. If it has a method `recent_loss`, that is called before with
+                the round and its recent loss; `passed` is the round after which the training paused before, 0 if it did not.
 
         Raises TrainingError if training produced NaN or infinity, or if the device's memory did not suffice.
         """
         counted = cost(operator, self.spec).metrics(self.workload.original)
-        sign = 1 if self.workload.metric == "accuracy" else -1
-        file = None if self.checkpoints is None else self.checkpoints / f"{operator.id}.pt"
-        result = self.workload.train(operator, report=lambda number, score: report(number, sign * score), checkpoint=file)
+        file, passed = self._file(operator.id), getattr(report, "passed", 0)
+        if passed and (file is None or not file.exists()):
+            place = "" if file is None else f": {file} is not there"
+            warnings.warn(f"a training that paused after round {passed} begins anew{place}", stacklevel=2)
+        try:
+            result = self._train(operator, report, file)
+        except DamagedCheckpointError as error:
+            warnings.warn(f"a training begins anew: {str(error).partition(';')[0]}", stacklevel=2)
+            self.forget(operator)
+            result = self._train(operator, report, file)
         if result.broken:
             raise TrainingError(f"training {operator.name} broke: {result.stopped}")
         return {result.metric: result.score, "epochs": float(len(result.scores)), **counted}
+
+    def forget(self, operator: PGraph) -> None:
+        """Delete the checkpoint of an operator's training, which will not be resumed."""
+        file = self._file(operator.id)
+        if file is not None:
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
+
+    def _file(self, operator_id: str) -> Path | None:
+        return None if self.checkpoints is None else self.checkpoints / f"{operator_id}.pt"
+
+    def _train(self, operator: PGraph, report: EpochReport, file: Path | None) -> TrainingResult:
+        sign = 1 if self.workload.metric == "accuracy" else -1
+        return self.workload.train(
+            operator,
+            report=lambda number, score: report(number, sign * score),
+            checkpoint=file,
+            recent_loss=getattr(report, "recent_loss", None),
+        )
