@@ -25,10 +25,12 @@ class Work:
     Attributes:
         epochs: how many of each trial.
         order: the trial of each epoch, in the order of training.
+        pruned: trials that a pruner ended after their last epoch. They are trained through, but a search has no result of them.
     """
 
     epochs: list[int]
     order: list[int] = field(default_factory=list)
+    pruned: set[int] = field(default_factory=set)
 
     def train(self, trial: int) -> int:
         """Train the next epoch of a trial. Return its number, from 1."""
@@ -134,6 +136,8 @@ def percentile(share: float, startup: int = 5, bounds: Mapping[int, float] | Non
                 ended = bool(others) and max(curve[:epoch]) < np.percentile(others, 100 - share)
             if not ended:
                 complete.append(curve)
+            elif done.epochs[trial] == len(curve):
+                done.pruned.add(trial)
         return done
 
     return work
