@@ -58,7 +58,7 @@ def losses(entries: Sequence[TableEntry], seed: int) -> Curves:
     return [[-loss for loss in entry.recent_losses[seed]] for entry in entries]
 
 
-HYPERBAND = ({1: 1 / 2, 2: 1 / 4}, {2: 1 / 2}, {1: 1 / 2, 2: 1 / 4}, {})
+HYPERBAND: tuple[Mapping[int, float], ...] = ({1: 1 / 2, 2: 1 / 4}, {2: 1 / 2}, {1: 1 / 2, 2: 1 / 4}, {})
 RULES: Mapping[str, Run] = {
     "none: every training to its end": by_accuracy(milestones({})),
     "milestones {1: 0.13}": by_accuracy(milestones({1: 0.13})),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 
+import paused_worker
 import pytest
 from paused_studies import KEEP, STEPS, Killed, Training, deadly, journal, open_study, value
 
@@ -49,11 +54,12 @@ def test_decisions_are_those_of_the_rungs() -> None:
     assert [training.depths()[operator.id] for operator in operators] == replayed.epochs
 
 
-def test_another_worker_resumes_what_this_one_paused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("storage", ["journal:{}/trials", pytest.param("sqlite:///{}/trials.db", marks=pytest.mark.slow)])
+def test_another_worker_resumes_what_this_one_paused(tmp_path: Path, storage: str) -> None:
     training = Training()
-    open_study(journal(tmp_path)).run(training, 12)
+    open_study(storage.format(tmp_path)).run(training, 12)
     paused, before = dict(training.states), len(training.trained)
-    open_study(journal(tmp_path)).run(training, 40)
+    open_study(storage.format(tmp_path)).run(training, 40)
     resumed = [id_ for id_, step in training.trained[before:] if id_ in paused and step == paused[id_] + 1]
     assert resumed and max(Counter(training.trained).values()) == 1
 
@@ -131,7 +137,8 @@ def test_policies_are_told_once_and_checkpoints_of_the_overtaken_are_deleted(mon
     study.run(training, 60)  # reads once more
     table = study.trials
     last = table.groupby("fingerprint").last()
-    assert all(told[name] == row.reward for name, row in last[last.outcome == "complete"].iterrows())
+    complete = last[last.outcome == "complete"]
+    assert {str(name): told[str(name)] for name in complete.index} == complete.reward.to_dict()
     overtaken = [name for name in told if last.outcome[name] == "paused"]
     assert overtaken and all(told[name] == 0 for name in overtaken)
     assert len(training.forgotten) == len(overtaken) and not set(training.forgotten) & training.states.keys()
@@ -223,3 +230,24 @@ def test_rungs_that_do_not_fit(settings: dict[str, object], rounds: int | None, 
 def test_shares_that_mean_nothing(keep: object) -> None:
     with pytest.raises(ValueError, match="keep"):
         HalvingSettings(keep=keep)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["journal:{}/trials", "sqlite:///{}/trials.db"])
+def test_three_workers_one_of_them_killed(tmp_path: Path, storage: str) -> None:
+    command = [sys.executable, paused_worker.__file__, storage.format(tmp_path), str(tmp_path), "40"]
+    workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    notes = tmp_path / "notes"
+    while not notes.exists() or len(notes.read_text().splitlines()) < 30:
+        time.sleep(0.01)
+    workers[0].send_signal(signal.SIGKILL)
+    workers[0].communicate()
+    for worker in workers[1:]:
+        _, errors = worker.communicate(timeout=200)
+        assert worker.returncode == 0, errors
+    trained = Counter(tuple(line.split()[:2]) for line in notes.read_text().splitlines())
+    twice = {id_ for (id_, _), times in trained.items() if times > 1}
+    assert len(twice) <= 1 and max(trained.values()) <= 2  # what the killed one was at
+    table = open_study(storage.format(tmp_path), "evolution").trials
+    last = table[table.outcome.isin(["complete", "paused", "resumed"])].groupby("fingerprint").outcome.last()
+    assert len(last) == 40 and set(last) == {"complete", "paused"} and (last == "complete").sum() >= 8

@@ -133,7 +133,7 @@ def percentile(share: float, startup: int = 5, bounds: Mapping[int, float] | Non
                 if len(complete) < startup:
                     continue
                 others = [other[epoch - 1] for other in complete if len(other) >= epoch]
-                ended = bool(others) and max(curve[:epoch]) < np.percentile(others, 100 - share)
+                ended = bool(others) and bool(max(curve[:epoch]) < np.percentile(others, 100 - share))
             if not ended:
                 complete.append(curve)
             elif done.epochs[trial] == len(curve):
