@@ -210,7 +210,7 @@ def table(trials: Iterable[FrozenTrial]) -> pandas.DataFrame:
     import pandas  # half a second, and most users of this module have no table
 
     rows = [_row(trial) for trial in trials if FINGERPRINT in trial.user_attrs]
-    last = {row["fingerprint"]: row["number"] for row in rows}
+    last = {row["fingerprint"]: row["number"] for row in rows if row["outcome"] != "duplicate"}
     for row in rows:
         if row["outcome"] == "paused" and last[row["fingerprint"]] != row["number"]:
             row["outcome"] = "resumed"
