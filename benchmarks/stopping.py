@@ -32,6 +32,7 @@ MOST_LOST, LEAST_SAVED = 0.02, 0.5  # what is required
 QUICKSTART = {1: 0.13, 2: 0.35}  # milestones of config/quickstart.yaml before issue 18
 KEEP = HalvingSettings().rungs(4)
 SHORT = 80  # trials of a short study
+DEFAULT, BEFORE = f"**halving, resumed, keep {KEEP}, by loss**", "both (the quickstart before)"
 
 Run: TypeAlias = Callable[[Sequence[TableEntry], int], Work]  # entries in their order, and the seed of their trainings
 
@@ -64,7 +65,7 @@ RULES: Mapping[str, Run] = {
     "milestones {1: 0.13}": by_accuracy(milestones({1: 0.13})),
     "milestones {1: 0.13, 2: 0.35}": by_accuracy(milestones(QUICKSTART)),
     "pruner percentile 75, 8 startup trials": by_accuracy(percentile(75, 8)),
-    "both (the quickstart before)": by_accuracy(percentile(75, 8, QUICKSTART)),
+    BEFORE: by_accuracy(percentile(75, 8, QUICKSTART)),
     "pruner median, 5 startup trials": by_accuracy(percentile(50, 5)),
     "pruner successive_halving, factor 2": by_accuracy(promotion(2)),
     "pruner successive_halving, factor 4": by_accuracy(promotion(4, (1,))),
@@ -73,7 +74,7 @@ RULES: Mapping[str, Run] = {
     "halving, resumed, factor 2, by loss": by_loss(halving({1: 1 / 2, 2: 1 / 4})),
     "halving, resumed, factor 3, by loss": by_loss(halving({1: 1 / 3, 3: 1 / 9})),
     f"halving, resumed, keep {KEEP}, by accuracy": by_accuracy(halving(KEEP)),
-    f"**halving, resumed, keep {KEEP}, by loss**": by_loss(halving(KEEP)),
+    DEFAULT: by_loss(halving(KEEP)),
 }
 
 
@@ -126,13 +127,27 @@ def row(name: str, found: Sequence[Figures]) -> list[str]:
 COLUMNS = ("rule", "best decile lost", "CPU-seconds saved", "CPU-seconds to the first of the best", "fulfils")
 
 
-def part(entries: Sequence[TableEntry], seed: int, count: int, trials: int | None, rules: Mapping[str, Run]) -> list[str]:
-    """The table of one part of the operators."""
-    found = []
+def part(
+    entries: Sequence[TableEntry], seed: int, count: int, trials: int | None, rules: Mapping[str, Run]
+) -> dict[str, list[str]]:
+    """The rows of the table of one part of the operators, by rule."""
+    found = {}
     for name, run in rules.items():
-        found.append(row(name, measure(entries, run, seed, count, trials)))
-        print(f"  {' | '.join(found[-1])}", file=sys.stderr)
-    return reports.table(COLUMNS, found)
+        found[name] = row(name, measure(entries, run, seed, count, trials))
+        print(f"  {' | '.join(found[name])}", file=sys.stderr)
+    return found
+
+
+def summary(found: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
+    """What the default rule and that of the quickstart before did, in words."""
+    lines = []
+    for rule, words in (
+        (DEFAULT, "`study: stopping: {keep: auto}`"),
+        (BEFORE, "Milestones and pruner of the quickstart before"),
+    ):
+        parts = "; ".join(f"{name}: {rows[rule][1]} of the best lost, {rows[rule][2]} saved" for name, rows in found.items())
+        lines.append(f"- {words}: {parts}.")
+    return lines
 
 
 GRID = [{1: a, 2: b, 3: c} for a in (0.3, 0.35, 0.4, 0.45) for b in (0.2, 0.25, 0.3) for c in (0.12, 0.15, 0.2)]
@@ -179,21 +194,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = OperatorTable.read(options.table)
     parts = {name: list(table.subset(subset).values()) for name, subset in PARTS.items()}
     command = "benchmarks/stopping.py" + (f" --orders {options.orders}" if options.orders != 100 else "")
-    lines = [*reports.heading("Early stopping, replayed on the table", command), *intro(table, options.orders)]
+    lines, found = list[str](), dict[str, dict[str, list[str]]]()
     for name, entries in parts.items():
         print(name, file=sys.stderr)
         rules = {**RULES, **fitted(parts, name, best_of)}
-        lines += ["", f"## {WORDS[name]}: {len(entries)} trials", "", *part(entries, 0, options.orders, None, rules)]
-    default = {name: run for name, run in RULES.items() if name.startswith(("**", "both"))}
+        found[name] = part(entries, 0, options.orders, None, rules)
+        lines += ["", f"## {WORDS[name]}: {len(entries)} trials", "", *reports.table(COLUMNS, list(found[name].values()))]
+    default = {name: RULES[name] for name in (BEFORE, DEFAULT)}
     for name, entries in parts.items():
-        lines += [
-            "",
-            f"## Studies of {SHORT} trials: {WORDS[name].lower()}",
-            "",
-            *part(entries, 0, options.orders, SHORT, default),
-        ]
+        rows = list(part(entries, 0, options.orders, SHORT, default).values())
+        lines += ["", f"## Studies of {SHORT} trials: {WORDS[name].lower()}", "", *reports.table(COLUMNS, rows)]
     lines += ["", *elsewhere(parts, table, options.orders, options.splits, default)]
-    reports.deliver(lines, options.output)
+    head = [*reports.heading("Early stopping, replayed on the table", command), *intro(table, options.orders)]
+    reports.deliver([*head, "", *summary(found), *lines], options.output)
     return 0
 
 
@@ -203,8 +216,9 @@ def intro(table: OperatorTable, count: int) -> list[str]:
         f"- Table: {of['operators']} operators, trained {of['first']} to {of['last']} on {of['machine']}; the first seed",
         f"- {count} random orders of the trials; 95 % intervals of the mean over them; the operators are the same.",
         f"- Required: at most {MOST_LOST:.0%} of the best decile lost, at least {LEAST_SAVED:.0%} of the CPU-seconds saved",
-        "- One worker. A training that is resumed costs nothing twice. Accuracies are those after each epoch; losses are means "
-        "over the last quarter of an epoch's training steps.",
+        "- One worker; orders are random, as of a policy that does not learn. Where later trials are better than earlier ones, "
+        "more of them go on, and less is saved. A training that is resumed costs nothing twice. Accuracies are those after each "
+        "epoch; losses are means over the last quarter of an epoch's training steps.",
         "- `fitted` rules stop a trial for good if a logistic regression finds it unlikely to end among the best. They are "
         "fitted on other operators than those that they stop (10 folds), or on those of the other part of the table.",
     ]
@@ -226,7 +240,7 @@ def elsewhere(
     for name, entries in second.items():
         if len(entries) >= 20:
             lines += ["", f"## Trained with another seed: {WORDS[name].lower()}, {len(entries)} trials", ""]
-            lines += part(entries, 1, count, None, default)
+            lines += reports.table(COLUMNS, list(part(entries, 1, count, None, default).values()))
     return lines
 
 
