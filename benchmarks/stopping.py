@@ -217,8 +217,8 @@ def intro(table: OperatorTable, count: int) -> list[str]:
         f"- {count} random orders of the trials; 95 % intervals of the mean over them; the operators are the same.",
         f"- Required: at most {MOST_LOST:.0%} of the best decile lost, at least {LEAST_SAVED:.0%} of the CPU-seconds saved",
         "- One worker; orders are random, as of a policy that does not learn. Where later trials are better than earlier ones, "
-        "more of them go on, and less is saved. A training that is resumed costs nothing twice. Accuracies are those after each "
-        "epoch; losses are means over the last quarter of an epoch's training steps.",
+        "more of them go on, and less is saved. A training that is resumed costs nothing twice. Accuracies are those after "
+        "each epoch; losses are means over the last quarter of its training steps.",
         "- `fitted` rules stop a trial for good if a logistic regression finds it unlikely to end among the best. They are "
         "fitted on other operators than those that they stop (10 folds), or on those of the other part of the table.",
     ]

@@ -109,6 +109,7 @@ class Valuation(Mapping[str, int]):
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self._values = {name: _positive(name, value) for name, value in values.items()}
+        self._integers: dict[Size, int] = {}
 
     def fraction(self, size: Size) -> Fraction:
         """Return the exact value of `size`, which may not be an integer."""
@@ -126,10 +127,14 @@ class Valuation(Mapping[str, int]):
 
     def integer(self, size: Size) -> int:
         """Return the value of `size`. Raises SizeError if it is not an integer."""
+        known = self._integers.get(size)
+        if known is not None:
+            return known
         value = self.fraction(size)
         if value.denominator != 1:
             shown = f"{value} for {self}" if value.numerator <= LARGEST_NUMBER**2 else f"no whole number for {self}"
             raise SizeError(f"size {size} is {shown}: it must be a whole number; choose values that divide")
+        self._integers[size] = value.numerator
         return value.numerator
 
     def numel(self, sizes: Iterable[Size]) -> int:

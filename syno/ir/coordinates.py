@@ -6,12 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from syno.algebra import Expression, Size, half, iterator
+import numpy as np
+from numpy.typing import NDArray
+
+from syno.algebra import Expression, Size, Valuation, half, iterator
 from syno.algebra.limits import MOST_TERMS
 from syno.base.errors import GraphError, LoweringError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.primitives import Arithmetic
+
+Array = NDArray[Any]
 
 
 def coordinates(dims: Iterable[Dim], given: Mapping[Dim, Any], arithmetic: Arithmetic) -> dict[Dim, Any]:
@@ -64,6 +69,28 @@ class Symbolic:
         """Return the index, and collect the condition that it is in [0, extent)."""
         self.conditions.append((index, extent))
         return index.guarded(extent)
+
+
+class Indices:
+    """Arithmetic on arrays of integers, under one valuation; `inside` says where no guard fails."""
+
+    def __init__(self, valuation: Valuation) -> None:
+        self.valuation = valuation
+        self.inside: Array = np.array(True)
+
+    def size(self, size: Size) -> int:
+        """Return the value of `size`."""
+        return self.valuation.integer(size)
+
+    def half(self, size: Size) -> int:
+        """Return `size // 2`."""
+        return self.valuation.integer(size) // 2
+
+    def guard(self, index: Array, extent: Size) -> Array:
+        """Return the index clipped to legal values, and clear `inside` where it was illegal."""
+        n = self.valuation.integer(extent)
+        self.inside = self.inside & (index >= 0) & (index < n)
+        return np.clip(index, 0, n - 1)  # a legal address; what it reads is multiplied by zero
 
 
 @dataclass(frozen=True)

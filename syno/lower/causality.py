@@ -1,11 +1,7 @@
 """The test whether an operator on sequences reads positions later than the one that it computes.
 
-The answer is exact for the sizes at hand. From the output upwards, through Table 1, it is followed which values the
-coordinates take together: a table of rows, without repetitions. A row counts where every window lies inside the borders; a
-coordinate that nothing above needs is dropped from the table, and coordinates that have nothing to do with each other are in
-tables of their own. So nothing is left out, and yet the loops over features and weights, which rarely touch a position, cost
-nothing. What is left in the end are the pairs of an output position and an input position that it depends on, for weights
-that are not zero: products of different weights, and sums of equal ones, never cancel.
+The answer is exact for the sizes at hand: it comes from all pairs of an output position and an input position that it depends
+on, for weights that are not zero (`syno.ir.relation`).
 
 >>> from syno.ir.builder import Builder
 >>> build = Builder("N, L, C; k=3", name="window")
@@ -17,22 +13,16 @@ output position 0 along L depends on input position 1, which is read at i1 + r0 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
 from syno.algebra import Valuation
-from syno.base.errors import LoweringError, SpecError
-from syno.ir.coordinates import index_map
-from syno.ir.dim import Dim, Operation
+from syno.base.errors import SpecError
+from syno.ir.coordinates import Array, index_map
 from syno.ir.graph import PGraph
-from syno.ir.primitives import UNFOLD
-from syno.lower.interpreter import Array, Indices
-
-Table = dict[Dim, Array]  # columns of equal length: values that coordinates take together
-MOST_ROWS = 20_000_000  # of one table
+from syno.ir.relation import relation
 
 
 @dataclass(frozen=True)
@@ -78,12 +68,12 @@ def leak(graph: PGraph, axis: str | tuple[int, int], values: Mapping[str, int] |
         raise SpecError(f"{graph!r}: output axis {out} has size {start.size}, input axis {into} has size {target.size}")
     if start is target:
         return None
-    pairs = _dependences(graph, valuation, start, target)
-    later = pairs[1] > pairs[0]
+    outputs, inputs = _dependences(graph, valuation, out, into)
+    later = inputs > outputs
     if not later.any():
         return None
-    first = int(pairs[0][later].min())
-    latest = int(pairs[1][pairs[0] == first].max())
+    first = int(outputs[later].min())
+    latest = int(inputs[outputs == first].max())
     name = axis if isinstance(axis, str) else f"axis {out}"
     return Leak(name, first, latest, str(index_map(graph).input[into]))
 
@@ -103,65 +93,14 @@ def _axes(graph: PGraph, axis: str | tuple[int, int]) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _dependences(graph: PGraph, valuation: Valuation, start: Dim, target: Dim) -> tuple[Array, Array]:
+def _dependences(graph: PGraph, valuation: Valuation, out: int, into: int) -> tuple[Array, Array]:
     """Return all pairs of an output position and an input position that it depends on, as two arrays."""
-    relevant, needed = _relevant(graph, target)
-    tables: list[Table] = []
-    for operation in graph.operations:
-        if operation not in relevant:
-            continue
-        rows = _joined(tables, operation.bottoms, valuation, graph)
-        indices = Indices(valuation)
-        tops = operation.index(indices, [rows[below] for below in operation.bottoms])
-        if not indices.inside.any():  # every summand is zero
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        gone = set(operation.bottoms) - {start}
-        rows = {**rows, **dict(zip(operation.tops, tops, strict=True))}
-        kept = {dim: column for dim, column in rows.items() if dim is start or (dim in needed and dim not in gone)}
-        if kept:
-            tables.append(_distinct(kept, indices.inside))
-    rows = _joined(tables, (start, target), valuation, graph)
-    return rows[start], rows[target]
-
-
-def _relevant(graph: PGraph, target: Dim) -> tuple[set[Operation], set[Dim]]:
-    """Return the operations that compute the target's coordinate or a condition, and the dims that they need."""
-    operations = {operation for operation in graph.operations if operation.primitive is UNFOLD}
-    needed: set[Dim] = set()
-    waiting = [target, *(below for operation in operations for below in operation.bottoms)]
-    while waiting:
-        dim = waiting.pop()
-        needed.add(dim)
-        if dim.operation is not None and dim.operation.bottoms:
-            operations.add(dim.operation)
-            waiting += [below for below in dim.operation.bottoms if below not in needed]
-    return operations, needed
-
-
-def _joined(tables: list[Table], dims: Iterable[Dim], valuation: Valuation, graph: PGraph) -> Table:
-    """Return one table with these dims: the tables that hold them, removed from `tables`, and every combination of rows."""
-    parts: list[Table] = []
-    for dim in dims:
-        if any(dim in part for part in parts):
-            continue
-        place = next((at for at, table in enumerate(tables) if dim in table), None)
-        parts.append({dim: np.arange(valuation.integer(dim.size))} if place is None else tables.pop(place))
-    lengths = [len(next(iter(part.values()))) for part in parts]
-    if prod(lengths) > MOST_ROWS:
-        raise LoweringError(
-            f"{graph!r}: to tell whether it reads ahead, {prod(lengths)} combinations of coordinates would be followed, more "
-            f"than {MOST_ROWS}; give smaller sizes"
-        )
-    grid = np.indices(lengths).reshape(len(parts), -1)
-    return {dim: column[at] for part, at in zip(parts, grid, strict=True) for dim, column in part.items()}
-
-
-def _distinct(table: Table, inside: Array) -> Table:
-    """Return the rows that lie inside the borders, each once."""
-    held = {dim: column[np.broadcast_to(inside, column.shape)] for dim, column in table.items()}
-    key: Array = np.zeros((), np.int64)
-    for column in held.values():
-        rank = np.unique(key, return_inverse=True)[1].reshape(key.shape)  # small, so that the product fits
-        key = rank * (int(column.max()) + 1) + column
-    once = np.unique(key, return_index=True)[1]
-    return {dim: column[once] for dim, column in held.items()}
+    tables = relation(graph, valuation, follow=[out], reading=[into]).tables
+    if any(not len(column) for table in tables for column in table.values()):  # every summand is zero
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    target = graph.input[into]
+    columns = [next(table[name] for table in tables if name in table) for name in (out, target)]
+    if any(out in table and target in table for table in tables):
+        return columns[0], columns[1]
+    grid = np.indices([len(column) for column in columns])
+    return columns[0][grid[0].ravel()], columns[1][grid[1].ravel()]

@@ -9,41 +9,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from syno.algebra import Size, Valuation
+from syno.algebra import Valuation
 from syno.base.errors import ShapeError
-from syno.ir.coordinates import coordinates
+from syno.ir.coordinates import Array, Indices, coordinates
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 
-Array = NDArray[Any]
 CHUNK_ELEMENTS = 4_000_000  # loops are taken one by one, outermost first, until what remains is this small
-
-
-class Indices:
-    """Arithmetic on arrays of integers, under one valuation; `inside` says where no guard fails."""
-
-    def __init__(self, valuation: Valuation) -> None:
-        self.valuation = valuation
-        self.inside: Array = np.array(True)
-
-    def size(self, size: Size) -> int:
-        """Return the value of `size`."""
-        return self.valuation.integer(size)
-
-    def half(self, size: Size) -> int:
-        """Return `size // 2`."""
-        return self.valuation.integer(size) // 2
-
-    def guard(self, index: Array, extent: Size) -> Array:
-        """Return the index clipped to legal values, and clear `inside` where it was illegal."""
-        n = self.valuation.integer(extent)
-        self.inside = self.inside & (index >= 0) & (index < n)
-        return np.clip(index, 0, n - 1)  # a legal address; what it reads is multiplied by zero
 
 
 def shapes(graph: PGraph, valuation: Valuation) -> tuple[tuple[int, ...], list[tuple[int, ...]], tuple[int, ...]]:

@@ -1,0 +1,323 @@
+"""The page on the table of truth, docs/measured/table.md, with its figures: what was measured, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean, median, stdev
+from textwrap import wrap
+
+import numpy
+import reports
+from table_statistics import spearman
+
+from syno.base.files import write_whole
+from syno.base.progress import display
+from syno.report.figures import save
+from syno.report.replay_figure import draw
+from syno.report.replays import compare, table_in
+from syno.search.policies import POLICIES
+from syno.search.policies.mcts_choice import PRESETS
+from syno.search.replay.comparison import FLOPS, LOSE, Contender, Searches, p_value, quartiles, summary
+from syno.search.replay.entries import TableEntry
+from syno.search.replay.table import COMPILERS, OperatorTable, Subset
+
+PAGE, FIGURE = Path("docs/measured/table.md"), Path("docs/images/table-policies")
+GOOD = 0.9  # accuracy
+PUBLISHED = "mcts, published"
+SEARCHES, TRIALS = 100, 100
+WIDTH = 128
+Group = tuple[str, Callable[[TableEntry], bool]]
+GROUPS: tuple[Group, ...] = (
+    ("all", lambda one: True),
+    ("natural", lambda one: one.natural),
+    ("required", lambda one: one.meets),
+)
+
+
+def page(folder: Path, parts: Path, processes: int) -> Iterator[str]:
+    """Write the page and its figure; yields what was written."""
+    table = table_in(folder)
+    searches = compare(
+        contenders(),
+        [Subset.NATURAL, Subset.REQUIRED],
+        seeds=SEARCHES,
+        trials=TRIALS,
+        parts=parts,
+        processes=processes,
+        folder=folder,
+        display=display(),
+    )
+    save(
+        draw(searches, [f"{table.about['operators']} operators, trained {table.about['first']} to {table.about['last']}."]),
+        FIGURE,
+    )
+    lines = reports.heading("A table of truth: operators of ResNet-8, each trained to the end", "benchmarks/table.py pack page")
+    for section in (made, reads, seeds, epochs, latency, proxies):
+        lines += ["", *section(table)]
+    write_whole(PAGE, "\n".join([*lines, "", *policies(table, searches)]) + "\n")
+    yield f"{PAGE}, {FIGURE}.svg, {FIGURE}.png"
+
+
+def contenders() -> list[Contender]:
+    """All policies with their defaults, and the presets of mcts."""
+    others = [Contender(name, name) for name in ("random", *POLICIES) if name != "mcts"]
+    presets = [Contender(f"mcts, {name}", "mcts", preset.model_dump()) for name, preset in PRESETS.items()]
+    return list({one.name: one for one in (*others, *presets)}.values())
+
+
+def paragraph(text: str) -> list[str]:
+    """The lines of a paragraph, or of an entry of a list."""
+    return wrap(text, WIDTH, subsequent_indent="  " if text.startswith("- ") else "", break_long_words=False)
+
+
+def members(table: OperatorTable, group: Group) -> list[TableEntry]:
+    return [one for one in table.entries.values() if group[1](one)]
+
+
+def made(table: OperatorTable) -> list[str]:
+    about, original = table.about, table.original
+    trained = ", ".join(f"{count} with seed {seed}" for seed, count in about["trained"].items())
+    accuracies = " and ".join(f"{curve[-1]:.4f}" for curve in original.accuracies.values())
+    torch = about["versions"]["torch"]
+    return [
+        "## How it was made",
+        "",
+        *paragraph(f"- Trained {about['first']} to {about['last']} UTC on {about['machine']}, one thread each; torch {torch}."),
+        *paragraph(
+            f"- {about['operators']} operators of the quickstart's space ([table.yaml](../../benchmarks/table.yaml)), "
+            f"no two of which "
+            f"mean the same: {about['natural']} *natural* ones, as random walks draw them, and others that random "
+            f"walks drew and "
+            f"that were kept because they meet the requirement. {about['required']} are *required* ones, which meet "
+            f"it: applied "
+            "twice, the operator reads the 3x3 positions around its own and all channels."
+        ),
+        *paragraph(
+            f"- Trainings: {trained} (the original network included), without milestones or pruner. Accuracy is that "
+            f"after an epoch "
+            "on the test pictures. CPU-seconds are those of the whole training, with tests; other work ran on the machine."
+        ),
+        *paragraph(
+            f"- The original: accuracy {accuracies}, {original.flops:,.0f} FLOPs for a batch of 64, "
+            f"{original.parameters:,.0f} parameters."
+        ),
+        f"- *Success*: at most {LOSE} less accurate than the original at no more than {FLOPS:.0%} of its FLOPs.",
+        "",
+        "The table is in `syno/search/replay/resnet8`; `syno.search.replay.OperatorTable.read()` returns it, and",
+        "`OperatorTable.read().frame` is a pandas frame.",
+    ]
+
+
+def reads(table: OperatorTable) -> list[str]:
+    def kind(one: TableEntry) -> str:
+        return ("one position", "a line", "a square")[(one.once.rows > 1) + (one.once.columns > 1)]
+
+    rows = []
+    for name in ("one position", "a line", "a square"):
+        for meets in (False, True):
+            for natural in (True, False):
+                found = [one for one in table.entries.values() if (kind(one), one.meets, one.natural) == (name, meets, natural)]
+                if not found:
+                    continue
+                values = sorted(one.accuracy(0) for one in found)
+                low, middle, high = quartiles(numpy.array(values))
+                good, both = sum(value >= GOOD for value in values), sum(table.succeeds(one, 0) for one in found)
+                words = ["yes" if meets else "no", "natural" if natural else "kept"]
+                numbers = [f"{fmean(values):.3f}", f"{middle:.3f}", f"{low:.3f} to {high:.3f}", f"{values[-1]:.3f}"]
+                rows.append([name, *words, str(len(found)), *numbers, str(good), str(both)])
+    columns = [
+        "reads",
+        "meets the requirement",
+        "drawn",
+        "operators",
+        "mean",
+        "median",
+        "quartiles",
+        "best",
+        f">= {GOOD}",
+        "succeed",
+    ]
+    return [
+        "## Accuracy by what is read",
+        "",
+        *paragraph(
+            "What one application of the operator reads, and whether two applications meet the requirement. Accuracy "
+            "after the last "
+            "epoch, seed 0."
+        ),
+        "",
+        *reports.table(columns, rows, left=3),
+    ]
+
+
+def seeds(table: OperatorTable) -> list[str]:
+    lines = ["## Two seeds", "", "Rank correlation of the last accuracies of both seeds, with 95 % bootstrap intervals.", ""]
+    rows = []
+    for group in (*GROUPS, (f"required, {GOOD} or more", lambda one: one.meets and one.accuracy(0) >= GOOD)):
+        both = [one for one in members(table, group) if len(one.accuracies) > 1]
+        if len(both) > 1:
+            pairs = [(one.accuracy(0), one.accuracy(1)) for one in both]
+            gaps = [first - second for first, second in pairs]
+            found = spearman(*zip(*pairs, strict=True))
+            rows.append([group[0], str(len(both)), str(found), f"{stdev(gaps) / 2**0.5:.4f}"])
+    if not rows:
+        return [*lines, "Not measured yet."]
+    return [*lines, *reports.table(["operators", "count", "rank correlation", "std. dev. of one training"], rows)]
+
+
+def epochs(table: OperatorTable) -> list[str]:
+    last = len(table.original.accuracies[0])
+    rows = []
+    for group in GROUPS:
+        found = members(table, group)
+        finals = [one.accuracy(0) for one in found]
+        best = set(sorted(range(len(found)), key=lambda place: -finals[place])[: max(1, len(found) // 10)])
+        for epoch in range(1, last):
+            early = [one.accuracies[0][epoch - 1] for one in found]
+            order = sorted(range(len(found)), key=lambda place: -early[place])
+            kept = [len(best & set(order[: int(len(found) * share)])) / len(best) for share in (0.25, 0.5)]
+            rows.append([group[0], str(epoch), str(spearman(early, finals)), *(f"{share:.0%}" for share in kept)])
+    return [
+        f"## Epochs before the last ({last})",
+        "",
+        *paragraph(
+            "Rank correlation of the accuracy after an epoch with the last one, same seed, and the share of the best "
+            "decile that is "
+            "in the best quarter and in the best half after that epoch."
+        ),
+        "",
+        *reports.table(["operators", "epoch", "rank correlation", "in the best quarter", "in the best half"], rows),
+    ]
+
+
+def latency(table: OperatorTable) -> list[str]:
+    lines = ["## FLOPs and latency", ""]
+    found = [one for one in table.entries.values() if one.latency]
+    if len(found) < 10:
+        return [*lines, "Not measured yet."]
+    rows = []
+    for compiler in COMPILERS:
+        times = [one.latency[compiler].ms for one in found]
+        speedups = [one.latency[compiler].speedup for one in found]
+        correlations = [
+            spearman([getattr(one, cost) for one in found], times) for cost in ("flops", "parameters", "memory_bytes")
+        ]
+        fast = sum(one.latency[compiler].low >= 1.5 for one in found)
+        low, middle, high = quartiles(numpy.array(speedups))
+        numbers = [f"{middle:.2f} ({low:.2f} to {high:.2f})", f"{max(speedups):.2f}", str(fast)]
+        rows.append([compiler, str(len(found)), *map(str, correlations), *numbers])
+    columns = ["compiler", "count", "FLOPs", "parameters", "memory", "speedup, median (quartiles)", "best", "1.5x or more"]
+    return [
+        *lines,
+        *paragraph(
+            "Rank correlation of costs with the latency of the network (batch 64, one thread), and the speedup over "
+            "the original, "
+            "timed in turns with it. The last column counts operators whose 95 % interval is at 1.5 or above."
+        ),
+        "",
+        *reports.table(columns, rows),
+    ]
+
+
+def proxies(table: OperatorTable) -> list[str]:
+    lines = ["## Zero-cost proxies", ""]
+    names = sorted({name for one in table.entries.values() for name in one.proxies})
+    if not names:
+        return [*lines, "Not computed yet."]
+    rows = []
+    for group in GROUPS:
+        found = members(table, group)
+        accuracy = [one.accuracy() for one in found]
+        costs = [[one.flops for one in found], [one.parameters for one in found]]
+        for name, values in zip(("FLOPs", "parameters"), costs, strict=True):
+            rows.append([group[0], name, str(spearman(values, accuracy)), "–"])
+        for name in names:
+            values = [one.proxies.get(name, numpy.nan) for one in found]
+            plain, partial = spearman(values, accuracy), spearman(values, accuracy, costs)
+            rows.append([group[0], name.replace("_", " "), str(plain), str(partial)])
+    return [
+        *lines,
+        "Rank correlation with the accuracy (mean of the seeds), with 95 % bootstrap intervals, and the part beyond FLOPs and",
+        "parameters (partial rank correlation). The proxies are computed on one batch with the weights of seed 0: the "
+        "norm of the",
+        "loss's gradient, SNIP, NASWOT and SynFlow.",
+        "",
+        *reports.table(["operators", "score", "rank correlation", "beyond FLOPs and parameters"], rows, left=2),
+    ]
+
+
+def policies(table: OperatorTable, searches: Sequence[Searches]) -> list[str]:
+    rows = summary(searches)
+    columns = list(rows[0])
+    cells = [["–" if row[name] is None else str(row[name]) for name in columns] for row in rows]
+    return [
+        "## Search policies",
+        "",
+        *paragraph(
+            f"{SEARCHES} searches of {TRIALS} trials with each policy: `syno bench policies` does the same. *natural*: without "
+            "requirements; *required*: with them. Success is judged by seed 0, which the search sees, and, in the last but one "
+            "column, by the means of the seeds. p: one-sided Mann-Whitney test that a policy takes fewer trials than "
+            "random search "
+            "on the same operators."
+        ),
+        "",
+        *reports.table(columns, cells, left=2),
+        "",
+        *against_published(searches),
+        "",
+        "![Lowest error so far](../images/table-policies.svg)",
+        "",
+        *finite(table),
+    ]
+
+
+def against_published(searches: Sequence[Searches]) -> list[str]:
+    """How much sooner each policy with requirements succeeds than the published search without."""
+    published = next(one for one in searches if (one.contender.name, one.subset) == (PUBLISHED, Subset.NATURAL))
+    blind = median(published.trials_to_success)
+    rows = []
+    for one in searches:
+        if one.subset == Subset.REQUIRED:
+            middle = quartiles(one.trials_to_success)[1]
+            reference = min(blind, TRIALS)
+            sign = ">= " if blind > TRIALS else ""
+            ratio = "–" if middle > TRIALS else f"{sign}{reference / middle:.1f}"
+            rows.append([one.contender.name, ratio, f"{p_value(one.trials_to_success, published.trials_to_success):.1e}"])
+    return [
+        "With requirements, against published mcts without (median trials of the latter / median trials, and p of the "
+        "same test):",
+        "",
+        *reports.table(["policy", "ratio", "p"], rows),
+    ]
+
+
+def finite(table: OperatorTable) -> list[str]:
+    counts = {name: len(table.subset(name)) for name in (Subset.NATURAL, Subset.REQUIRED)}
+    among = sum(one.meets for one in table.subset(Subset.NATURAL).values())
+    good = {name: sum(table.succeeds(one, 0) for one in table.subset(name).values()) for name in counts}
+    return [
+        "What a replay on a finite sample means:",
+        "",
+        *paragraph(
+            f"- A search without requirements draws from {counts[Subset.NATURAL]} operators, of which {among} meet "
+            f"the requirement "
+            f"and {good[Subset.NATURAL]} succeed; one with requirements from {counts[Subset.REQUIRED]}, of which "
+            f"{good[Subset.REQUIRED]} succeed. Nothing is drawn twice, so that a long search exhausts the sample, "
+            f"which a live one "
+            "does not."
+        ),
+        *paragraph(
+            "- Walks draw every operator that is left with equal chances, as walks in the whole space drew them into "
+            "the sample. The "
+            "tree has only the steps that lead to the sample. A policy that prefers some steps therefore has fewer "
+            "near relatives of "
+            "a good operator to choose from than it has live, and may gain less."
+        ),
+        *paragraph(
+            "- The required operators were drawn by walks and filtered. A live search with requirements prunes steps "
+            "instead, so "
+            "that its chances differ somewhat."
+        ),
+        *paragraph("- The sample is one draw. The quartiles above are over the seeds of the searches and do not include it."),
+    ]

@@ -1,0 +1,174 @@
+"""The relation between positions of an operator's output and the positions of its input that they depend on.
+
+The relation is exact for the sizes at hand. From the output upwards, through Table 1, it is followed which values the
+coordinates take together: a table of rows, without repetitions. A row counts where every window lies inside the borders. A
+coordinate that nothing above needs is dropped from its table, and coordinates that have nothing to do with each other are in
+tables of their own. So nothing is left out, and yet the loops over features and weights, which rarely touch a position, cost
+little. Weights count as not zero, and products of different weights never cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from syno.algebra import Valuation
+from syno.base.errors import LoweringError
+from syno.ir.coordinates import Array, Indices
+from syno.ir.dim import Dim, Operation
+from syno.ir.graph import PGraph
+from syno.ir.primitives import UNFOLD
+
+MOST_ROWS = 20_000_000  # of one table
+LARGEST_KEY = 2**62
+
+Column = Dim | int  # a dim's coordinate; or the position along an output axis, by the axis's number, from which a row comes
+Table = dict[Column, Array]  # columns of equal length: values that coordinates take together
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Output positions and the input positions that they depend on: every combination of one row of each table.
+
+    Attributes:
+        tables: each has columns for some input axes (their dims), and for the output axes (their numbers) on which these
+            depend. No axis is in two tables. A table without rows: nothing is read.
+        border: tables of output axes alone: the positions at which some summand is zero, as a window leaves its axis there.
+    """
+
+    tables: tuple[Table, ...]
+    border: tuple[Table, ...] = ()
+
+
+def relation(
+    graph: PGraph,
+    valuation: Valuation,
+    at: Mapping[int, int] | None = None,
+    *,
+    applied: int = 1,
+    follow: Collection[int] = (),
+    reading: Iterable[int] | None = None,
+) -> Relation:
+    """Return which input positions output positions depend on.
+
+    Args:
+        graph: the operator.
+        valuation: values of all of its variables (`graph.valuation`).
+        at: positions along output axes, by their numbers; along the other axes, all positions count.
+        applied: how often the operator is applied, to its own output from the second time on.
+        follow: numbers of output axes whose positions are kept in the rows.
+        reading: numbers of the input axes to follow; all if None. Only if applied once.
+
+    Raises LoweringError if too many combinations of coordinates would have to be followed.
+    """
+    given, border = at or {}, list[Table]()
+    tables: list[Table] = []
+    for axis, dim in enumerate(graph.output):
+        positions = np.arange(valuation.integer(dim.size)) if axis not in given else np.array([given[axis]])
+        tables.append({dim: positions} | ({axis: positions} if axis in follow else {}))
+    targets = graph.input if reading is None else [graph.input[axis] for axis in reading]
+    passage = _Passage(graph, valuation, targets)
+    for time in range(applied):
+        if time:  # the input of one application is the output of the one before it
+            renamed: dict[Column, Column] = dict(zip(graph.input, graph.output, strict=True))
+            tables = [{renamed.get(name, name): column for name, column in table.items()} for table in tables]
+        tables = passage.through(tables, border)
+    return Relation(tuple(tables), tuple(border))
+
+
+class _Passage:
+    """The way through an operator, from the coordinates of its output to those of its input."""
+
+    def __init__(self, graph: PGraph, valuation: Valuation, targets: Sequence[Dim]) -> None:
+        self.graph, self.valuation, self.targets = graph, valuation, targets
+        self.operations, self.needed = _relevant(graph, targets)
+
+    def through(self, tables: list[Table], border: list[Table]) -> list[Table]:
+        """Return the tables above the operator, and add what windows cut off to `border`."""
+        tables = [kept for table in tables if (kept := self._kept(table))]
+        for operation in self.operations:
+            rows = self._joined(tables, operation.bottoms)
+            indices = Indices(self.valuation)
+            tops = operation.index(indices, [rows[below] for below in operation.bottoms])
+            for below in operation.bottoms:
+                del rows[below]
+            rows |= zip(operation.tops, tops, strict=True)
+            if operation.primitive is UNFOLD:
+                if not indices.inside.all():
+                    cut: Table = {name: column[~indices.inside] for name, column in rows.items() if isinstance(name, int)}
+                    if cut:
+                        border.append(self._distinct(cut))
+                    rows = {name: column[indices.inside] for name, column in rows.items()}
+                    if not indices.inside.any() and not cut:  # every summand is zero
+                        return [{dim: np.empty(0, np.int64) for dim in self.targets}]
+                if kept := self._kept(rows, always=True):
+                    tables.append(kept)
+            elif kept := self._kept(rows):
+                tables.append(kept)
+        for dim in self.targets:  # a sum over a whole axis
+            if not any(dim in table for table in tables):
+                tables.append({dim: np.arange(self.valuation.integer(dim.size))})
+        return tables
+
+    def _kept(self, table: Table, *, always: bool = False) -> Table:
+        """Return the columns that are needed, without repetitions of rows."""
+        kept = {name: column for name, column in table.items() if isinstance(name, int) or name in self.needed}
+        return self._distinct(kept) if kept and (always or len(kept) < len(table)) else kept
+
+    def _joined(self, tables: list[Table], dims: Iterable[Dim]) -> Table:
+        """Return one table with these dims: the tables that hold them, removed from `tables`, and all combinations of rows."""
+        parts: list[Table] = []
+        for dim in dims:
+            if any(dim in part for part in parts):
+                continue
+            place = next((at for at, table in enumerate(tables) if dim in table), None)
+            parts.append({dim: np.arange(self.valuation.integer(dim.size))} if place is None else tables.pop(place))
+        if len(parts) == 1:
+            return dict(parts[0])
+        lengths = [len(next(iter(part.values()))) for part in parts]
+        if (rows := prod(lengths)) > MOST_ROWS:
+            raise LoweringError(
+                f"{self.graph!r}: to tell what it reads, {rows} combinations of coordinates would be followed, more than "
+                f"{MOST_ROWS}; give smaller sizes"
+            )
+        joined: Table = {}
+        for number, part in enumerate(parts):
+            each, times = prod(lengths[number + 1 :]), prod(lengths[:number])
+            joined |= {name: np.tile(np.repeat(column, each), times) for name, column in part.items()}
+        return joined
+
+    def _distinct(self, table: Table) -> Table:
+        """Return each row once."""
+        extents = [self._extent(name) for name in table]
+        if len(table) == 1 or prod(extents) <= 8 * len(next(iter(table.values()))) + 1024:
+            held = np.zeros(extents, bool)
+            held[tuple(table.values())] = True
+            return dict(zip(table, np.nonzero(held), strict=True))
+        key, bound = np.zeros((), np.int64), 1
+        for column, extent in zip(table.values(), extents, strict=True):
+            if bound * extent > LARGEST_KEY:  # small ranks, so that the product fits
+                key = np.unique(key, return_inverse=True)[1].reshape(key.shape)
+                bound = int(key.max(initial=0)) + 1
+            key, bound = key * extent + column, bound * extent
+        once = np.unique(key, return_index=True)[1]
+        return {name: column[once] for name, column in table.items()}
+
+    def _extent(self, name: Column) -> int:
+        return self.valuation.integer(self.graph.output[name].size if isinstance(name, int) else name.size)
+
+
+def _relevant(graph: PGraph, targets: Iterable[Dim]) -> tuple[list[Operation], set[Dim]]:
+    """Return the operations that compute the targets' coordinates or a condition, from below, and the dims that they need."""
+    operations: dict[Operation, None] = {operation: None for operation in graph.operations if operation.primitive is UNFOLD}
+    needed = set(targets)
+    waiting = [*needed, *(below for operation in operations for below in operation.bottoms)]
+    while waiting:
+        dim = waiting.pop()
+        needed.add(dim)
+        if (operation := dim.operation) is not None and operation.bottoms and operation not in operations:
+            operations[operation] = None
+            waiting += operation.bottoms
+    return sorted(operations, key=lambda operation: operation.tops[0].height), needed

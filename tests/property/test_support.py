@@ -1,0 +1,115 @@
+"""The support of operators, applied once and twice: exactly the elements of the input that change the output."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Mapping
+from math import lcm, prod
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from strategies import pgraphs
+
+from syno.base.errors import ShapeError, SizeError
+from syno.ir import support as module
+from syno.ir.coordinates import Array
+from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
+from syno.ir.support import support
+from syno.lower.interpreter import interpret, shapes
+from syno.space.identity.valuations import own_valuations
+from syno.space.presets import paper
+from syno.space.sample import Sampler
+from syno.space.space import Space
+
+SIZES = {"N": 1, "C": 4, "C_in": 4, "C_out": 4, "H": 6, "M": 3, "K": 4, "seq_len": 5, "H_in": 16, "g": 2, "u": 2, "t": 1}
+DIGIT = 20  # bits: more than summands can fill
+
+
+def dependence(graph: PGraph, values: Mapping[str, int]) -> Array:
+    """Which output elements (rows) depend on which input elements: one run of the interpreter, on powers of a large number.
+
+    All weights are 1, so that the digits of an output are the numbers of summands that read each element of the input.
+    """
+    read, weights, _ = shapes(graph, graph.valuation(values))
+    elements = np.array([1 << DIGIT * place for place in range(prod(read))], dtype=object).reshape(read)
+    output = interpret(graph, values, elements, *(np.ones(weight, dtype=object) for weight in weights))
+    digit = (1 << DIGIT) - 1
+    return np.array([[bool(int(one) >> DIGIT * place & digit) for place in range(elements.size)] for one in output.flat])
+
+
+def check(graph: PGraph, values: Mapping[str, int], places: int = 4) -> None:
+    read, _, written = shapes(graph, graph.valuation(values))
+    once = dependence(graph, values)
+    drawn = [Random(place).randrange(prod(written)) for place in range(places)]
+    for place in (0, prod(written) - 1, *drawn):
+        at = [int(one) for one in np.unravel_index(place, written)]
+        assert np.array_equal(support(graph, values, at).reshape(-1), once[place])
+        if read == written:
+            twice = (once[once[place]]).any(axis=0)
+            assert np.array_equal(support(graph, values, at, applied=2).reshape(-1), twice)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_of_known_operators(name: str) -> None:
+    graph = OPERATORS[name]()
+    check(graph, {variable: value for variable, value in SIZES.items() if variable in graph.variables})
+
+
+@given(pgraphs())
+@settings(deadline=None, derandomize=True, max_examples=15)
+def test_of_random_operators(graph: PGraph) -> None:
+    check(graph, {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("preset", "operators"), [("resnet18", 12), ("densenet121", 3), ("gpt2", 5)])
+def test_of_the_paper_s_spaces_by_gradients_of_modules(preset: str, operators: int) -> None:
+    torch = pytest.importorskip("torch")
+    from syno.model.module import build
+
+    sampler = Sampler(Space(paper(preset)), Random("support"))
+    while len(sampler.operators) < operators:
+        sampler.draw()
+    for graph in sampler.operators.values():
+        tiny, *_ = own_valuations(graph)
+        for row in (tiny, with_equal_channels(tiny)):
+            read, _, written = shapes(graph, graph.valuation(row))
+            module = build(graph, row, mode="literal", dtype=torch.float64)
+            for parameter in module.parameters():
+                torch.nn.init.uniform_(parameter, 0.5, 1.0)
+            for place in (0, prod(written) - 1, prod(written) // 3):
+                at = tuple(int(one) for one in np.unravel_index(place, written))
+                for applied in (1, 2) if read == written else (1,):
+                    elements = torch.ones(read, dtype=torch.float64, requires_grad=True)
+                    found = elements
+                    for _ in range(applied):
+                        found = module(found)
+                    (gradient,) = torch.autograd.grad(found[at], elements)
+                    assert np.array_equal(support(graph, row, at, applied), gradient.numpy() > 0)
+
+
+def with_equal_channels(row: Mapping[str, int]) -> Mapping[str, int]:
+    if "C_out" not in row or "C_in" not in row:
+        return row
+    equal = lcm(row["C_in"], row["C_out"])
+    return {**row, "C_in": equal, "C_out": equal}
+
+
+def test_the_middle_is_the_default_and_large_sizes_fit() -> None:
+    found = support(OPERATORS["operator_1"](), {"N": 1, "C_in": 512, "C_out": 512, "H": 56, "g": 32}, applied=2)
+    assert found[0, 511].nonzero()[0].tolist() == [row for row in range(26, 31) for _ in range(5)]
+
+
+def test_errors() -> None:
+    conv2d, values = OPERATORS["conv2d"](), {"N": 1, "C_in": 4, "C_out": 8, "H": 6}
+    with pytest.raises(ShapeError, match=r"\[0, 0, 6, 0\] is no position of the output .*, whose shape is \[1, 8, 6, 6\]"):
+        support(conv2d, values, at=(0, 0, 6, 0))
+    with pytest.raises(SizeError, match=r"its input has shape \[1, 4, 6, 6\], its output \[1, 8, 6, 6\]; give sizes"):
+        support(conv2d, values, applied=2)
+
+
+def test_the_example() -> None:
+    assert doctest.testmod(module).failed == 0
