@@ -57,14 +57,14 @@ def test_decisions_are_those_of_the_rungs() -> None:
 @pytest.mark.parametrize("storage", ["journal:{}/trials", pytest.param("sqlite:///{}/trials.db", marks=pytest.mark.slow)])
 def test_another_worker_resumes_what_this_one_paused(tmp_path: Path, storage: str) -> None:
     training = Training()
-    open_study(storage.format(tmp_path)).run(training, 12)
+    open_study(storage.format(tmp_path), "random").run(training, 12)
     paused, before = dict(training.states), len(training.trained)
-    open_study(storage.format(tmp_path)).run(training, 40)
+    open_study(storage.format(tmp_path), "random").run(training, 40)
     resumed = [id_ for id_, step in training.trained[before:] if id_ in paused and step == paused[id_] + 1]
     assert resumed and max(Counter(training.trained).values()) == 1
 
 
-@pytest.mark.parametrize(("policy", "every"), [("random", 13), pytest.param("mcts", 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("policy", "every"), [("random", 19), pytest.param("mcts", 1, marks=pytest.mark.slow)])
 def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path, policy: str, every: int) -> None:
     """Before an access to what is stored, or a step of training, one after another."""
     whole, study = Training(), open_study(journal(tmp_path / "whole"), policy)
@@ -86,13 +86,13 @@ def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path, policy: str, eve
         assert rows(study) == expected and training.depths() == whole.depths()
         again = {id_ for (id_, _), times in Counter(training.trained).items() if times > 1}
         assert len(again) <= 1  # what was not in a checkpoint when the worker died
-    assert deaths > 70 / every
+    assert deaths > 60 / every
 
 
 def test_killed_while_resumed(tmp_path: Path) -> None:
     """The next worker goes on from the same checkpoint, not from the beginning."""
     training = Training()
-    study = open_study(journal(tmp_path))
+    study = open_study(journal(tmp_path), "random")
     study.run(training, 12)
     paused = dict(training.states)
 
@@ -105,8 +105,8 @@ def test_killed_while_resumed(tmp_path: Path) -> None:
         study.run(training, 40)
     training.at = lambda: None
     killed = study.trials.fingerprint.iloc[-1]
-    open_study(journal(tmp_path)).run(training, 40, alone=True)
-    table = open_study(journal(tmp_path)).trials
+    open_study(journal(tmp_path), "random").run(training, 40, alone=True)
+    table = open_study(journal(tmp_path), "random").trials
     attempts = table[table.fingerprint == killed]
     assert list(attempts.outcome)[:2] == ["resumed", "interrupted"] and len(attempts) >= 3
     assert paused and max(Counter(training.trained).values()) == 1  # it died before its first step
@@ -114,9 +114,9 @@ def test_killed_while_resumed(tmp_path: Path) -> None:
 
 def test_a_lost_state_is_trained_again(tmp_path: Path) -> None:
     training = Training()
-    open_study(journal(tmp_path)).run(training, 12)
+    open_study(journal(tmp_path), "random").run(training, 12)
     training.states.clear()
-    study = open_study(journal(tmp_path))
+    study = open_study(journal(tmp_path), "random")
     study.run(training, 40)
     assert max(Counter(training.trained).values()) == 2
     assert study.trials.groupby("fingerprint").outcome.last().isin(["complete", "paused"]).all()
