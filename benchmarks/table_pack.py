@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import pandas
@@ -26,6 +26,7 @@ from syno.search.replay.tree import ROOT
 from syno.space.complete import Cost, cost
 from syno.space.orders import all_orders
 from syno.space.space import Space
+from syno.train.progress import RECENT
 
 TIMES = ("ms", "original_ms", "speedup", "low", "high")
 READING = ("rows", "columns", "positions", "channels", "centred")
@@ -110,7 +111,16 @@ def trained(trainings: Mapping[int, Mapping[str, Record]], name: str) -> dict[st
         record = records.get(name)
         for column in ("accuracies", "losses", "cpu_seconds"):
             found[f"{column}_{seed}"] = None if record is None else record[column]
+        found[f"recent_losses_{seed}"] = None if record is None else recent_losses(record)
     return found
+
+
+def recent_losses(record: Record) -> list[float]:
+    """The mean loss over the last quarter of each epoch, from the loss curve; a search compares trials by it."""
+    curve, epochs = record["curve"], len(record["accuracies"])
+    per_epoch = curve[-1][0] / epochs
+    ranges = [(per_epoch * (epoch - RECENT), per_epoch * epoch) for epoch in range(1, epochs + 1)]
+    return [fmean(loss for step, _, loss in curve if first < step <= last) for first, last in ranges]
 
 
 def timed(record: Record) -> dict[str, float]:

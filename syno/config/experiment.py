@@ -25,6 +25,7 @@ from syno.config.parts import Part, parts
 from syno.config.selection import check_selection
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
+from syno.config.stopping import check_stopping, rounds_of
 from syno.search.policies import POLICIES, PolicySettings
 from syno.search.reward import REWARDS, RelativeReward, Reward, from_settings
 from syno.space.reads import AUTO
@@ -130,6 +131,7 @@ class Experiment(Section):
             from syno.search.evaluation import make_pruner
 
             make_pruner(self.study.pruner)
+        check_stopping(self.study, rounds_of(self.workload, self.evaluation))
         check_selection(self.select, self.train, self.tune, self.workload, self.evaluation)
         if self.workload is not None:
             if isinstance(self.spec, str) or "preset" in self.spec:

@@ -17,6 +17,8 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     if isinstance(whole["spec"], dict) and whole["spec"].get("reads") == NONE:  # as before there was this option
         whole["spec"] = {name: value for name, value in whole["spec"].items() if name != "reads"}
     of_study = {key: value for key, value in whole["study"].items() if key not in NOT_OF_TRIALS}
+    if of_study["stopping"] is None:
+        del of_study["stopping"]  # files from before there was this option stay valid
     if whole["select"]["by"] != "latency":
         del whole["select"]["shortlist"]  # nothing depends on it
     speed = {name: whole["tune"].pop(name) for name in ("layers", "training", "original_compilers", "speed")}["speed"]

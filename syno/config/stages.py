@@ -14,6 +14,7 @@ from syno.measure.compilers import as_reached, compiler_named, name_in_files, re
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.settings import TvmSettings, check_name, find_device, is_here
+from syno.search.halving import HalvingSettings
 from syno.train.settings import TrainingSettings
 from syno.train.speed_settings import SpeedSettings
 
@@ -33,6 +34,8 @@ class StudySettings(Section):
     """jobs of the workflow that share the study; with one worker, runs are reproducible"""
     pruner: Mapping[str, Any] | None = None
     """name and settings of an Optuna pruner, as in {name: median, n_warmup_steps: 1}"""
+    stopping: HalvingSettings | None = None
+    """early stopping of trials that can be resumed, as in {keep: {1: 0.35, 2: 0.25, 3: 0.2}}; not together with a pruner"""
     most_attempts: Annotated[int, Field(ge=1)] = 3
     """number of workers that may die while they evaluate an operator, before its trial counts as failed"""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 60

@@ -27,7 +27,11 @@ COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers
 BAR = 0.21  # inches
 NOTE = 0.12  # inches, of a line at the bottom
 SPACE = 0.8  # the share of a group that its bars fill
-AT_THE_BOTTOM = {"pruned": ("v", ORANGE, 0.085), "failed": ("x", INK, 0.035)}  # marker, colour, height as share of the axis
+AT_THE_BOTTOM = {  # marker, colour, height as share of the axis
+    "pruned": ("v", ORANGE, 0.085),
+    "paused": ("v", ORANGE, 0.085),
+    "failed": ("x", INK, 0.035),
+}
 
 
 def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
@@ -88,7 +92,7 @@ def _bars(axes: Axes, rows: pandas.DataFrame, operators: Sequence[str], compiler
 
 
 def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
-    """Draw the reward of each trial, and the best so far. Marks at the bottom are trials that were pruned or failed.
+    """Draw the reward of each trial, and the best so far. Marks at the bottom are trials that were pruned, paused or failed.
 
     SpecError if the table lacks a column.
     """

@@ -5,19 +5,57 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from optuna import TrialPruned
 
 from syno.base.errors import StorageError
-from syno.search.dispatch import Dispatch, RunningTrial
+from syno.search.claims import RunningTrial
+from syno.search.dispatch import Dispatch
 from syno.search.evaluation import Evaluate
 from syno.search.faults import Fault, fault_of
 from syno.search.reward import Failure, Reward
 from syno.search.storage.records import Kind, Result
+from syno.train.progress import Paused
 
 
-def run_trial(trial: RunningTrial, evaluate: Evaluate, reward: Reward, dispatch: Dispatch) -> Fault | None:
+@dataclass
+class TrialReport:
+    """The report of one trial (`syno.search.evaluation.Report`), which stops or pauses its evaluation.
+
+    Attributes:
+        trial: the trial.
+        dispatch: the worker's view of the study.
+        by: what trials are compared by at their rungs: "loss", where the evaluation gives it, or the reported "score".
+    """
+
+    trial: RunningTrial
+    dispatch: Dispatch
+    by: Literal["loss", "score"] = "loss"
+    _loss: float | None = None
+
+    @property
+    def passed(self) -> int:
+        """The step after which the evaluation of this operator paused before; 0 if it did not."""
+        return self.trial.passed
+
+    def recent_loss(self, step: int, loss: float) -> None:
+        """Take the recent loss of a training, before its value at this step is reported."""
+        self._loss = loss
+
+    def __call__(self, step: int, value: float) -> None:
+        """Store a value at a step. Raise TrialPruned if the pruner stops the trial, Paused if it is to pause."""
+        if self.dispatch.store.report(self.trial.trial_id, step, value):
+            raise TrialPruned(f"pruned at step {step}, where {value:g} was reported")
+        compared = value if self.by == "score" or self._loss is None else -self._loss
+        if not self.dispatch.goes_on(self.trial, step, compared):
+            raise Paused(f"paused after step {step}: others are ahead", step)
+
+
+def run_trial(
+    trial: RunningTrial, evaluate: Evaluate, reward: Reward, dispatch: Dispatch, by: Literal["loss", "score"] = "loss"
+) -> Fault | None:
     """Evaluate the trial's operator, store the result and end the trial. Return the fault if the evaluation raised an error.
 
     If the machine is at fault, the trial is interrupted, so that it is retried. KeyboardInterrupt and SystemExit interrupt
@@ -28,12 +66,9 @@ def run_trial(trial: RunningTrial, evaluate: Evaluate, reward: Reward, dispatch:
         evaluate: returns the metrics of an operator.
         reward: the study's reward.
         dispatch: the worker's view of the study.
+        by: what trials are compared by; see `TrialReport`.
     """
-    began, fault = time.monotonic(), None
-
-    def report(step: int, value: float) -> None:
-        if dispatch.store.report(trial.trial_id, step, value):
-            raise TrialPruned(f"pruned at step {step}, where {value:g} was reported")
+    began, fault, report = time.monotonic(), None, TrialReport(trial, dispatch, by)
 
     def finish(result: Result) -> bool:
         return dispatch.finish(trial, replace(result, seconds=round(time.monotonic() - began, 3)))
@@ -45,6 +80,8 @@ def run_trial(trial: RunningTrial, evaluate: Evaluate, reward: Reward, dispatch:
             result = _result(measured, reward(measured))
     except TrialPruned as error:
         result = Result("pruned", message=str(error))
+    except Paused as error:
+        result = Result("paused", message=str(error), step=error.step)
     except StorageError:  # nothing can be stored now; the next worker evaluates the operator again
         raise
     except Exception as error:

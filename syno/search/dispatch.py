@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from optuna.trial import FrozenTrial
 
 from syno.base.record import versions
 from syno.ir.graph import PGraph
-from syno.search.ledger import Claim, Ledger, is_running
+from syno.search.claims import Claim, RunningTrial
+from syno.search.ledger import Ledger, is_running
 from syno.search.policies.contract import EXHAUSTED, Policy, Proposal
 from syno.search.stopping import Stopping
 from syno.search.storage.records import Result, attributes, operator_of, worker_of
+from syno.search.storage.rungs import rung_attribute, rung_key
 from syno.search.storage.store import TrialStore
 from syno.search.walks import Draws
 from syno.search.workers import Worker
@@ -31,29 +31,21 @@ FROZEN_AT_ONCE = 100  # trials
 CLOSED_AT_ONCE = 1000  # names in one trial, 35 KB: MySQL keeps 64 KiB
 
 
-@dataclass(frozen=True)
-class RunningTrial:
-    """A trial that this worker runs.
-
-    Attributes:
-        trial_id: its id in the storage.
-        number: its number in the study.
-        operator: the operator to evaluate.
-    """
-
-    trial_id: int
-    number: int
-    operator: PGraph
-
-
 class Dispatch:
     """One worker's view of a study."""
 
-    def __init__(self, store: TrialStore, policy: Policy, most_attempts: int, stopping: Stopping | None = None) -> None:
-        """Without `stopping`, failures never stop the worker."""
+    def __init__(
+        self,
+        store: TrialStore,
+        policy: Policy,
+        most_attempts: int,
+        stopping: Stopping | None = None,
+        keep: Mapping[int, float] | None = None,
+    ) -> None:
+        """Without `stopping`, failures never stop the worker; without `keep`, trials do not pause (`syno.search.halving`)."""
         self.store = store
         self.policy = policy
-        self.ledger = Ledger(most_attempts)
+        self.ledger = Ledger(most_attempts, keep=keep)
         self.stopping = stopping
         self.is_exhausted = False
         self._to_tell: dict[int, Claim] = {}  # claims whose outcomes the policy was not told, by number
@@ -109,7 +101,7 @@ class Dispatch:
         """Become a worker of the study. For `alone`, see `end_dead`."""
         trials = self.end_dead(alone=alone)
         if self.stopping is not None and not self.ledger.seen:
-            self.ledger = self.stopping.begin(trials, self.ledger.most_attempts)
+            self.ledger = self.stopping.begin(trials, self.ledger)
 
     def end_dead(self, *, alone: bool = False) -> Sequence[FrozenTrial]:
         """End the trials whose workers are gone, so that they are retried. Return all trials as they are stored then.
@@ -152,7 +144,7 @@ class Dispatch:
         if self.ledger.seen >= self._frozen + FROZEN_AT_ONCE:
             self._frozen = self.ledger.seen
             gc.collect()
-            gc.freeze()  # see `unfrozen_afterwards`
+            gc.freeze()  # see `syno.search.collection`
         return trial
 
     def _next(self, most: int) -> RunningTrial | None:
@@ -160,9 +152,9 @@ class Dispatch:
             self.read(self.end_dead())
             if self.stopping is not None:
                 self.stopping.check(self.ledger)
-            interrupted = self.ledger.to_retry(most)
-            if interrupted:  # with a salt any of them, because other workers look for one, too
-                claim = Draws("retry", self._salt).generator().choice(interrupted) if self._salt else interrupted[0]
+            waiting = self.ledger.to_retry(most) or self.ledger.to_resume(most)
+            if waiting:  # with a salt any of them, because other workers look for one, too
+                claim = Draws("retry", self._salt).generator().choice(waiting) if self._salt else waiting[0]
                 trial = self._retry(claim)
             elif len(self.ledger.claims) < most and not self.is_exhausted:
                 proposal = self.policy.propose(self._salt)
@@ -197,7 +189,8 @@ class Dispatch:
             self.read()
         elif (claim := self.ledger.enter(created)) is not None:  # reading all trials for one would take most of the time
             self._adopt(claim)
-        return RunningTrial(trial_id, created.number, proposal.operator)
+        purpose = self.ledger.purpose(created.number)
+        return RunningTrial(trial_id, created.number, proposal.operator, 0 if purpose is None else purpose.claim.passed)
 
     def _may_run(self, trial: RunningTrial, most: int) -> bool:
         """Return whether the trial just created is needed. If not, end it."""
@@ -213,6 +206,28 @@ class Dispatch:
             return False
         return True
 
+    # ---- a trial that runs ----------------------------------------------------------------------------------------
+
+    def goes_on(self, trial: RunningTrial, step: int, value: float) -> bool:
+        """Return whether a running trial goes on after a step; if not, it is to pause.
+
+        If the step is a rung that the operator has not passed, the value is stored, and compared with those of all trials.
+        """
+        rungs = self.ledger.waiting.rungs
+        if step not in rungs.keep or step <= trial.passed:
+            return True
+        if not self.store.annotate(trial.trial_id, rung_key(step), rung_attribute(value)):
+            return False  # another worker has ended the trial, because its lease had run out
+        self.read()
+        purpose = self.ledger.purpose(trial.number)
+        return purpose is None or not rungs.has(purpose.claim.rank, step) or rungs.goes_on(purpose.claim.rank, step)
+
+    def stopped_for_good(self) -> list[PGraph]:
+        """Return the operators of paused trials that were stopped for good since the last call."""
+        claims = self.ledger.waiting.take_stopped()
+        trials = self.store.trials() if claims else []
+        return [operator_of(trials[claim.number]) for claim in claims]
+
     def finish(self, trial: RunningTrial, result: Result) -> bool:
         """Store the result of a trial and end it. Return False if another worker ended it, because its lease had run out."""
         kept = self.store.annotate(trial.trial_id, "result", result.stored())
@@ -220,16 +235,3 @@ class Dispatch:
             self.store.end(trial.trial_id, result.state, result.reward)
         self._own.discard(trial.trial_id)
         return kept
-
-
-@contextmanager
-def unfrozen_afterwards() -> Iterator[None]:
-    """Exclude long-lived search state from garbage collection only while the context lasts.
-
-    A full collection visits every object. With 10,000 trials that takes most of a second and finds nothing. So `Dispatch`
-    freezes all objects from time to time (`gc.freeze`); after the context, collections visit them again.
-    """
-    try:
-        yield
-    finally:
-        gc.unfreeze()

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 class Report(Protocol):
     """Reports how an evaluation is going, at increasing steps such as epochs. Higher values are better.
 
-    Raises TrialPruned if the study's pruner stops the trial. An evaluation lets it pass, or catches it and returns its metrics.
+    Raises TrialPruned if the study's pruner stops the trial; an evaluation lets it pass, or catches it and returns its metrics.
+    Raises Paused (`syno.train.progress`) if the trial pauses; an evaluation may keep its state, by the operator's id, and lets
+    it pass. When the trial is resumed, the evaluation is called again, and reports the steps before the pause again, too.
+
+    `passed`, if the report has it, is the step after which the trial paused before, or 0.
     """
 
     def __call__(self, step: int, value: float) -> None:
@@ -35,6 +39,13 @@ class Report(Protocol):
 Evaluate: TypeAlias = Callable[[PGraph, Report], Mapping[str, float]]
 Factory: TypeAlias = Callable[[OperatorSpec, Cost | None], Evaluate]
 EVALUATIONS: Registry[Factory] = Registry("evaluation")
+
+
+def forget(evaluate: Evaluate, operator: PGraph) -> None:
+    """Let an evaluation delete what it keeps of a paused trial that will not be resumed, if it has a method `forget`."""
+    method = getattr(evaluate, "forget", None)
+    if callable(method):
+        method(operator)
 
 
 @dataclass(frozen=True)

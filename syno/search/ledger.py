@@ -9,71 +9,13 @@ coordinates workers, so this works on every storage, and every worker reads the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from optuna.trial import FrozenTrial, TrialState
 
-from syno.base.progress import Progress
-from syno.search.policies.contract import Candidate
-from syno.search.reward import Failure, Outcome
-from syno.search.storage.records import FINGERPRINT, Kind, Result, candidate_of
-
-
-@dataclass
-class Claim:
-    """An operator that the study evaluates, with its trials and its outcome.
-
-    Attributes:
-        rank: how many operators were claimed before it.
-        candidate: the operator as policies know it.
-        told: first trials of the claims whose outcomes the policy was told just before it proposed this operator.
-        closed: names of nodes that were found to have no operators left.
-        numbers: its trials, one for each attempt.
-        outcome: its reward or failure; None while that is open.
-        needs_trial: whether its last trial was interrupted, so that it must be evaluated again.
-        failure: the result that ended it, if its evaluation failed.
-    """
-
-    rank: int
-    candidate: Candidate
-    told: tuple[int, ...]
-    closed: tuple[str, ...]
-    numbers: list[int]
-    outcome: Outcome | None = None
-    needs_trial: bool = False
-    failure: Result | None = None
-
-    @property
-    def number(self) -> int:
-        """The number of its first trial."""
-        return self.numbers[0]
-
-    def update(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Kind | None:
-        """Update the claim with its trials. Return how it ended, or None if it is open."""
-        result = Result.of(trials[-1])
-        self.needs_trial = False
-        if result is None and not trials[-1].state.is_finished():
-            return None
-        if result is not None and (outcome := result.outcome) is not None:
-            self.outcome = outcome
-            self.failure = result if result.kind == "failed" else None
-            return result.kind
-        deaths = sum(trial.state.is_finished() and Result.of(trial) is None for trial in trials)
-        if deaths >= most_attempts:
-            self.outcome = Failure(f"its worker died during the evaluation, {deaths} times")
-            return "failed"
-        self.needs_trial = True
-        return None
-
-
-class Purpose(NamedTuple):
-    """The purpose of a trial: an attempt at a claim."""
-
-    claim: Claim
-    attempt: int
+from syno.search.claims import Claim, Purpose
+from syno.search.storage.records import FINGERPRINT, Kind, candidate_of
+from syno.search.waiting import Waiting
 
 
 class Ledger:
@@ -86,11 +28,15 @@ class Ledger:
         seen: how many trials it knows, which is the number of the next one.
         withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.storage.store.withdrawn`.
         has_blamed_function: whether the user's function, not an operator, was to blame for a failure.
-        last_success: the highest number of a trial that is complete or pruned; -1 without one.
+        last_success: the highest number of a trial that is complete, pruned or paused; -1 without one.
+        waiting: the paused claims, and those among them that were stopped for good (`Waiting`).
     """
 
-    def __init__(self, most_attempts: int, withdrawn: Set[int] = frozenset()) -> None:
+    def __init__(self, most_attempts: int, withdrawn: Set[int] = frozenset(), keep: Mapping[int, float] | None = None) -> None:
+        """`keep` is the share of all trials that goes on, by step; without it, none pauses."""
         self.most_attempts = most_attempts
+        self.keep = keep or {}
+        self.waiting = Waiting(self.keep)
         self.withdrawn = withdrawn
         self.has_blamed_function = False
         self.last_success = -1
@@ -102,14 +48,24 @@ class Ledger:
         self._open: dict[int, Claim] = {}  # by rank
         self._purposes: dict[int, Purpose] = {}
 
+    def without(self, withdrawn: Set[int]) -> Ledger:
+        """Return an empty ledger of the same settings that leaves out these trials."""
+        return Ledger(self.most_attempts, withdrawn, self.keep)
+
     def update(self, trials: Sequence[FrozenTrial]) -> list[Claim]:
         """Update the ledger with all trials as they are stored now. Return the new claims, in order."""
         new = [claim for trial in trials[self.seen :] if (claim := self.enter(trial)) is not None]
+        if self.keep:
+            self.waiting.measure([(claim, trials[number]) for claim in self._open.values() for number in claim.numbers])
         for rank, claim in list(self._open.items()):
             kind = claim.update([trials[number] for number in claim.numbers], self.most_attempts)
             if kind is None:
                 continue
             del self._open[rank]
+            if kind == "paused":
+                self.waiting.add(claim)
+                self.last_success = max(self.last_success, claim.numbers[-1])
+                continue
             self.ended[kind] += 1
             if claim.failure is not None and claim.failure.fault == "function":
                 self.has_blamed_function = True
@@ -117,6 +73,7 @@ class Ledger:
                 self.last_success = max(self.last_success, claim.numbers[-1])
             if isinstance(claim.outcome, float) and kind == "complete" and (self.best is None or claim.outcome > self.best[0]):
                 self.best = (claim.outcome, claim.numbers[-1])
+        self.waiting.stop_overtaken()
         return new
 
     def enter(self, trial: FrozenTrial) -> Claim | None:
@@ -140,6 +97,8 @@ class Ledger:
         if attempt == len(claim.numbers):
             claim.numbers.append(trial.number)
             claim.needs_trial = False
+            if self.waiting.remove(claim):
+                self._open[claim.rank] = claim
             self._purposes[trial.number] = Purpose(claim, attempt)
         return None
 
@@ -151,14 +110,18 @@ class Ledger:
         """Return those of the first `most` claims that were interrupted and that nobody evaluates now, in order."""
         return [claim for rank, claim in self._open.items() if rank < most and claim.needs_trial]
 
+    def to_resume(self, most: int) -> list[Claim]:
+        """Return those of the first `most` claims that paused and now belong to the best, in the order to resume them."""
+        return [self.claims[rank] for rank in self.waiting.best() if rank < most]
+
     def is_open(self, most: int) -> bool:
-        """Return whether one of the first `most` claims has not ended."""
+        """Return whether one of the first `most` claims is being evaluated, or has to be evaluated again."""
         return any(rank < most for rank in self._open)
 
     @property
     def finished(self) -> int:
-        """The number of claims that have ended."""
-        return sum(self.ended.values())
+        """The number of claims that have ended or paused."""
+        return sum(self.ended.values()) + len(self.waiting)
 
     @property
     def running(self) -> int:
@@ -169,28 +132,3 @@ class Ledger:
 def is_running(trial: FrozenTrial) -> bool:
     """Return whether a trial of this program (not one that Optuna added) is running."""
     return trial.state == TrialState.RUNNING and FINGERPRINT in trial.user_attrs
-
-
-class ProgressMeter:
-    """Measures how fast a study advances, from the moment when a worker begins."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-        self._finished_before: int | None = None
-
-    def progress(self, ledger: Ledger, title: str, total: int, notes: Mapping[str, object]) -> Progress:
-        """Return the progress of a study of `total` trials, for a display."""
-        if self._finished_before is None:
-            self._finished_before = ledger.finished
-        seconds = time.monotonic() - self._start
-        return Progress(
-            title,
-            ledger.finished,
-            total,
-            valid=ledger.ended["complete"] + ledger.ended["pruned"],
-            running=ledger.running,
-            best=ledger.best[0] if ledger.best else None,
-            seconds=seconds,
-            rate=(ledger.finished - self._finished_before) / seconds if seconds > 0 else 0.0,
-            notes=notes,
-        )

@@ -90,7 +90,7 @@ def _why_kept(trials: Sequence[FrozenTrial]) -> str:
     """Return why a study with these trials takes no other settings, as a sentence and a space; "" if it takes them."""
     for trial in trials:
         result = Result.of(trial)
-        if result is not None and result.kind in ("complete", "pruned"):
+        if result is not None and result.kind in ("complete", "pruned", "paused"):
             return f"Trial {trial.number} has succeeded with those. "
         if is_running(trial) and not worker_of(trial).is_gone():
             return f"Trial {trial.number} is being evaluated with those, by {worker_of(trial)}. "

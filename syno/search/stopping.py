@@ -11,8 +11,9 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from syno.base.errors import SearchStoppedError
+from syno.search.claims import Claim
 from syno.search.faults import Fault, alike
-from syno.search.ledger import Claim, Ledger
+from syno.search.ledger import Ledger
 from syno.search.reward import Failure
 from syno.search.settings import ATTRIBUTE, differences
 from syno.search.storage.store import TrialStore, withdrawn
@@ -40,18 +41,18 @@ class Stopping:
         """Whether some worker has withdrawn trials since this one began."""
         return withdrawn(self._store.attributes).keys() != self.withdrawn
 
-    def begin(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Ledger:
-        """Return an empty ledger for a worker that begins, which leaves out the trials that do not count.
+    def begin(self, trials: Sequence[FrozenTrial], empty: Ledger) -> Ledger:
+        """Return an empty ledger like `empty` for a worker that begins, which leaves out the trials that do not count.
 
         If an earlier worker was killed just before it withdrew the last failures, they are withdrawn now.
         """
         while True:
             self.withdrawn = frozenset(withdrawn(self._store.attributes))
-            ledger = Ledger(most_attempts, self.withdrawn)
+            ledger = empty.without(self.withdrawn)
             ledger.update(trials)
             equal = equal_failures(ledger)
             if not self._are_enough(equal, ledger):
-                return Ledger(most_attempts, self.withdrawn)
+                return empty.without(self.withdrawn)
             self._withdraw(equal, _cause(equal[-1]))
 
     def check(self, ledger: Ledger) -> None:

@@ -21,9 +21,11 @@ from syno.base.errors import SearchStoppedError, SpecError, SynoError
 from syno.base.progress import Display
 from syno.ir.graph import PGraph
 from syno.search.attempt import run_trial
-from syno.search.dispatch import Dispatch, unfrozen_afterwards
-from syno.search.evaluation import Evaluate
-from syno.search.ledger import ProgressMeter
+from syno.search.collection import unfrozen_afterwards
+from syno.search.dispatch import Dispatch
+from syno.search.evaluation import Evaluate, forget
+from syno.search.halving import HalvingSettings
+from syno.search.meter import ProgressMeter
 from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
 from syno.search.reward import AccuracyReward, Reward
 from syno.search.settings import agree, study_settings
@@ -73,6 +75,8 @@ class Study:
         reward: Reward | None = None,
         warm_start: Sequence[PGraph] = (),
         pruner: BasePruner | None = None,
+        stopping: HalvingSettings | None = None,
+        rounds: int | None = None,
         most_attempts: int = 3,
         heartbeat_seconds: float = 60,
         grace_seconds: float = 180,
@@ -91,6 +95,8 @@ class Study:
             reward: computes the reward in [0, 1] from metrics; the accuracy reward by default.
             warm_start: operators to begin with, in this order.
             pruner: an Optuna pruner, which sees what evaluations report; none by default.
+            stopping: which trials pause, to be resumed if they turn out to belong to the best; by default none pauses.
+            rounds: how often an evaluation reports, if that is known; `stopping` is checked by it.
             most_attempts: after so many workers died while they evaluated an operator, it counts as failed.
             heartbeat_seconds: how often a worker renews the lease on its trial.
             grace_seconds: after how long without renewal a worker counts as dead.
@@ -109,12 +115,18 @@ class Study:
         proposals = self._proposals(tree, warm_start)
         self._make_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals)
         self.policy: Policy = self._make_policy()
-        self.settings = study_settings(space_id, self.policy, self.reward, proposals, most_attempts, more_settings)
+        more = dict(more_settings or {})
+        self._by, keep = "loss" if stopping is None else stopping.by, None
+        if stopping is not None:
+            keep = stopping.rungs(rounds)
+            more["stopping"] = {"keep": {str(step): share for step, share in keep.items()}, "by": stopping.by}
+        self.settings = study_settings(space_id, self.policy, self.reward, proposals, most_attempts, more)
         with database_errors(storage):
             self._store = TrialStore(*open_storage(storage, heartbeat_seconds, grace_seconds), name, pruner, storage)
             agree(self._store, self.settings, storage)
         self._stopping = Stopping(self._store, self.settings)
-        self._dispatch = Dispatch(self._store, self.policy, most_attempts, self._stopping)
+        self._make_dispatch = partial(Dispatch, self._store, most_attempts=most_attempts, stopping=self._stopping, keep=keep)
+        self._dispatch = self._make_dispatch(self.policy)
 
     def _proposals(self, tree: Tree, operators: Sequence[PGraph]) -> list[Proposal]:
         found: dict[str, Proposal] = {}
@@ -148,8 +160,9 @@ class Study:
     ) -> None:
         """Be a worker until the study has `n_trials` finished trials, or no operator is left.
 
-        Trials of all workers and of earlier runs count. Finished trials are complete, pruned or failed, not those that were
-        interrupted, withdrawn or duplicates. There are never more than `n_trials`, whatever the number of workers.
+        Trials of all workers and of earlier runs count. Finished trials are complete, pruned, paused or failed, not those that
+        were interrupted, withdrawn or duplicates. An operator counts once, however often its trial paused. There are
+        never more than `n_trials`, whatever the number of workers.
 
         Args:
             evaluate: returns the metrics of an operator. An exception fails the trial, with its message, and the study goes on
@@ -179,10 +192,12 @@ class Study:
             with unfrozen_afterwards(), display or nullcontext():
                 while True:
                     trial = dispatch.next(n_trials)
+                    for operator in dispatch.stopped_for_good():
+                        forget(evaluate, operator)
                     if display is not None:
                         display.show(meter.progress(dispatch.ledger, self.name, n_trials, notes()))
                     if trial is not None:
-                        fault = run_trial(trial, evaluate, self.reward, dispatch)
+                        fault = run_trial(trial, evaluate, self.reward, dispatch, self._by)
                         machine_faults = machine_faults + 1 if fault is not None and fault.kind == "machine" else 0
                         if fault is None or not machine_faults:
                             continue
@@ -199,7 +214,7 @@ class Study:
     def _forget(self) -> None:
         """Begin with a new policy: this one was told about trials that do not count."""
         self.policy = self._make_policy()
-        self._dispatch = Dispatch(self._store, self.policy, self._dispatch.ledger.most_attempts, self._stopping)
+        self._dispatch = self._make_dispatch(self.policy)
 
     # ---- values that all workers share ----------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from typing import Any
 from syno.base.errors import SynoError
 from syno.base.progress import Display, Progress
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Evaluate, Report
+from syno.search.evaluation import Evaluate, Report, forget
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what schedulers send when the time is up
 PATIENCE_SECONDS = 20.0  # for a worker that was told to stop
@@ -198,14 +198,28 @@ class Stoppable:
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
         """Evaluate the operator. Raises KeyboardInterrupt if a signal comes."""
-
-        def report_uninterrupted(step: int, value: float) -> None:
-            with self.interruption.allowed(False):
-                report(step, value)
-            self.interruption.check()
-
         with self.interruption.allowed():
-            return self.evaluate(operator, report_uninterrupted)
+            return self.evaluate(operator, _UninterruptedReport(report, self.interruption))
+
+    def forget(self, operator: PGraph) -> None:
+        """Let the evaluation delete what it keeps of an operator's evaluation that will not be resumed."""
+        forget(self.evaluate, operator)
+
+
+@dataclass(frozen=True)
+class _UninterruptedReport:
+    """A report during which signals are only recorded. Its other attributes are those of `report`."""
+
+    report: Report
+    interruption: Interruption
+
+    def __call__(self, step: int, value: float) -> None:
+        with self.interruption.allowed(False):
+            self.report(step, value)
+        self.interruption.check()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.report, name)
 
 
 @dataclass(frozen=True)

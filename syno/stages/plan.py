@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syno.config import Experiment
+from syno.config.stopping import rounds_of
 from syno.measure.compilers import COMPILERS, compiler_named
 from syno.measure.tvm.settings import is_here
 from syno.stages.assumptions import Assumptions
@@ -147,7 +148,10 @@ def _search_hours(experiment: Experiment, assumed: Assumptions) -> float | None:
     workload = experiment.workload
     assert workload is not None
     whole, count = _hours(workload.training, experiment, assumed, 1), experiment.study.n_trials
-    if not (workload.milestones or experiment.study.pruner is not None):
+    study, rounds = experiment.study, rounds_of(workload, experiment.evaluation)
+    if study.stopping is not None and rounds is not None and not workload.milestones:
+        return None if whole is None else count * whole * study.stopping.part_of_training(rounds)
+    if not (workload.milestones or study.pruner is not None or study.stopping is not None):
         return None if whole is None else count * whole
     if assumed.search_share is not None:
         return None if whole is None else count * whole * assumed.search_share

@@ -104,7 +104,7 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
     """Work on the study until it has all its trials, and write a record. Raises the errors of `search`."""
     began = time.monotonic()
     trials = search(experiment, 1, display).trials
-    ended = trials["outcome"].isin(["complete", "pruned", "failed"]) if len(trials) else trials.index == 0
+    ended = trials["outcome"].isin(["complete", "pruned", "paused", "failed"]) if len(trials) else trials.index == 0
     process = str(Worker.here())
     record = WorkerRecord(
         study=experiment.name,
@@ -134,7 +134,7 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
     Raises SpecError if there is none of the experiment's name.
     """
     if experiment.evaluation == "training":
-        from syno.train.workload import ProxyTraining  # imports torch
+        from syno.train.proxy_training import ProxyTraining  # imports torch
 
         checkpoints, checks = experiment.folder / "checkpoints", experiment.study.check_gradients
         return ProxyTraining(experiment.network, experiment.operator_spec, checkpoints, original or {}, checks)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
+from syno.config.stopping import rounds_of
 from syno.ir.text import parse_stored
 from syno.results.parquet import read_parquet, write_parquet
 from syno.space.space import Space
@@ -46,6 +47,8 @@ def open_study(experiment: Experiment, space: Space) -> Study:
         reward=experiment.make_reward(),
         warm_start=[choice.find() for choice in experiment.warm_start],
         pruner=None if settings.pruner is None else make_pruner(settings.pruner),
+        stopping=settings.stopping,
+        rounds=rounds_of(workload, experiment.evaluation),
         most_attempts=settings.most_attempts,
         heartbeat_seconds=settings.heartbeat_seconds,
         grace_seconds=settings.grace_seconds,

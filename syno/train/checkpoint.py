@@ -24,6 +24,10 @@ LINE = len(MARK) + CHECKSUM_DIGITS + 1  # bytes at the end of the file
 ZIP_END = b"PK\5\6"  # 22 bytes before the end of a file without that line, as earlier versions wrote it
 
 
+class DamagedCheckpointError(DataError):
+    """A checkpoint cannot be read. A training that can begin again does so without it."""
+
+
 class Checkpoint:
     """The checkpoint of one training.
 
@@ -55,7 +59,8 @@ class Checkpoint:
     def read(self, device: torch.device) -> dict[str, Any] | None:
         """Return the state; None if there is none, or if it belongs to another training.
 
-        Raises DataError if the file is damaged. A file of an earlier version, which has no checksum, is read as it is.
+        Raises DamagedCheckpointError if the file is damaged. A file of an earlier version, which has no checksum, is read as it
+        is.
         """
         if self.file is None or not self.file.exists():
             return None
@@ -68,10 +73,10 @@ class Checkpoint:
             raise self.damaged(error) from error
         return state if identity == self.identity else None
 
-    def damaged(self, error: Exception) -> DataError:
+    def damaged(self, error: Exception) -> DamagedCheckpointError:
         """Return the error that says why the training cannot resume from the file, and what to do."""
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return DataError(f"{self.file} holds no checkpoint: {what}; delete it, and training begins anew")
+        return DamagedCheckpointError(f"{self.file} holds no checkpoint: {what}; delete it, and training begins anew")
 
     def remove(self) -> None:
         """Delete the file. The training has ended and will not be resumed."""

@@ -1,7 +1,8 @@
 """The progress of a training: what has happened so far, its result, and the reports that may end it early.
 
 A report is called after every round, which is an epoch unless the settings say otherwise, with the number of rounds done and
-the score so far. It stops the training by returning False or by raising `Pruned`. Other exceptions pass through to the caller.
+the score so far. It stops the training by returning False or by raising `Pruned`. Other exceptions pass through to the caller;
+if it is `Paused`, the training's state is kept, and the training can be resumed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from syno.train.settings import Metric
 
+RECENT = 0.25  # share of a round's last steps, whose mean loss compares trainings that are not at their end
 TAIL = 0.2  # share of the last steps, whose mean loss is the score "tail"
 MOST_POINTS = 500  # of a loss curve
 LOSS_DIGITS, MINUTE_DIGITS = 6, 4  # after the decimal point, of a loss curve's numbers
@@ -37,6 +39,18 @@ class CurvePoint(NamedTuple):
 
 class Pruned(Exception):  # noqa: N818  (a decision, no error)
     """The training was stopped by a report; the message says why."""
+
+
+class Paused(Exception):  # noqa: N818  (a decision, no error)
+    """The training was paused by a report after a round, and may be resumed from its checkpoint; the message says why.
+
+    Attributes:
+        step: number of rounds done.
+    """
+
+    def __init__(self, message: str, step: int) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 class Broken(Exception):  # noqa: N818  (a result, no error)
@@ -149,6 +163,12 @@ class TrainingProgress:
         """The mean loss over each round's steps."""
         pairs = zip([0, *self.ends], self.ends, strict=False)
         return tuple(sum(self.losses[first:end]) / (end - first) for first, end in pairs)
+
+    def recent_loss(self, number: int) -> float:
+        """The mean loss over the last quarter of the steps of a round, in nats."""
+        first, end = [0, *self.ends][number - 1 : number + 1]
+        losses = self.losses[end - max(1, round(RECENT * (end - first))) : end]
+        return sum(losses) / len(losses)
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:

@@ -7,7 +7,7 @@ round the network is tested, and a report is asked whether to continue.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from syno.data.contract import PictureData
 from syno.data.tokens import TokenSet
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
 from syno.train.optimization import make_optimizer, make_schedule, own_state
-from syno.train.progress import Broken, EpochReport, Pruned, TrainingProgress, TrainingResult
+from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
 from syno.train.settings import TrainingSettings
 from syno.train.tasks import Task, task_of
 
@@ -36,6 +36,7 @@ def train(
     report: EpochReport | None = None,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = EVERY_SECONDS,
+    recent_loss: Callable[[int, float], object] | None = None,
 ) -> TrainingResult:
     """Train `model`, in place, on the device where it is, and return the result.
 
@@ -50,19 +51,20 @@ def train(
         report: called after every round with its number and score; see `syno.train.progress`. If training resumes from a
             checkpoint, it is called for the rounds before that, too.
         checkpoint: file in which the state is kept; an interrupted training with equal arguments resumes from it. It is deleted
-            at the end.
+            at the end, but not if the report raises Paused.
         checkpoint_seconds: time between two checkpoints.
+        recent_loss: called before `report` with the number of the round and the mean loss of the last quarter of its steps.
 
     Raises:
         ShapeError: the batch is larger than the data set.
-        DataError: the checkpoint is damaged.
+        DamagedCheckpointError: the checkpoint is damaged. Paused: the report raised it.
     """
     settings = settings or TrainingSettings()
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     with own_state(seed, settings, device):
         identity = checksum(f"{settings.model_dump_json()} {seed} {data.hash} {model}".encode())
         kept = Checkpoint(checkpoint, identity, checkpoint_seconds)
-        return _Training(model, task_of(data, settings, seed, device), settings, device, kept).run(report)
+        return _Training(model, task_of(data, settings, seed, device), settings, device, kept).run(report, recent_loss)
 
 
 class _Training:
@@ -94,13 +96,15 @@ class _Training:
 
     # ---- rounds and steps -----------------------------------------------------------------------------------------
 
-    def run(self, report: EpochReport | None) -> TrainingResult:
+    def run(self, report: EpochReport | None, recent_loss: Callable[[int, float], object] | None) -> TrainingResult:
         """Run all remaining rounds, and return the result."""
         stopped, broken, asked = None, False, 0
         try:
             while True:
                 for number, score in enumerate(self.progress.scores[asked:], asked + 1):
                     asked = number
+                    if recent_loss is not None:
+                        recent_loss(number, self.progress.recent_loss(number))
                     self._ask(report, number, score)
                 if (stopped := self._limit()) or self.progress.steps >= self.total:
                     break
@@ -114,10 +118,13 @@ class _Training:
         return self.progress.result(self.task.metric, self.settings.score, stopped, broken=broken, **self._elapsed())
 
     def _ask(self, report: EpochReport | None, number: int, score: float) -> None:
-        """Call the report. Raise Pruned, or what the report raises, if training is to stop."""
+        """Call the report. Raise Pruned, or what the report raises, if training is to stop or to pause."""
         try:
             if report is not None and report(number, score) is False:
                 raise Pruned(f"stopped by the report after {self._place(number)}")
+        except Paused:
+            self._keep(now=True)
+            raise
         except Exception:  # a decision: the training will not be resumed
             self.checkpoint.remove()
             raise
@@ -230,9 +237,9 @@ class _Training:
         except Exception as error:  # the state of another network, or of no training at all
             raise self.checkpoint.damaged(error) from error
 
-    def _keep(self) -> None:
-        """Write the state into the checkpoint if it is time."""
-        if not self.checkpoint.due:
+    def _keep(self, *, now: bool = False) -> None:
+        """Write the state into the checkpoint if it is time, or `now`."""
+        if not (now or self.checkpoint.due):
             return
         self._look()
         state: dict[str, Any] = {name: part.state_dict() for name, part in self.stateful.items()}

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -17,9 +17,8 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from syno.base.errors import SpecError, TrainingError
+from syno.base.errors import SpecError
 from syno.data import PictureData, TokenSet
-from syno.ir.graph import PGraph
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.baselines import Replacement
 from syno.model.counting import model_cost
@@ -28,7 +27,7 @@ from syno.model.layers import LAYER_RULES
 from syno.model.requirement import Requirement, requirement
 from syno.model.spec import replaced_share, rest_cost, spec_for
 from syno.model.substitution import substitute
-from syno.space.complete import Cost, cost
+from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.first_batch import fault_on_first_batch
 from syno.train.making import load_data, make_network
@@ -143,6 +142,7 @@ class Workload:
         report: EpochReport | None = None,
         checkpoint: Path | None = None,
         then: Callable[[nn.Module], None] | None = None,
+        recent_loss: Callable[[int, float], object] | None = None,
     ) -> TrainingResult:
         """Train the network with `operator` in its layers, or as it is, and return the result.
 
@@ -150,7 +150,7 @@ class Workload:
             operator: see `substitute`.
             seed: of weights and order, instead of the settings' seed.
             report: called after each round whose milestone was met; see `syno.train.progress`.
-            checkpoint: file of the training's state; see `syno.train.training.train`.
+            checkpoint: file of the training's state; see `syno.train.training.train`, also for `recent_loss`.
             then: called with the trained network, unless training broke.
 
         Raises:
@@ -162,7 +162,8 @@ class Workload:
         asked = Milestones(self.settings.milestones, report, metric=self.metric, rounds=rounds)
         with on_device(settings.device) as device:
             network = self.network(operator, chosen).to(device)
-            result = train(network, self.data, settings, seed=chosen, report=asked, checkpoint=checkpoint)
+            kept: dict[str, Any] = {"checkpoint": checkpoint, "recent_loss": recent_loss}
+            result = train(network, self.data, settings, seed=chosen, report=asked, **kept)
             if then is not None and not result.broken:
                 then(network)
             return result
@@ -173,45 +174,3 @@ def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, mo
         f'workload: the data set "{settings.data}" is {data}, and the model "{settings.model}" takes {model}; those for '
         f"{needed} are: {', '.join(models)}"
     )
-
-
-@dataclass(frozen=True)
-class ProxyTraining:
-    """An evaluation of operators: the score after a short training, and the network's costs for one batch.
-
-    Attributes:
-        workload: the network and the data.
-        spec: of the operators.
-        checkpoints: folder for checkpoints of running trainings; None: none are kept.
-        original: further metrics, for rewards that compare with the original network's score.
-        check_gradients: whether an operator that cannot learn on the first batch is not trained.
-    """
-
-    workload: Workload
-    spec: OperatorSpec
-    checkpoints: Path | None = None
-    original: Mapping[str, float] = field(default_factory=dict)
-    check_gradients: bool = True
-
-    def __call__(self, operator: PGraph, report: EpochReport) -> Mapping[str, float]:
-        """Return metrics by name: "accuracy" or "loss", "epochs" (the number of rounds), costs, and those of `original`.
-
-        Args:
-            operator: replaces the network's layers.
-            report: called after every round with a number of which more is better: the accuracy, or minus the loss. It may
-                raise an exception to end the training.
-
-        Raises TrainingError if training produced NaN or infinity, if the device's memory did not suffice, or if the operator
-        cannot learn on the first batch; see `syno.train.first_batch`.
-        """
-        counted = cost(operator, self.spec).metrics(self.workload.original)
-        sign = 1 if self.workload.metric == "accuracy" else -1
-        file = None if self.checkpoints is None else self.checkpoints / f"{operator.id}.pt"
-        if self.check_gradients and not (file is not None and file.exists()):
-            fault = self.workload.fault_on_first_batch(operator)
-            if fault is not None:
-                raise TrainingError(f"{operator.name} was not trained: {fault}")
-        result = self.workload.train(operator, report=lambda number, score: report(number, sign * score), checkpoint=file)
-        if result.broken:
-            raise TrainingError(f"training {operator.name} broke: {result.stopped}")
-        return {result.metric: result.score, "epochs": float(len(result.scores)), **counted, **self.original}

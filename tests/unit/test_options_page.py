@@ -18,6 +18,7 @@ from syno.config.options import options_table
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
 from syno.measure.devices import SshSettings
 from syno.measure.tvm.settings import DeviceSettings
+from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
 from syno.space import OperatorSpec, paper
@@ -28,7 +29,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 NAMED = [*(POLICIES[name].Settings for name in POLICIES), *(REWARDS[name] for name in REWARDS)]
 MODELS = [
     *(Experiment, ExperimentGroup, WorkloadSettings, TrainingSettings, GlyphSettings, *DATA_SETTINGS.values()),
-    *(AugmentationSettings, RelativeBudget, Original, OperatorChoice, DeviceSettings, SshSettings, OperatorSpec),
+    *(
+        AugmentationSettings,
+        HalvingSettings,
+        RelativeBudget,
+        Original,
+        OperatorChoice,
+        DeviceSettings,
+        SshSettings,
+        OperatorSpec,
+    ),
     *dict.fromkeys(NAMED),
 ]
 HEAD = """# Options
@@ -90,6 +100,8 @@ def page() -> str:
         "from it, and `evaluate` is `training`.\n\n" + options_table(WorkloadSettings),
         recipes(),
         data_sets(),
+        "## Early stopping\n\n`study: stopping` of an experiment; [search.md](search.md#early-stopping) says more.\n\n"
+        + options_table(HalvingSettings),
         "## A relative budget\n\n`relative_budget` of an experiment.\n\n" + options_table(RelativeBudget),
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
         "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"

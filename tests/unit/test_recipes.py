@@ -24,10 +24,11 @@ from syno.model.module import OperatorModule
 from syno.model.substitution import substitute
 from syno.report.paper.headlines import OPERATOR_LOSS
 from syno.train.optimization import initialize, make_optimizer, make_schedule, on_device, own_state
+from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import MILESTONES, RECIPES, TrainingSettings, WorkloadSettings
 from syno.train.tasks import measure_accuracy
 from syno.train.training import train
-from syno.train.workload import ProxyTraining, Workload
+from syno.train.workload import Workload
 
 EXAMPLE = torch.zeros(1, 3, 16, 16)
 

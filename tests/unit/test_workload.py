@@ -14,8 +14,9 @@ from syno.ir.rewriting import with_variables
 from syno.space import Space
 from syno.space.state_graph import check_not_empty
 from syno.stages.search import search
+from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import WorkloadSettings
-from syno.train.workload import ProxyTraining, Workload
+from syno.train.workload import Workload
 
 SMALL: dict[str, Any] = {
     "width": 0.25,

@@ -54,12 +54,14 @@ class TrainedRow:
     Attributes:
         accuracies: after each epoch, by seed.
         losses: mean training loss of each epoch, by seed.
+        recent_losses: mean training loss over the last quarter of each epoch, by seed.
         cpu_seconds: of the whole training, by seed.
         flops, parameters, memory_bytes: costs of the network for one batch; one multiply-add counts as one.
     """
 
     accuracies: Mapping[int, tuple[float, ...]]
     losses: Mapping[int, tuple[float, ...]]
+    recent_losses: Mapping[int, tuple[float, ...]]
     cpu_seconds: Mapping[int, float]
     flops: float
     parameters: float

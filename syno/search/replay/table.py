@@ -132,6 +132,7 @@ def _trained(row: Mapping[str, Any], seeds: list[int]) -> dict[str, Any]:
     known = [seed for seed in seeds if _is_there(row[f"accuracies_{seed}"])]
     return {
         "accuracies": {seed: tuple(map(float, row[f"accuracies_{seed}"])) for seed in known},
+        "recent_losses": {seed: tuple(map(float, row[f"recent_losses_{seed}"])) for seed in known},
         "losses": {seed: tuple(map(float, row[f"losses_{seed}"])) for seed in known},
         "cpu_seconds": {seed: float(row[f"cpu_seconds_{seed}"]) for seed in known},
         **{name: float(row[name]) for name in ("flops", "parameters", "memory_bytes")},

@@ -25,8 +25,12 @@ RESULT = "result"  # the attribute that ends a trial; all others are there when 
 FINGERPRINT = "fingerprint"
 CHECKSUM = "checksum"
 
-Kind: TypeAlias = Literal["complete", "pruned", "failed", "interrupted", "duplicate", "withdrawn"]
-STATES: Mapping[Kind, TrialState] = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}  # others: FAIL
+Kind: TypeAlias = Literal["complete", "pruned", "paused", "failed", "interrupted", "duplicate", "withdrawn"]
+STATES: Mapping[Kind, TrialState] = {  # others: FAIL
+    "complete": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "paused": TrialState.PRUNED,
+}
 PRUNED_REWARD = 0.0  # the reward of a pruned trial for policies: it did worse than others at the same step
 
 
@@ -35,7 +39,8 @@ class Result:
     """The result of a trial.
 
     Attributes:
-        kind: "complete"; "pruned": stopped early; "failed": the evaluation broke or measured nothing that can be used;
+        kind: "complete"; "pruned": stopped early; "paused": stopped early, and another trial may resume it; "failed": the
+            evaluation broke or measured nothing that can be used;
             "interrupted": the worker was told to stop or its machine failed, and the operator is evaluated by another trial;
             "duplicate": another worker had begun with the same operator a moment before; "withdrawn": it failed, but the
             operator was not to blame, and the trial does not count (only in tables; "failed" is stored).
@@ -45,6 +50,7 @@ class Result:
         seconds: duration of the evaluation.
         fault: what is to blame for a failure, if known (`syno.search.faults`).
         cause: the failure in one line; failures of equal cause differ only in numbers and names.
+        step: after which the evaluation paused.
     """
 
     kind: Kind
@@ -54,10 +60,11 @@ class Result:
     seconds: float = 0.0
     fault: FaultKind | None = None  # older studies have none
     cause: str = ""
+    step: int = 0
 
     def stored(self) -> dict[str, Any]:
         """Return the result as it is stored with the trial, with a checksum."""
-        return with_checksum(asdict(self))
+        return with_checksum({name: value for name, value in asdict(self).items() if value or name != "step"})
 
     @classmethod
     def of(cls, trial: FrozenTrial) -> Result | None:
@@ -195,13 +202,19 @@ def best_records(trials: Iterable[FrozenTrial], count: int) -> list[TrialRecord]
 def table(trials: Iterable[FrozenTrial]) -> pandas.DataFrame:
     """Return a table with one row for each trial, in the order of their numbers.
 
-    Columns: number, outcome (a Result's kind, "running", or "interrupted" if its worker died), reward, a column
+    Columns: number, outcome (a Result's kind, "running", "resumed" for a paused trial that a later one resumed, or
+    "interrupted" if its worker died), reward, a column
     `metric_<name>` for each metric, seconds, message, operator (text), name, fingerprint, path (kinds of steps), steps (their
     ids), attempt, seed, worker, started, ended, and a column `version_<package>` for each package.
     """
     import pandas  # half a second, and most users of this module have no table
 
-    return pandas.DataFrame([_row(trial) for trial in trials if FINGERPRINT in trial.user_attrs])
+    rows = [_row(trial) for trial in trials if FINGERPRINT in trial.user_attrs]
+    last = {row["fingerprint"]: row["number"] for row in rows if row["outcome"] != "duplicate"}
+    for row in rows:
+        if row["outcome"] == "paused" and last[row["fingerprint"]] != row["number"]:
+            row["outcome"] = "resumed"
+    return pandas.DataFrame(rows)
 
 
 def _row(trial: FrozenTrial) -> dict[str, object]:

@@ -1,0 +1,23 @@
+"""Checks of the settings that end trials early."""
+
+from __future__ import annotations
+
+from syno.base.errors import SpecError
+from syno.config.stages import StudySettings
+from syno.train.settings import WorkloadSettings
+
+
+def rounds_of(workload: WorkloadSettings | None, evaluation: str) -> int | None:
+    """Return how often the evaluation of an operator reports: the epochs of its training; None if that is not known."""
+    if workload is None or evaluation != "training" or workload.training.round_steps is not None:
+        return None
+    return workload.training.epochs
+
+
+def check_stopping(study: StudySettings, rounds: int | None) -> None:
+    """Raise SpecError if there is a pruner beside `stopping`, or if its steps do not fit the number of rounds."""
+    if study.stopping is None:
+        return
+    if study.pruner is not None:
+        raise SpecError("study: pruner and stopping both end trials early; give one of them")
+    study.stopping.rungs(rounds)

@@ -1,0 +1,96 @@
+"""Claims: the operators that a study evaluates, each with its trials and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from optuna.trial import FrozenTrial
+
+from syno.ir.graph import PGraph
+from syno.search.policies.contract import Candidate
+from syno.search.reward import Failure, Outcome
+from syno.search.storage.records import Kind, Result
+
+
+@dataclass
+class Claim:
+    """An operator that the study evaluates, with its trials and its outcome.
+
+    Attributes:
+        rank: how many operators were claimed before it.
+        candidate: the operator as policies know it.
+        told: first trials of the claims whose outcomes the policy was told just before it proposed this operator.
+        closed: names of nodes that were found to have no operators left.
+        numbers: its trials, one for each attempt.
+        outcome: its reward or failure; None while that is open.
+        needs_trial: whether its last trial was interrupted, so that it must be evaluated again.
+        passed: the last step after which one of its trials paused; 0 if none did.
+        failure: the result that ended it, if its evaluation failed.
+    """
+
+    rank: int
+    candidate: Candidate
+    told: tuple[int, ...]
+    closed: tuple[str, ...]
+    numbers: list[int]
+    outcome: Outcome | None = None
+    needs_trial: bool = False
+    passed: int = 0
+    failure: Result | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of its first trial."""
+        return self.numbers[0]
+
+    def update(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Kind | None:
+        """Update the claim with its trials. Return how it ended, "paused" if it may be resumed, or None if it is open."""
+        result = Result.of(trials[-1])
+        self.needs_trial = False
+        self.passed = max((step for trial in trials if (step := _paused_after(trial))), default=0)
+        if result is None and not trials[-1].state.is_finished():
+            return None
+        if result is not None and (outcome := result.outcome) is not None:
+            self.outcome = outcome
+            self.failure = result if result.kind == "failed" else None
+            return result.kind
+        if result is not None and result.kind == "paused":
+            return "paused"
+        deaths = sum(trial.state.is_finished() and Result.of(trial) is None for trial in trials)
+        if deaths >= most_attempts:
+            self.outcome = Failure(f"its worker died during the evaluation, {deaths} times")
+            return "failed"
+        self.needs_trial = True
+        return None
+
+
+def _paused_after(trial: FrozenTrial) -> int:
+    """Return the step after which a trial paused; 0 if it did not."""
+    result = Result.of(trial)
+    return result.step if result is not None and result.kind == "paused" else 0
+
+
+class Purpose(NamedTuple):
+    """The purpose of a trial: an attempt at a claim."""
+
+    claim: Claim
+    attempt: int
+
+
+@dataclass(frozen=True)
+class RunningTrial:
+    """A trial that this worker runs.
+
+    Attributes:
+        trial_id: its id in the storage.
+        number: its number in the study.
+        operator: the operator to evaluate.
+        passed: the step after which an earlier trial of this operator paused; 0 if none did.
+    """
+
+    trial_id: int
+    number: int
+    operator: PGraph
+    passed: int = 0

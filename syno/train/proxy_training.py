@@ -1,0 +1,90 @@
+"""The evaluation of operators by a short training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from syno.base.errors import TrainingError
+from syno.ir.graph import PGraph
+from syno.space.complete import cost
+from syno.space.spec import OperatorSpec
+from syno.train.checkpoint import DamagedCheckpointError
+from syno.train.progress import EpochReport, TrainingResult
+from syno.train.workload import Workload
+
+
+@dataclass(frozen=True)
+class ProxyTraining:
+    """An evaluation of operators: the score after a short training, and the network's costs for one batch.
+
+    Attributes:
+        workload: the network and the data.
+        spec: of the operators.
+        checkpoints: folder for checkpoints of running and paused trainings; None: none are kept.
+        original: further metrics, for rewards that compare with the original network's score.
+        check_gradients: whether an operator that cannot learn on the first batch is not trained.
+    """
+
+    workload: Workload
+    spec: OperatorSpec
+    checkpoints: Path | None = None
+    original: Mapping[str, float] = field(default_factory=dict)
+    check_gradients: bool = True
+
+    def __call__(self, operator: PGraph, report: EpochReport) -> Mapping[str, float]:
+        """Return metrics by name: "accuracy" or "loss", "epochs" (the number of rounds), costs, and those of `original`.
+
+        A training that was interrupted or paused resumes from its checkpoint. If that is missing or damaged, it begins anew,
+        with a warning.
+
+        Args:
+            operator: replaces the network's layers.
+            report: called after every round with a number of which more is better: the accuracy, or minus the loss. It may
+                raise an exception to end the training, or Paused. If it has a method `recent_loss`, that is called before with
+                the round and its recent loss; `passed` is the round after which the training paused before, 0 if it did not.
+
+        Raises TrainingError if training produced NaN or infinity, if the device's memory did not suffice, or if the operator
+        cannot learn on the first batch; see `syno.train.first_batch`.
+        """
+        counted = cost(operator, self.spec).metrics(self.workload.original)
+        file, passed = self._file(operator.id), getattr(report, "passed", 0)
+        has_begun = file is not None and file.exists()
+        if passed and not has_begun:
+            place = "" if file is None else f": {file} is not there"
+            warnings.warn(f"a training that paused after round {passed} begins anew{place}", stacklevel=2)
+        if self.check_gradients and not has_begun:
+            fault = self.workload.fault_on_first_batch(operator)
+            if fault is not None:
+                raise TrainingError(f"{operator.name} was not trained: {fault}")
+        try:
+            result = self._train(operator, report, file)
+        except DamagedCheckpointError as error:
+            warnings.warn(f"a training begins anew: {str(error).partition(';')[0]}", stacklevel=2)
+            self.forget(operator)
+            result = self._train(operator, report, file)
+        if result.broken:
+            raise TrainingError(f"training {operator.name} broke: {result.stopped}")
+        return {result.metric: result.score, "epochs": float(len(result.scores)), **counted, **self.original}
+
+    def forget(self, operator: PGraph) -> None:
+        """Delete the checkpoint of an operator's training, which will not be resumed."""
+        file = self._file(operator.id)
+        if file is not None:
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
+
+    def _file(self, operator_id: str) -> Path | None:
+        return None if self.checkpoints is None else self.checkpoints / f"{operator_id}.pt"
+
+    def _train(self, operator: PGraph, report: EpochReport, file: Path | None) -> TrainingResult:
+        sign = 1 if self.workload.metric == "accuracy" else -1
+        return self.workload.train(
+            operator,
+            report=lambda number, score: report(number, sign * score),
+            checkpoint=file,
+            recent_loss=getattr(report, "recent_loss", None),
+        )

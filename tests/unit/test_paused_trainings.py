@@ -1,0 +1,142 @@
+"""A training that paused ends as one that ran through, bit for bit; what becomes of it without its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syno.config import Experiment
+from syno.config.stages import StudySettings
+from syno.ir.library import OPERATORS
+from syno.ir.rewriting import with_variables
+from syno.search.halving import HalvingSettings
+from syno.stages.search import search
+from syno.train.progress import Paused, TrainingProgress
+from syno.train.proxy_training import ProxyTraining
+from syno.train.settings import WorkloadSettings
+from syno.train.workload import Workload
+
+SMALL: dict[str, Any] = {
+    "width": 0.25,
+    "data_settings": {"preset": "micro", "train": 128, "test": 64},
+    "training": {"epochs": 3, "batch": 32},
+}
+CONV = with_variables(OPERATORS["conv2d"](), {"k": "k_1"})
+
+
+class Pauses:
+    """A report that pauses the training after a step that it did not pass before, and notes what it sees."""
+
+    def __init__(self, after: int | None = None, passed: int = 0) -> None:
+        self.after, self.passed = after, passed
+        self.seen: list[tuple[int, float]] = []
+        self.losses: list[tuple[int, float]] = []
+
+    def recent_loss(self, step: int, loss: float) -> None:
+        self.losses.append((step, loss))
+
+    def __call__(self, step: int, value: float) -> None:
+        self.seen.append((step, value))
+        if step == self.after:
+            raise Paused("paused", step)
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    return Workload.of(WorkloadSettings(**SMALL))
+
+
+@pytest.fixture(scope="module")
+def through(workload: Workload) -> tuple[Pauses, Any]:
+    """A report and the metrics of a training that ran through."""
+    report = Pauses()
+    return report, ProxyTraining(workload, workload.spec())(CONV, report)
+
+
+def paused(workload: Workload, folder: Path, after: int = 1) -> ProxyTraining:
+    evaluate = ProxyTraining(workload, workload.spec(), folder)
+    with pytest.raises(Paused):
+        evaluate(CONV, Pauses(after))
+    return evaluate
+
+
+def test_it_ends_as_one_that_ran_through(workload: Workload, through: tuple[Pauses, Any], tmp_path: Path) -> None:
+    evaluate = paused(workload, tmp_path)
+    with pytest.raises(Paused):
+        evaluate(CONV, Pauses(2, passed=1))
+    report = Pauses(passed=2)
+    assert evaluate(CONV, report) == through[1]
+    assert (report.seen, report.losses) == (through[0].seen, through[0].losses)
+    assert not list(tmp_path.iterdir())
+
+
+def lose(file: Path) -> None:
+    file.unlink()
+
+
+def damage(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("happens", "warning"),
+    [(lose, "paused after round 1 begins anew.*is not there"), (damage, "begins anew.*its end is missing")],
+)
+def test_without_its_checkpoint_it_begins_anew(
+    workload: Workload, through: tuple[Pauses, Any], tmp_path: Path, happens: Callable[[Path], None], warning: str
+) -> None:
+    evaluate = paused(workload, tmp_path)
+    happens(tmp_path / f"{CONV.id}.pt")
+    with pytest.warns(UserWarning, match=warning):
+        assert evaluate(CONV, Pauses(passed=1)) == through[1]
+
+
+def test_a_checkpoint_is_forgotten(workload: Workload, tmp_path: Path) -> None:
+    paused(workload, tmp_path).forget(CONV)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_recent_loss_is_that_of_the_last_quarter() -> None:
+    progress = TrainingProgress(losses=[9.0] * 8 + [1.0, 3.0, *[5.0] * 3], ends=[10, 13])
+    assert progress.recent_loss(1) == pytest.approx((1 + 3) / 2) and progress.recent_loss(2) == 5
+
+
+def test_a_search_pauses_and_ends_with_its_best_trained_through(tmp_path: Path) -> None:
+    experiment = Experiment(
+        name="small",
+        workload=SMALL,
+        spec={"depth": 4},
+        reward={"name": "accuracy", "low": 0.0, "power": 1},
+        policy={"name": "random"},
+        study={"n_trials": 5, "stopping": {"keep": {1: 0.4, 2: 0.2}}},
+        output=tmp_path,
+    )
+    trials = search(experiment).trials
+    last = trials.groupby("fingerprint").outcome.last()
+    assert len(last) == 5 and 1 <= (last == "complete").sum() <= 2 and (last == "paused").sum() >= 3
+    states = {file.stem for file in (tmp_path / "checkpoints").glob("*.pt")}
+    assert len(states) <= (last == "paused").sum()
+
+
+@pytest.mark.parametrize(
+    ("study", "why"),
+    [
+        ({"stopping": {}, "pruner": {"name": "median"}}, "give one of them"),
+        ({"stopping": {"keep": {1: 0.5, 3: 0.2}}}, "keep has 3, and a training ends after 3"),
+        ({"stopping": {"keep": {1: 0.5, 2: 0.6}}}, "cannot grow"),
+    ],
+)
+def test_settings_that_do_not_fit(study: dict[str, Any], why: str) -> None:
+    with pytest.raises(Exception, match=why):
+        Experiment(name="small", workload=SMALL, spec={"depth": 4}, study=study)
+
+
+def test_files_of_searches_without_it_stay_valid() -> None:
+    plain = Experiment(name="small", workload=SMALL, spec={"depth": 4})
+    assert "stopping" not in plain.part("search")
+    assert StudySettings(stopping=HalvingSettings()).stopping == HalvingSettings()
+    given = Experiment(name="small", workload=SMALL, spec={"depth": 4}, study={"stopping": {}})
+    assert given.part("search") != plain.part("search")
