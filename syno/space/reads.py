@@ -87,7 +87,7 @@ def usual_reads(inputs: Sequence[Size], outputs: Sequence[Size], free: Sequence[
     of equal size, and all channels: applied twice, or once if the output does not have the input's shape.
     """
     sizes = {str(size): min(3, *(row.integer(size) for row in layers)) for size in free if size in outputs}
-    return Reads(applied=1 if paired(inputs, outputs) is None else 2, **sizes)
+    return Reads.model_validate({"applied": 1 if paired(inputs, outputs) is None else 2, **sizes})
 
 
 def paired(inputs: Sequence[Size], outputs: Sequence[Size]) -> list[tuple[Variable, Variable]] | None:
