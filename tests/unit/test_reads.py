@@ -51,8 +51,8 @@ def test_a_space_says_what_an_operator_reads_too_little_of() -> None:
         reach(Space(SPEC.with_(reads={"H": 3})), line(exchanged=False))
 
 
-def test_an_operator_of_the_paper_reads_a_square() -> None:
-    assert unmet(syno.OPERATORS["operator_1"](), H=3) is None
+def test_an_operator_of_the_paper_is_in_the_space_with_a_requirement() -> None:
+    assert reach(Space(SPEC.with_(reads={"H": 3})), syno.OPERATORS["operator_1"]())
 
 
 def test_a_spec_without_requirement_keeps_its_id() -> None:
