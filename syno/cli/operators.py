@@ -117,6 +117,20 @@ def distance(
     _run(measure, spec_of(given, depth), output, trials=trials, seconds=seconds, complete=complete, seed=seed)
 
 
+@ablate.command("requirements")
+def requirements(
+    given: Spec,
+    depth: Depth = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="CPU-seconds of walks on each side.")] = 60,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """Count the operators that read enough, by random walks with the spec's requirement and without it."""
+    from syno.report.ablations.ablation import requirements as measure
+
+    _run(measure, spec_of(given, depth), output, seconds=seconds, seed=seed)
+
+
 def _run(measure: Callable[..., Measured], spec: OperatorSpec, output: Path | None, **settings: float | None) -> None:
     from syno.base.progress import display
     from syno.report.ablations.ablation import provenance, write
@@ -159,9 +173,7 @@ def patterns(
 
 
 @ablate.command("run")
-def run_stage(
-    config: Config, name: Annotated[str, typer.Argument(metavar="NAME", help="canonical, distance or patterns.")]
-) -> None:
+def run_stage(config: Config, name: Annotated[str, typer.Argument(metavar="NAME", help="Such as distance.")]) -> None:
     """Make an ablation of an experiment, with its settings and in its folder of results. Continues where it was stopped."""
     from syno.base.progress import display
     from syno.stages.ablations import run_ablation

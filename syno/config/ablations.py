@@ -52,6 +52,15 @@ class PatternsAblation(Section):
     """seed of the random operators and of the intervals"""
 
 
+class RequirementsAblation(Section):
+    """Random walks with the spec's requirement on what operators read (`reads`), and without it."""
+
+    seconds: Annotated[float, Field(gt=0)] = 60
+    """CPU-seconds of walks on each side"""
+    seed: int = 0
+    """seed of the walks"""
+
+
 class Ablations(Section):
     """Ablations that the workflow makes. A list of names takes the defaults: `[canonical, distance, patterns]`."""
 
@@ -61,6 +70,8 @@ class Ablations(Section):
     """walks with each shape distance; null: not measured"""
     patterns: PatternsAblation | None = None
     """common patterns of the operators found; null: not measured"""
+    requirements: RequirementsAblation | None = None
+    """walks with the requirement on what is read and without; null: not measured"""
 
     @model_validator(mode="before")
     @classmethod
@@ -76,7 +87,13 @@ class Ablations(Section):
 
     def settings(self, name: str) -> Mapping[str, Any]:
         """Return the settings of one of them, the defaults where it is not named."""
-        given = (
-            getattr(self, name) or {"canonical": CanonicalAblation, "distance": DistanceAblation}.get(name, PatternsAblation)()
-        )
+        given = getattr(self, name) or DEFAULTS[name]()
         return dict(given)
+
+
+DEFAULTS = {
+    "canonical": CanonicalAblation,
+    "distance": DistanceAblation,
+    "patterns": PatternsAblation,
+    "requirements": RequirementsAblation,
+}

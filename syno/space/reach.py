@@ -52,6 +52,8 @@ def reach(space: StateGraph, operator: PGraph) -> list[PathStep]:
         UnreachableError: the space does not hold it; the message names the rule, the option or the bound that excludes it.
     """
     check_shapes(space.spec, operator)
+    if (lack := space.completion.requirements.unmet(operator)) is not None:
+        raise UnreachableError(f"{operator.name} is not in the space {space.spec.name}: {lack}")
     refusals: list[tuple[int, str]] = []
     for graph in weight_orders(operator):
         orders = StepOrders(space, graph)
@@ -200,8 +202,6 @@ class StepOrders:
             return f"the model with it has {excess}"
         if (ahead := completion.leak(complete)) is not None:
             return f"it reads ahead (causal): {ahead}"
-        if (lack := completion.requirements.unmet(complete)) is not None:
-            return lack
         if normal_form(complete) not in space.operators(state):
             most = space.spec.finalizations
             return f"{most} others differ from it in which axis of the input is which (finalizations is {most})"

@@ -82,6 +82,16 @@ class Reads(OptionGroup):
             )
 
 
+def usual_reads(inputs: Sequence[Size], outputs: Sequence[Size], free: Sequence[Size], layers: Valuations) -> Reads:
+    """Return the requirement that is measured where a spec has none.
+
+    Around its own position 3 positions (as many as there are, if there are fewer) along every axis of which the output has one
+    of equal size, and all channels: applied twice, or once if the output does not have the input's shape.
+    """
+    sizes = {str(size): min(3, *(row.integer(size) for row in layers)) for size in free if size in outputs}
+    return Reads.model_validate({"applied": 1 if paired(inputs, outputs) is None else 2, **sizes})
+
+
 def paired(inputs: Sequence[Size], outputs: Sequence[Size]) -> list[tuple[Variable, Variable]] | None:
     """Return the pairs of variables, as C_in and C_out, that have to be equal for the output to have the input's shape.
 

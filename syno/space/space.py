@@ -22,6 +22,7 @@ from syno.space.state_graph import StateGraph
 from syno.space.steps import FINALIZE, CandidateStep, Draft, Step
 
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
+WITH_REQUIREMENTS = 3  # the same where `reads` is given: fewer operators are found at the end, so that more is saved
 
 
 class Space(StateGraph):
@@ -36,7 +37,8 @@ class Space(StateGraph):
 
     def __init__(self, spec: OperatorSpec, *, use_distance: bool = True) -> None:
         super().__init__(spec, use_distance=use_distance)
-        self.look_ahead = LOOK_AHEAD if self.feasibility.kind != "none" else 0
+        ahead = LOOK_AHEAD if spec.reads is None else WITH_REQUIREMENTS
+        self.look_ahead = ahead if self.feasibility.kind != "none" else 0
         self._steps: dict[State, tuple[Step, ...]] = {}
         self._alive: dict[tuple[State, int], bool] = {}
         self._looked: dict[State, dict[str, Step | None]] = {}  # by the id of the step; of nodes whose steps are not all known

@@ -109,6 +109,8 @@ def why_empty(spec: OperatorSpec) -> str:
 def _changes(spec: OperatorSpec) -> Iterator[tuple[str, OperatorSpec]]:
     """Yield single changes that make a spec's space larger, the likely ones first."""
     budget, occurrences, contractions = spec.budget, spec.occurrences, spec.contractions
+    if spec.reads is not None:
+        yield "none of them reads what is required: ask for less, or for nothing (reads)", spec.with_(reads=None)
     if budget.most_flops < Budget().most_flops:
         yield (
             f"the budget excludes them all: raise most_flops, which is {budget.most_flops:.4g}",

@@ -42,7 +42,7 @@ class AblationRecord(Record):
     """The record of an ablation.
 
     Attributes:
-        name: canonical, distance or patterns.
+        name: canonical, distance, patterns or requirements.
         settings: its settings.
         space, space_id: name and id of the spec.
         of: what the operators are of, for patterns.
@@ -117,10 +117,12 @@ def run_ablation(experiment: Experiment, name: str, display: Display | None = No
 
 
 def _measure(name: str, spec: OperatorSpec, settings: Any, display: Display | None, parts: Path) -> Measured:
-    from syno.report.ablations.ablation import canonical, distance
+    from syno.report.ablations.ablation import canonical, distance, requirements
 
     if name == "distance":
         return distance(spec, **settings, display=display, parts=parts)
+    if name == "requirements":
+        return requirements(spec, **settings, display=display, parts=parts)
     rules = tuple(dict.fromkeys((*spec.rules_on, *settings["rules"])))
     others = {key: value for key, value in settings.items() if key != "rules"}
     return canonical(spec.with_(rules_on=rules), **others, display=display, parts=parts)

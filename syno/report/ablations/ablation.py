@@ -28,6 +28,7 @@ from syno.report.ablations.guided import Loss, Run, comparison, losses, run, sam
 from syno.report.ablations.parts import NO_PARTS, Parts
 from syno.report.ablations.patterns import COLUMNS as PATTERN_COLUMNS
 from syno.report.ablations.patterns import Found, pattern_rows, random_operators
+from syno.report.ablations.requiring import SHOWN, requirement_rows
 from syno.report.ablations.sampling import Show, shown_on
 from syno.report.ablations.tables import AblationRow, beside_the_paper, canonical_rows, distance_rows, of_space
 from syno.report.figures import save
@@ -203,6 +204,16 @@ def patterns(
     table = [{**dict.fromkeys(PATTERN_COLUMNS), **of_space(spec, seed, seconds()), **row} for row in rows]
     short = [{name: row[name] for name in SHOWN_PATTERNS} for row in table if row["family"] != "triple"]
     return Measured("patterns", table, {"patterns": short})
+
+
+def requirements(
+    spec: OperatorSpec, *, seconds: float = 60, seed: int = 0, display: Display | None = None, parts: Path | None = None
+) -> Measured:
+    """Walk with the spec's requirement on what is read, and without it (`syno.report.ablations.requiring`)."""
+    kept = NO_PARTS if parts is None else Parts.of(parts, spec, seconds=seconds, seed=seed)
+    with display or nullcontext():
+        rows = requirement_rows(spec, seconds, seed, shown_on(display), kept)
+    return Measured("requirements", rows, {"requirements": [{name: row[name] for name in SHOWN} for row in rows]})
 
 
 def write(measured: Measured, folder: Path, notes: Sequence[str]) -> Ablation:

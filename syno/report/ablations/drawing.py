@@ -12,6 +12,7 @@ from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from syno.report.ablations.canonical import Rate
 from syno.report.ablations.guided import Run
+from syno.report.ablations.requiring import requirement_figure
 from syno.report.ablations.tables import ALL_RULES, BUILT_IN, EXACT_RULES, IN_ORDER, MEASURED, AblationRow
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
 
@@ -24,7 +25,8 @@ def draw(name: str, rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure
     """Return the figure of an ablation from the rows of its table (`syno.report.ablations.tables`)."""
     if not rows:
         return nothing(f"Ablation: {name}", "Nothing was measured.", notes)
-    return {"canonical": _canonical, "distance": _distance, "patterns": _patterns}[name](rows, notes)
+    drawn = {"canonical": _canonical, "distance": _distance, "patterns": _patterns, "requirements": requirement_figure}
+    return drawn[name](rows, notes)
 
 
 def _canonical(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:

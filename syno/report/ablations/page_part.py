@@ -15,6 +15,7 @@ TITLES = {
     "canonical": "Canonical graphs",
     "distance": "Shape distances",
     "patterns": "Common patterns",
+    "requirements": "Requirements",
 }
 CAPTIONS = {
     "canonical": "The share of random graphs that the canonicalization rules accept, by the number of primitives. A graph is "
@@ -23,6 +24,8 @@ CAPTIONS = {
     "operators up to a number of primitives that a distance loses if this number is the depth limit.",
     "patterns": "How often patterns occur in the operators found, in the best of them, and in random operators of the space. A "
     "lift is the ratio of two of these shares. It says that a pattern goes along with good operators, not why.",
+    "requirements": "Random walks with the requirement on what operators read of their input, and without it, with the same "
+    "seed and CPU time: the share of walks that end in an operator, and the different operators that meet the requirement.",
 }
 SAME = ("space", "space_id", "depth", "seed")  # in all rows of a table; the notes say it
 

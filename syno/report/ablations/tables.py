@@ -24,6 +24,9 @@ ablation-distance
 
 ablation-patterns
     see `syno.report.ablations.patterns`
+
+ablation-requirements
+    see `syno.report.ablations.requiring`
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class ReadingBound:
 
     def _question(self, assignment: Assignment) -> Question:
         left, anywhere = assignment.limits.left, list[Source]()
-        windows = tuple(sorted((axis.size, axis.source) for axis in assignment.windows))
+        windows = tuple((axis.size, axis.source) for axis in assignment.windows)
         if left.unfolds:
             for axis in assignment.parted:
                 if self._may_hold_window(axis.size):
@@ -106,9 +106,9 @@ class ReadingBound:
                     anywhere += [axis.source for axis in group.members]
         if len(windows) > MOST_PLACED:
             windows, anywhere = (), [*anywhere, *(source for _, source in windows)]
-        groups = [(group.block, tuple(sorted((a.size, a.source) for a in group.members))) for group in assignment.groups]
+        groups = tuple((group.block, tuple((a.size, a.source) for a in group.members)) for group in assignment.groups)
         only_digits = not left.shifts and assignment.ensured.merges_below_joins
-        return Question(tuple(sorted(groups)), windows, tuple(sorted(anywhere)), only_digits)
+        return Question(groups, windows, tuple(anywhere), only_digits)
 
     def _may_hold_window(self, size: Size) -> bool:
         """Return whether some piece may be a window that takes several values. A piece of an even number may be odd."""

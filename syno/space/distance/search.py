@@ -219,18 +219,20 @@ class _BranchAndBound:
 
     def _complete(self, cost: int, contractions: int) -> None:
         """Take the assignment for the best if it may be made with some number of contractions, and is cheaper."""
-        chosen, limits, sizes = self.assignment, self.limits, self.assignment.sizes
+        chosen, limits, sizes, reading = self.assignment, self.limits, self.assignment.sizes, self.distance.reading
         if self.empty or (chosen.windows and not limits.left.unfolds):
             return
         for group in self.groups:
             if group.surplus is not ONE and not (sizes[group.surplus].is_legal and group.members[0].is_open):
                 return
-        if ended_usage(chosen) is None or (self.distance.reading is not None and not self.distance.reading.allows(chosen)):
+        if ended_usage(chosen) is None:
             return
         for number in range(max(contractions, int(limits.needs_weight)), limits.left.contractions + 1):
             chosen.contractions = number
             primitives = least_primitives(chosen, cost, self.most - number) if within_flops(chosen) else None
             if primitives is not None and primitives + number <= self.most:
+                if reading is not None and not reading.allows(chosen):  # whatever the number of contractions
+                    return
                 self.most = primitives + number - 1
                 self.best = CheapestAssignment.of(chosen, primitives + number)
 

@@ -1,0 +1,76 @@
+"""Requirements on what operators read: their settings, and the check of one operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+import syno
+from syno.base.errors import SpecError, UnreachableError
+from syno.ir.builder import Builder
+from syno.ir.graph import PGraph
+from syno.space import OperatorSpec, Space, paper
+from syno.space.reach import reach
+from syno.space.requirements import Requirements
+
+SPEC = paper("resnet18")
+
+
+def line(*, exchanged: bool) -> PGraph:
+    """All channels, and three positions along the last axis; with its axes exchanged, rows and columns are."""
+    build = Builder("N, C_in, C_out, H; k_1=3", name="line")
+    n, c_out, row, column = build.output("N, C_out, H, H")
+    c_in, window = build.contract(outer=[c_out], inner=[*build.reduce("C_in"), *build.reduce("k_1")])
+    slid = build.unfold(column, window)
+    return build.finish([n, c_in, slid, row] if exchanged else [n, c_in, row, slid])
+
+
+def unmet(operator: PGraph, **reads: Any) -> str | None:
+    return Requirements(SPEC.with_(reads=reads)).unmet(operator)
+
+
+def test_a_line_with_axes_exchanged_is_a_square_when_applied_twice() -> None:
+    assert unmet(line(exchanged=True), H=3) is None
+    assert unmet(line(exchanged=False), H=3, along="any") is None
+    lack = unmet(line(exchanged=False), H=3)
+    assert lack is not None and "of the operator applied twice reads 1 and 5 positions along H" in lack
+
+
+def test_own_position_is_required_if_centred() -> None:
+    build = Builder("N, C_in, C_out, H", name="rolled")
+    n, c_out, row, column = build.output("N, C_out, H, H")
+    rolled = build.finish([n, *build.contract(outer=[c_out], inner=build.reduce("C_in")), row, build.shift(column, 1)])
+    assert "does not read its own position" in str(unmet(rolled, H=1))
+    assert unmet(rolled, H=1, centred=False) is None
+
+
+def test_a_space_says_what_an_operator_reads_too_little_of() -> None:
+    with pytest.raises(UnreachableError, match=r"reads 1 and 5 positions along H \(reads: H is 3, for each axis\)"):
+        reach(Space(SPEC.with_(reads={"H": 3})), line(exchanged=False))
+
+
+def test_an_operator_of_the_paper_is_in_the_space_with_a_requirement() -> None:
+    assert reach(Space(SPEC.with_(reads={"H": 3})), syno.OPERATORS["operator_1"]())
+
+
+def test_a_spec_without_requirement_keeps_its_id() -> None:
+    asking = SPEC.with_(reads={"H": 3, "along": "any"})
+    assert asking.with_(reads=None).id == SPEC.id != asking.id
+    assert "reads" not in SPEC.dump()
+    assert OperatorSpec(**yaml.safe_load(asking.dump())).id == asking.id
+
+
+@pytest.mark.parametrize(
+    ("name", "reads", "message"),
+    [
+        ("resnet18", {"W": 3}, 'reads holds "W"; there are the axes of the input C_in, H'),
+        ("resnet18", {"H": 9}, "asks for 9 positions of H, which is 7 in the smallest layer"),
+        ("gpt2", {"seq_len": 3}, "give applied: 1"),
+        ("resnet18", {"centred": False, "channels": "none"}, "asks for nothing"),
+    ],
+)
+def test_a_requirement_that_nothing_can_meet_is_refused(name: str, reads: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        paper(name).with_(reads=reads)
