@@ -129,6 +129,7 @@ class _Unnamed:
     colors: slice  # the place of their colors among all colors
     rolled: bool  # whether they follow each other in a ring
     marked: bool  # whether one of them at a time is marked if they have the same color
+    is_each_once: bool  # whether `at` holds each of them once
 
 
 class _Connections:
@@ -162,7 +163,8 @@ class _Connections:
 
     def _add(self, seed: Array, at: Array, count: int, rolled: bool = False, marked: bool = False) -> None:
         loops = {axis for axis, extent in enumerate(at.shape) if extent > 1}
-        self.unnamed.append(_Unnamed(seed, at, loops, slice(self.size, self.size + count), rolled, marked))
+        is_each_once = at.size == count == np.count_nonzero(np.bincount(at.reshape(-1), minlength=count))
+        self.unnamed.append(_Unnamed(seed, at, loops, slice(self.size, self.size + count), rolled, marked, is_each_once))
         self.size += count
 
     def total(self) -> int:
@@ -182,23 +184,28 @@ class _Connections:
     def _refined(self, colors: Array) -> Array:
         """Return the colors after as many rounds as tell more elements apart."""
         known = 0
-        while (now := len(np.unique(colors))) > known:
+        while (now := _number_of_different(colors)) > known:
             known, colors = now, self._round(colors)
         return colors
 
     def _round(self, colors: Array) -> Array:
         """Return new colors, made of the old one, the sum over the element's summands, and the next element's in its ring."""
-        factors = [colors[:, part.colors][:, part.at[0]] for part in self.unnamed]
-        sums, following = np.zeros_like(colors), np.zeros_like(colors)
-        for part in self.unnamed:
-            others = [factor for other, factor in zip(self.unnamed, factors, strict=True) if other is not part]
+        factors = [np.take(colors[:, part.colors], part.at[0], axis=1) for part in self.unnamed]
+        new = _mixed(colors)
+        for place, part in enumerate(self.unnamed):
+            others = factors[:place] + factors[place + 1 :]
             over = {loop: extent for loop, extent in self.extents.items() if loop not in part.loops}
             terms = np.broadcast_to(summed([*self.named, *others], over), (len(colors), *part.at.shape[1:]))
-            first = np.arange(part.colors.start, colors.size, self.size).reshape(-1, *[1] * (part.at.ndim - 1))
-            np.add.at(sums.reshape(-1), (first + part.at).reshape(-1), terms.reshape(-1))
+            if part.is_each_once:
+                new[:, part.colors.start + part.at.reshape(-1)] += terms.reshape(len(colors), -1)
+            else:
+                first = np.arange(part.colors.start, colors.size, self.size).reshape(-1, *[1] * (part.at.ndim - 1))
+                np.add.at(new.reshape(-1), (first + part.at).reshape(-1), terms.reshape(-1))
+        new = _mixed(new)
+        for part in self.unnamed:
             if part.rolled:
-                following[:, part.colors] = np.roll(colors[:, part.colors], -1, axis=1)
-        return _mixed(_mixed(_mixed(colors) + sums) + following)
+                new[:, part.colors] += np.roll(colors[:, part.colors], -1, axis=1)
+        return _mixed(new)
 
     def _marks(self, colors: Array) -> Array:
         """Return the elements to mark, a row for each way: one of every rolled output axis, and one of an unordered axis
@@ -235,13 +242,23 @@ def _seed(name: str) -> Array:
     return _mixed(np.array([int(content_id("label", name)[:16], 16)], np.uint64))
 
 
+def _number_of_different(colors: Array) -> int:
+    """Return how many different numbers there are. Sorting them takes a tenth of the time of `numpy.unique`."""
+    ordered = np.sort(colors, axis=None)
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
+
+
 def _mixed(numbers: Array) -> Array:
     """Return random numbers of 64 bits for `numbers`. They are odd, so that their products lose no bits.
 
     Source: the finalizer of SplitMix64, Steele 2014.
     """
-    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Array = (numbers ^ (numbers >> np.uint64(31))) | np.uint64(1)
+    mixed: Array = numbers + np.uint64(0x9E3779B97F4A7C15)
+    shifted = mixed >> np.uint64(30)
+    mixed ^= shifted
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= np.right_shift(mixed, np.uint64(27), out=shifted)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= np.right_shift(mixed, np.uint64(31), out=shifted)
+    mixed |= np.uint64(1)
     return mixed
