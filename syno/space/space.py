@@ -134,13 +134,24 @@ class Space(StateGraph):
                 return Step(kind, id_, candidate.taken())
         return None
 
-    def enumerate(self) -> Iterator[tuple[int, PGraph]]:
-        """Yield every operator with its number of primitives, those with fewest first."""
+    def enumerate(self, *, distinct: bool = False) -> Iterator[tuple[int, PGraph]]:
+        """Yield every operator with its number of primitives, those with fewest first.
+
+        Args:
+            distinct: leave out operators that mean the same as an earlier one, by fingerprint. Only 16 bytes for each
+                operator are kept for that.
+        """
+        seen: set[bytes] = set()
         frontier = [self.root]
         for size in range(self.spec.depth + 1):
             above: dict[State, None] = {}
             for state in frontier:
                 for operator in self.operators(state):
+                    if distinct:
+                        name = bytes.fromhex(self.fingerprint(operator))
+                        if name in seen:
+                            continue
+                        seen.add(name)
                     yield size, operator
                 above.update((child, None) for _, child in self.children(state))
             frontier = list(above)
