@@ -29,6 +29,7 @@ from syno.base.errors import GraphError
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
 from syno.space.identity.agreement import Array, Summands, eliminated, summed
+from syno.space.identity.colors import mixed, number_of_different
 from syno.space.identity.valuations import own_valuations, tiny_valuations, windows_of
 
 LARGEST_BATCH = 50_000  # colors that are refined at once when elements are marked in turn
@@ -150,7 +151,7 @@ class _Connections:
                 if axis in unordered or axis in rolled:
                     self._add(seed, at, count, axis in rolled, tensor == "output" and axis in rolled)
                 else:
-                    named.append(_mixed(np.arange(count, dtype=np.uint64) + seed)[at])
+                    named.append(mixed(np.arange(count, dtype=np.uint64) + seed)[at])
         for weight in graph.weights:
             element = np.zeros_like(named[0], np.int64)
             for dim in weight:
@@ -177,21 +178,21 @@ class _Connections:
         if len(marks := self._marks(colors[0])):
             marked = np.repeat(colors, len(marks), axis=0)
             rows = np.arange(len(marks))[:, None]
-            marked[rows, marks] = _mixed(marked[rows, marks])
-            total = _mixed(total + self._hashed(self._refined(marked)))
+            marked[rows, marks] = mixed(marked[rows, marks])
+            total = mixed(total + self._hashed(self._refined(marked)))
         return int(total[0])
 
     def _refined(self, colors: Array) -> Array:
         """Return the colors after as many rounds as tell more elements apart."""
         known = 0
-        while (now := _number_of_different(colors)) > known:
+        while (now := number_of_different(colors)) > known:
             known, colors = now, self._round(colors)
         return colors
 
     def _round(self, colors: Array) -> Array:
         """Return new colors, made of the old one, the sum over the element's summands, and the next element's in its ring."""
         factors = [np.take(colors[:, part.colors], part.at[0], axis=1) for part in self.unnamed]
-        new = _mixed(colors)
+        new = mixed(colors)
         for place, part in enumerate(self.unnamed):
             others = factors[:place] + factors[place + 1 :]
             over = {loop: extent for loop, extent in self.extents.items() if loop not in part.loops}
@@ -201,11 +202,11 @@ class _Connections:
             else:
                 first = np.arange(part.colors.start, colors.size, self.size).reshape(-1, *[1] * (part.at.ndim - 1))
                 np.add.at(new.reshape(-1), (first + part.at).reshape(-1), terms.reshape(-1))
-        new = _mixed(new)
+        new = mixed(new)
         for part in self.unnamed:
             if part.rolled:
                 new[:, part.colors] += np.roll(colors[:, part.colors], -1, axis=1)
-        return _mixed(new)
+        return mixed(new)
 
     def _marks(self, colors: Array) -> Array:
         """Return the elements to mark, a row for each way: one of every rolled output axis, and one of an unordered axis
@@ -231,34 +232,12 @@ class _Connections:
 
     def _hashed(self, colors: Array) -> Array:
         """Return one number for rows of colors that depends on no order: of rows, of weights, or of elements of each."""
-        parts = np.add.reduceat(_mixed(colors), [part.colors.start for part in self.unnamed], axis=1)
-        rows = _mixed(parts + np.concatenate([part.seed for part in self.unnamed])).sum(axis=1)
-        total: Array = _mixed(rows).sum(keepdims=True)
+        parts = np.add.reduceat(mixed(colors), [part.colors.start for part in self.unnamed], axis=1)
+        rows = mixed(parts + np.concatenate([part.seed for part in self.unnamed])).sum(axis=1)
+        total: Array = mixed(rows).sum(keepdims=True)
         return total
 
 
 @lru_cache(maxsize=1024)
 def _seed(name: str) -> Array:
-    return _mixed(np.array([int(content_id("label", name)[:16], 16)], np.uint64))
-
-
-def _number_of_different(colors: Array) -> int:
-    """Return how many different numbers there are. Sorting them takes a tenth of the time of `numpy.unique`."""
-    ordered = np.sort(colors, axis=None)
-    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
-
-
-def _mixed(numbers: Array) -> Array:
-    """Return random numbers of 64 bits for `numbers`. They are odd, so that their products lose no bits.
-
-    Source: the finalizer of SplitMix64, Steele 2014.
-    """
-    mixed: Array = numbers + np.uint64(0x9E3779B97F4A7C15)
-    shifted = mixed >> np.uint64(30)
-    mixed ^= shifted
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= np.right_shift(mixed, np.uint64(27), out=shifted)
-    mixed *= np.uint64(0x94D049BB133111EB)
-    mixed ^= np.right_shift(mixed, np.uint64(31), out=shifted)
-    mixed |= np.uint64(1)
-    return mixed
+    return mixed(np.array([int(content_id("label", name)[:16], 16)], np.uint64))
