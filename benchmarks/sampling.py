@@ -18,7 +18,7 @@ from syno.space.presets import paper
 from syno.space.sample import Sampler
 from syno.space.space import Space
 
-REQUIRED = 10.0  # distinct operators per CPU-second
+REQUIRED = 40.0  # distinct operators per CPU-second over the first 1000, start included
 
 # The published implementation on the same spec, measured on another machine: trials, distinct operators, CPU-seconds.
 PUBLISHED = [
@@ -51,7 +51,7 @@ def run(name: str, marks: Sequence[int], seed: int, *, use_distance: bool, most_
     begin = time.process_time()
 
     def mark() -> Mark:
-        used = time.process_time() - begin
+        used = time.process_time() - begin + start
         count = len(sampler.operators)
         return Mark(count, sampler.walks, sampler.dead_ends, sampler.duplicates, used, reports.peak_memory_mib())
 
@@ -108,11 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     columns = ["", "distinct operators", *measured]
     lines += [
         "- Distinct: by fingerprint, which is timed. The sampler does not draw again what it has found, nor dead ends it has "
-        "met. CPU-seconds without the start; one process, one thread. Peak memory of the process, Python and libraries "
+        "met. CPU-seconds include the start; one process, one thread. Peak memory of the process, Python and libraries "
         "included.",
-        f"- Start, once: {start:.2f} CPU-seconds.",
+        f"- The start, once: {start:.2f} of these CPU-seconds.",
         f"- Of {options.walks} plain random walks, which remember nothing, {100 * share:.1f} % ended in an operator.",
-        f"- Required: {REQUIRED:g} distinct operators per CPU-second over the first 1000.",
+        f"- Required: {REQUIRED:g} distinct operators per CPU-second over the first 1000, start included.",
         "",
         *reports.table(columns, [*rows("with the distance", found), *rows("without", blind)]),
         "",

@@ -110,9 +110,16 @@ class Valuation(Mapping[str, int]):
     def __init__(self, values: Mapping[str, int]) -> None:
         self._values = {name: _positive(name, value) for name, value in values.items()}
         self._integers: dict[Size, int] = {}
+        self._fractions: dict[Size, Fraction] = {}
 
     def fraction(self, size: Size) -> Fraction:
         """Return the exact value of `size`, which may not be an integer."""
+        found = self._fractions.get(size)
+        if found is None:
+            found = self._fractions[size] = self._fraction(size)
+        return found
+
+    def _fraction(self, size: Size) -> Fraction:
         above, below = 1, 1
         for variable, exponent in size.exponents:
             try:

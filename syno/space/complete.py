@@ -16,6 +16,7 @@ from syno.ir.dim import Dim, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import normal_form
 from syno.lower.causality import leak
+from syno.lower.plan import Plan
 from syno.lower.plan import candidates as plans
 from syno.space.facts import FactTable
 from syno.space.requirements import Requirements
@@ -50,6 +51,22 @@ class Cost:
 
 def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
     """Return the cost of the spec's model with the operator, by the cheapest plan."""
+    plan, rows, total = _cheapest(operator, spec)
+    return Cost(
+        spec.budget.rest_flops + total(plan.flops),
+        spec.budget.rest_parameters + total(plan.parameters),
+        max(plan.peak_memory_bytes(row) for row in rows),
+    )
+
+
+def flops(operator: PGraph, spec: OperatorSpec) -> float:
+    """Return the FLOPs of the spec's model with the operator, by the cheapest plan."""
+    plan, _, total = _cheapest(operator, spec)
+    return spec.budget.rest_flops + total(plan.flops)
+
+
+def _cheapest(operator: PGraph, spec: OperatorSpec) -> tuple[Plan, Valuations, Callable[[Callable[[Valuation], int]], int]]:
+    """Return the plan with the fewest FLOPs, the different valuations, and the sum of a count over all layers."""
     used = set(operator.variables)
     distinct = Counter(tuple((name, value) for name, value in row.items() if name in used) for row in spec.valuations)
     rows = Valuations([dict(key) for key in distinct])
@@ -57,12 +74,7 @@ def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
     def total(count: Callable[[Valuation], int]) -> int:
         return sum(count(row) * layers for row, layers in zip(rows, distinct.values(), strict=True))
 
-    plan = min(plans(operator, rows), key=lambda plan: (total(plan.flops), -len(plan.stages)))
-    return Cost(
-        spec.budget.rest_flops + total(plan.flops),
-        spec.budget.rest_parameters + total(plan.parameters),
-        max(plan.peak_memory_bytes(row) for row in rows),
-    )
+    return min(plans(operator, rows), key=lambda plan: (total(plan.flops), -len(plan.stages))), rows, total
 
 
 @dataclass
@@ -141,7 +153,7 @@ class Completion:
             return True
         bound = (self._bound[axis] for axis in sorted(self._bound))
         partial = state.assembled(self.spec, (*bound, *state.data))
-        return cost(partial, self.spec).flops + views < self.spec.budget.least_flops
+        return flops(partial, self.spec) + views < self.spec.budget.least_flops
 
     def leak(self, operator: PGraph) -> str | None:
         """Return where the operator reads ahead along a causal axis in one of the layers, in words; None if nowhere."""

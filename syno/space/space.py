@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from random import Random
 
 from syno.ir.graph import PGraph
+from syno.space.branches import Branch
 from syno.space.identity.fingerprint import fingerprint
 from syno.space.identity.valuations import Comparison
 from syno.space.reach import reach
@@ -19,7 +20,7 @@ from syno.space.rules.symmetry import mirrors, rolled_axes
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 from syno.space.state_graph import StateGraph
-from syno.space.steps import FINALIZE, CandidateStep, Draft, Step
+from syno.space.steps import FINALIZE, Draft, Step
 
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
 WITH_REQUIREMENTS = 3  # the same where `reads` is given: fewer operators are found at the end, so that more is saved
@@ -102,23 +103,22 @@ class Space(StateGraph):
             return
         for step in self._steps[node] if node in self._steps else map(Step.finalize, self.operators(node)):
             yield Draft(step.kind, step.id, step.itself)
-        if node not in self._steps and node.steps < self.spec.depth:
-            for candidate in self.candidates(node):
-                id_ = candidate.id
-                yield Draft(candidate.kind, id_, partial(self._look, node, candidate, id_))
+        if node not in self._steps:
+            for branch in self.branches(node):
+                yield Draft(branch.kind, branch.id, partial(self._look, node, branch))
 
-    def _look(self, node: State, candidate: CandidateStep, id_: str) -> Step | None:
+    def _look(self, node: State, branch: Branch) -> Step | None:
         """Return the step if it leads on, else None."""
         looked = self._looked.setdefault(node, {})
-        if id_ not in looked:
-            looked[id_] = self._leading_on(candidate)
-        return looked[id_]
+        if branch.id not in looked:
+            looked[branch.id] = self._leading_on(branch)
+        return looked[branch.id]
 
-    def _leading_on(self, candidate: CandidateStep, without: frozenset[Hashable] | set[Hashable] = frozenset()) -> Step | None:
-        child = candidate.taken()
-        if child in without or not self.feasibility(child) or not self.is_alive(child):
+    def _leading_on(self, branch: Branch, without: frozenset[Hashable] | set[Hashable] = frozenset()) -> Step | None:
+        child = branch.child(self.feasibility)
+        if child is None or child in without or not self.is_alive(child):
             return None
-        return Step(candidate.kind, candidate.id, child)
+        return Step(branch.kind, branch.id, child)
 
     def step(self, node: Hashable, kind: str, id_: str) -> Step | None:
         """Return the step of this kind and id from a node on the path of an operator; None if the options allow none.
@@ -136,13 +136,24 @@ class Space(StateGraph):
                 return Step(kind, id_, candidate.taken())
         return None
 
-    def enumerate(self) -> Iterator[tuple[int, PGraph]]:
-        """Yield every operator with its number of primitives, those with fewest first."""
+    def enumerate(self, *, distinct: bool = False) -> Iterator[tuple[int, PGraph]]:
+        """Yield every operator with its number of primitives, those with fewest first.
+
+        Args:
+            distinct: leave out operators that mean the same as an earlier one, by fingerprint. Only 16 bytes for each
+                operator are kept for that.
+        """
+        seen: set[bytes] = set()
         frontier = [self.root]
         for size in range(self.spec.depth + 1):
             above: dict[State, None] = {}
             for state in frontier:
                 for operator in self.operators(state):
+                    if distinct:
+                        name = bytes.fromhex(self.fingerprint(operator))
+                        if name in seen:
+                            continue
+                        seen.add(name)
                     yield size, operator
                 above.update((child, None) for _, child in self.children(state))
             frontier = list(above)
@@ -179,12 +190,12 @@ class Space(StateGraph):
 
         Steps are tried in random order until one leads on, which is cheaper than trying all.
         """
-        waiting: dict[str, list[CandidateStep | PGraph]] = {}
-        for operator in self.operators(state):
+        waiting: dict[str, list[Branch | PGraph]] = {}
+        branches = self.branches(state)
+        for operator in branches.operators:
             waiting.setdefault(FINALIZE if by_kind else "", []).append(operator)
-        if state.steps < self.spec.depth:
-            for candidate in self.candidates(state):
-                waiting.setdefault(candidate.kind if by_kind else "", []).append(candidate)
+        for branch in branches.all():
+            waiting.setdefault(branch.kind if by_kind else "", []).append(branch)
         while waiting:
             kind = random.choice(list(waiting))
             chosen = _taken_out(waiting[kind], random)
@@ -202,7 +213,7 @@ class Space(StateGraph):
         return Comparison(self.spec, self.sizes, self.completion.wanted)
 
 
-def _taken_out(options: list[CandidateStep | PGraph], random: Random) -> CandidateStep | PGraph:
+def _taken_out(options: list[Branch | PGraph], random: Random) -> Branch | PGraph:
     place = random.randrange(len(options))
     options[place], options[-1] = options[-1], options[place]
     return options.pop()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
+from syno.space.branches import Branches
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance.feasibility import Feasibility
@@ -23,6 +24,7 @@ MOST_TENSORS = 4
 FEW_SUMS = 3  # reductions that are enough where a change is tried: more would take long
 UNBOUNDED = ("merges", "splits", "shifts", "strides", "unfolds")
 UNLIMITED = 1e30
+REMEMBERED = 4096  # states whose branches are kept: those on the paths of the last walks
 
 
 class StateGraph:
@@ -48,6 +50,7 @@ class StateGraph:
         self.candidates = Candidates(spec, self.sizes, self.facts, self.rules)
         self.completion = Completion(spec, self.sizes, self.facts, self.rules)
         self.feasibility = Feasibility(self.candidates, self.completion, use_distance=use_distance)
+        self.branches = lru_cache(REMEMBERED)(self._branches)
 
     @cached_property
     def root(self) -> State:
@@ -68,17 +71,20 @@ class StateGraph:
 
     def children(self, state: State) -> Iterator[tuple[CandidateStep, State]]:
         """Yield the steps from a state to feasible states, each with its state."""
-        if state.steps >= self.spec.depth:
-            return
         is_feasible = self.feasibility
-        for step in self.candidates(state):
-            child = step.taken()
-            if is_feasible(child):
-                yield step, child
+        for branch in self.branches(state):
+            child = branch.child(is_feasible)
+            if child is not None:
+                yield branch.candidate, child
 
     def operators(self, state: State) -> list[PGraph]:
         """Return the complete operators that the state is."""
-        return self.completion(state)
+        return self.branches(state).operators
+
+    def _branches(self, state: State) -> Branches:
+        """Return the operators that the state is, and the steps from it; `branches` remembers them."""
+        deepest = state.steps >= self.spec.depth
+        return Branches(self.completion(state), iter(()) if deepest else self.candidates(state))
 
 
 def check_not_empty(graph: StateGraph) -> None:

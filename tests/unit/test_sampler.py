@@ -39,6 +39,15 @@ def test_a_sampler_finds_every_operator_once_and_then_is_exhausted() -> None:
     assert sampler.draw() is None
 
 
+def test_an_enumeration_of_distinct_operators_has_each_meaning_once() -> None:
+    space = Space(small_specs.matmul(depth=5))
+    every, distinct = list(space.enumerate()), list(space.enumerate(distinct=True))
+    fingerprints = [space.fingerprint(operator) for _, operator in distinct]
+    assert len(set(fingerprints)) == len(fingerprints) < len(every)
+    assert set(fingerprints) == {space.fingerprint(operator) for _, operator in every}
+    assert set(distinct) <= set(every)
+
+
 def test_what_is_known_is_not_found_again() -> None:
     space = Space(small_specs.convolution())
     (_, known), *_ = space.enumerate()

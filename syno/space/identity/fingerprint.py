@@ -29,6 +29,7 @@ from syno.base.errors import GraphError
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
 from syno.space.identity.agreement import Array, Summands, eliminated, summed
+from syno.space.identity.colors import mixed, number_of_different
 from syno.space.identity.valuations import own_valuations, tiny_valuations, windows_of
 
 LARGEST_BATCH = 50_000  # colors that are refined at once when elements are marked in turn
@@ -129,6 +130,7 @@ class _Unnamed:
     colors: slice  # the place of their colors among all colors
     rolled: bool  # whether they follow each other in a ring
     marked: bool  # whether one of them at a time is marked if they have the same color
+    is_each_once: bool  # whether `at` holds each of them once
 
 
 class _Connections:
@@ -149,7 +151,7 @@ class _Connections:
                 if axis in unordered or axis in rolled:
                     self._add(seed, at, count, axis in rolled, tensor == "output" and axis in rolled)
                 else:
-                    named.append(_mixed(np.arange(count, dtype=np.uint64) + seed)[at])
+                    named.append(mixed(np.arange(count, dtype=np.uint64) + seed)[at])
         for weight in graph.weights:
             element = np.zeros_like(named[0], np.int64)
             for dim in weight:
@@ -162,7 +164,8 @@ class _Connections:
 
     def _add(self, seed: Array, at: Array, count: int, rolled: bool = False, marked: bool = False) -> None:
         loops = {axis for axis, extent in enumerate(at.shape) if extent > 1}
-        self.unnamed.append(_Unnamed(seed, at, loops, slice(self.size, self.size + count), rolled, marked))
+        is_each_once = at.size == count == np.count_nonzero(np.bincount(at.reshape(-1), minlength=count))
+        self.unnamed.append(_Unnamed(seed, at, loops, slice(self.size, self.size + count), rolled, marked, is_each_once))
         self.size += count
 
     def total(self) -> int:
@@ -175,30 +178,35 @@ class _Connections:
         if len(marks := self._marks(colors[0])):
             marked = np.repeat(colors, len(marks), axis=0)
             rows = np.arange(len(marks))[:, None]
-            marked[rows, marks] = _mixed(marked[rows, marks])
-            total = _mixed(total + self._hashed(self._refined(marked)))
+            marked[rows, marks] = mixed(marked[rows, marks])
+            total = mixed(total + self._hashed(self._refined(marked)))
         return int(total[0])
 
     def _refined(self, colors: Array) -> Array:
         """Return the colors after as many rounds as tell more elements apart."""
         known = 0
-        while (now := len(np.unique(colors))) > known:
+        while (now := number_of_different(colors)) > known:
             known, colors = now, self._round(colors)
         return colors
 
     def _round(self, colors: Array) -> Array:
         """Return new colors, made of the old one, the sum over the element's summands, and the next element's in its ring."""
-        factors = [colors[:, part.colors][:, part.at[0]] for part in self.unnamed]
-        sums, following = np.zeros_like(colors), np.zeros_like(colors)
-        for part in self.unnamed:
-            others = [factor for other, factor in zip(self.unnamed, factors, strict=True) if other is not part]
+        factors = [np.take(colors[:, part.colors], part.at[0], axis=1) for part in self.unnamed]
+        new = mixed(colors)
+        for place, part in enumerate(self.unnamed):
+            others = factors[:place] + factors[place + 1 :]
             over = {loop: extent for loop, extent in self.extents.items() if loop not in part.loops}
             terms = np.broadcast_to(summed([*self.named, *others], over), (len(colors), *part.at.shape[1:]))
-            first = np.arange(part.colors.start, colors.size, self.size).reshape(-1, *[1] * (part.at.ndim - 1))
-            np.add.at(sums.reshape(-1), (first + part.at).reshape(-1), terms.reshape(-1))
+            if part.is_each_once:
+                new[:, part.colors.start + part.at.reshape(-1)] += terms.reshape(len(colors), -1)
+            else:
+                first = np.arange(part.colors.start, colors.size, self.size).reshape(-1, *[1] * (part.at.ndim - 1))
+                np.add.at(new.reshape(-1), (first + part.at).reshape(-1), terms.reshape(-1))
+        new = mixed(new)
+        for part in self.unnamed:
             if part.rolled:
-                following[:, part.colors] = np.roll(colors[:, part.colors], -1, axis=1)
-        return _mixed(_mixed(_mixed(colors) + sums) + following)
+                new[:, part.colors] += np.roll(colors[:, part.colors], -1, axis=1)
+        return mixed(new)
 
     def _marks(self, colors: Array) -> Array:
         """Return the elements to mark, a row for each way: one of every rolled output axis, and one of an unordered axis
@@ -224,24 +232,12 @@ class _Connections:
 
     def _hashed(self, colors: Array) -> Array:
         """Return one number for rows of colors that depends on no order: of rows, of weights, or of elements of each."""
-        parts = np.add.reduceat(_mixed(colors), [part.colors.start for part in self.unnamed], axis=1)
-        rows = _mixed(parts + np.concatenate([part.seed for part in self.unnamed])).sum(axis=1)
-        total: Array = _mixed(rows).sum(keepdims=True)
+        parts = np.add.reduceat(mixed(colors), [part.colors.start for part in self.unnamed], axis=1)
+        rows = mixed(parts + np.concatenate([part.seed for part in self.unnamed])).sum(axis=1)
+        total: Array = mixed(rows).sum(keepdims=True)
         return total
 
 
 @lru_cache(maxsize=1024)
 def _seed(name: str) -> Array:
-    return _mixed(np.array([int(content_id("label", name)[:16], 16)], np.uint64))
-
-
-def _mixed(numbers: Array) -> Array:
-    """Return random numbers of 64 bits for `numbers`. They are odd, so that their products lose no bits.
-
-    Source: the finalizer of SplitMix64, Steele 2014.
-    """
-    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Array = (numbers ^ (numbers >> np.uint64(31))) | np.uint64(1)
-    return mixed
+    return mixed(np.array([int(content_id("label", name)[:16], 16)], np.uint64))
