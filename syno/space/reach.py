@@ -51,10 +51,10 @@ def reach(space: StateGraph, operator: PGraph) -> list[PathStep]:
     Raises:
         UnreachableError: the space does not hold it; the message names the rule, the option or the bound that excludes it.
     """
-    _check_shapes(space.spec, operator)
+    check_shapes(space.spec, operator)
     refusals: list[tuple[int, str]] = []
     for graph in weight_orders(operator):
-        orders = _StepOrders(space, graph)
+        orders = StepOrders(space, graph)
         path = orders.find()
         if path is not None:
             return path
@@ -64,7 +64,8 @@ def reach(space: StateGraph, operator: PGraph) -> list[PathStep]:
     raise UnreachableError(f"{operator.name} is not in the space {space.spec.name}: {furthest[1]}")
 
 
-def _check_shapes(spec: OperatorSpec, operator: PGraph) -> None:
+def check_shapes(spec: OperatorSpec, operator: PGraph) -> None:
+    """Raise UnreachableError if the operator has other variables, axes or bound axes than the space."""
     for name, variable in operator.variables.items():
         if spec.table.get(name) != variable:
             raise UnreachableError(
@@ -86,7 +87,7 @@ def _check_shapes(spec: OperatorSpec, operator: PGraph) -> None:
 
 
 @dataclass
-class _StepOrders:
+class StepOrders:
     """The depth-first search for an order of one operator's steps.
 
     Attributes:
@@ -103,10 +104,16 @@ class _StepOrders:
         self.failed: set[State] = set()
 
     def find(self) -> list[PathStep] | None:
-        state, path = self.space.root, []
+        """Return the steps in the first order that the space accepts; None if it accepts none."""
+        start = self.begin()
+        return None if start is None else self._onwards(*start)
+
+    def begin(self) -> tuple[State, list[PathStep]] | None:
+        """Return the state after the operator's sums, which come first, and the steps to it; None if the space has none."""
+        state, path = self.space.root, list[PathStep]()
         for dim in sorted(self.operator.reduces, key=self._sum_order):
             candidate = self.space.candidates.step(state, "Reduce", (), dim.size)
-            after = self._take(candidate, check=False)
+            after = self.take(candidate, check=False)
             if after is None:
                 return None
             state = after
@@ -114,7 +121,7 @@ class _StepOrders:
         if state.steps and not self.space.is_feasible(state):
             self._refuse(state, why_infeasible(self.space.feasibility, state))
             return None
-        return self._onwards(state, path)
+        return state, path
 
     def _sum_order(self, dim: Dim) -> tuple[int, str]:
         options = self.space.sizes.sizes(self.space.sizes.none)
@@ -123,14 +130,14 @@ class _StepOrders:
     def _onwards(self, state: State, path: list[PathStep]) -> list[PathStep] | None:
         if state in self.failed:
             return None
-        candidates = list(self._next(state))
+        candidates = list(self.following(state))
         if not candidates:
             if not set(state.data) <= set(self.operator.input):
                 return None  # weights wait for each other in this order
-            last = self._last(state)
+            last = self.last(state)
             return None if last is None else [*path, last]
         for candidate in candidates:
-            after = self._take(candidate, check=True)
+            after = self.take(candidate, check=True)
             if after is not None:
                 found = self._onwards(after, [*path, self._path_step(candidate, after)])
                 if found is not None:
@@ -138,7 +145,7 @@ class _StepOrders:
         self.failed.add(state)
         return None
 
-    def _next(self, state: State) -> Iterator[CandidateStep]:
+    def following(self, state: State) -> Iterator[CandidateStep]:
         """Yield the operator's steps whose dims are there."""
         live, weight = set(state.data), state.ends.counts.weights
         if weight < len(self.operator.weights):
@@ -153,7 +160,7 @@ class _StepOrders:
                 size = operation.parameter if isinstance(operation.parameter, Size) else None
                 yield self.space.candidates.step(state, operation.primitive.name, operation.bottoms, size)
 
-    def _take(self, step: CandidateStep, *, check: bool) -> State | None:
+    def take(self, step: CandidateStep, *, check: bool) -> State | None:
         """Return the state after the step. Return None, and note the reason, if the space has no such step."""
         space, state = self.space, step.state
         reason = why_not_offered(space.candidates, step) or why_rejected(space.rules, step)
@@ -168,7 +175,7 @@ class _StepOrders:
     def _refuse(self, state: State, reason: str) -> None:
         self.refusals.append((state.steps, reason))
 
-    def _last(self, state: State) -> PathStep | None:
+    def last(self, state: State) -> PathStep | None:
         """Return the step that reads the state as the operator. Return None, and note the reason, if there is none."""
         reason = self._why_incomplete(state)
         if reason is not None:

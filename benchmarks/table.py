@@ -1,0 +1,57 @@
+"""The table of truth: operators of the quickstart's space, each trained to the end, with costs and latency.
+
+    python benchmarks/table.py draw measure proxies --records results/table
+    python benchmarks/table.py pack --records results/table
+
+`draw` lists the operators. `measure` writes a record for each training and each latency; its parts are `training-0`,
+`training-1` and `latency`. `proxies` scores the untrained networks. Several processes may measure at the same time, and what
+has a record is not measured again. `pack` makes the kept files of the records, in syno/search/replay/resnet8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from table_measure import latencies, trainings
+from table_pack import pack
+from table_records import SEEDS, experiment, operators
+
+from syno.search.replay.table import FOLDER
+
+MEASURE = (*(f"training-{seed}" for seed in SEEDS), "latency")
+PARTS = (*MEASURE, "measure", "pack")
+
+
+def lines(what: str, records: Path, output: Path) -> Iterator[str]:
+    """Do one part of the work; yields what is finished, in words."""
+    if what == "measure":
+        for part in MEASURE:
+            yield from lines(part, records, output)
+    elif what == "pack":
+        yield pack(records, output)
+    elif what == "latency":
+        yield from latencies(experiment().network, operators(records), records)
+    else:
+        yield from trainings(experiment().network, operators(records), int(what.removeprefix("training-")), records)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what has no record yet."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("what", nargs="+", choices=PARTS)
+    parser.add_argument("--records", type=Path, required=True, help="folder of the raw records")
+    parser.add_argument("--output", type=Path, default=FOLDER, help="folder of the kept table")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    for what in options.what:
+        for line in lines(what, options.records, options.output):
+            print(line, file=sys.stderr, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""A search on a table: the policy proposes, and the table answers in place of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from syno.search.policies.contract import Policy, PolicySettings, Proposal
+from syno.search.replay.entries import TableEntry
+from syno.search.replay.table import OperatorTable, Subset
+from syno.search.replay.tree import TableTree
+from syno.search.reward import AccuracyReward, Failure, Outcome, Reward
+
+REWARD = AccuracyReward(low=0.2, high=1.0, power=4)  # that of config/quickstart.yaml
+SEARCH_SEED = 0  # of the trainings that a search sees
+STOPPED = 0.0  # the reward of a trial that was stopped, as policies hear it
+
+Stops: TypeAlias = Callable[[Sequence[float], Sequence[Sequence[float]]], bool]
+"""A stopping rule. It is called after each epoch but the last with the accuracies of the training so far, and with those of all
+trials that ended before, in the order of their ends; it returns whether the training ends now."""
+
+
+@dataclass(frozen=True)
+class ReplayedTrial:
+    """One trial of a replay.
+
+    Attributes:
+        number: in the order of the proposals, from 0.
+        entry: the operator's row of the table.
+        accuracies: after each epoch that was trained.
+        stopped: whether a stopping rule ended the training.
+        reward: what the policy was told, or why there is none.
+        cpu_seconds: of the training.
+        finished: when it ended, in seconds since the start. With one worker: the CPU-seconds of all trials so far.
+    """
+
+    number: int
+    entry: TableEntry
+    accuracies: tuple[float, ...]
+    stopped: bool
+    reward: Outcome
+    cpu_seconds: float
+    finished: float
+
+    @property
+    def accuracy(self) -> float:
+        """The accuracy after the last epoch that was trained."""
+        return self.accuracies[-1]
+
+
+def milestones(bounds: Mapping[int, float]) -> Stops:
+    """Return the rule that ends a training whose accuracy is below the bound of an epoch (they count from 1)."""
+
+    def stops(curve: Sequence[float], ended: Sequence[Sequence[float]]) -> bool:
+        return curve[-1] < bounds.get(len(curve), 0.0)
+
+    return stops
+
+
+def never(curve: Sequence[float], ended: Sequence[Sequence[float]]) -> bool:
+    """Return False: every training goes to its end."""
+    return False
+
+
+def replay(
+    table: OperatorTable,
+    policy: type[Policy] | Callable[[TableTree, int], Policy],
+    *,
+    seed: int = 0,
+    trials: int = 100,
+    tree: TableTree | None = None,
+    settings: PolicySettings | None = None,
+    reward: Reward = REWARD,
+    stops: Stops = never,
+    workers: int = 1,
+) -> list[ReplayedTrial]:
+    """Return the trials of a search on the table, in the order of their ends. Equal arguments give equal trials.
+
+    A search sees the accuracies of one training seed, as a live one does. Each of the simulated workers proposes an operator,
+    spends the CPU-seconds of its training, and tells the reward.
+
+    Args:
+        table: the table.
+        policy: a policy's class, or a function that makes a policy of a tree and a seed.
+        seed: of the policy.
+        trials: how many operators are trained at most; a replay ends earlier if the policy has no operator left.
+        tree: the operators that may be proposed; by default all of the table.
+        settings: of the policy, if it is a class.
+        reward: the reward of the accuracy and the costs.
+        stops: the stopping rule. Of the CPU-seconds of a training, a stopped one takes the share of its epochs.
+        workers: how many trials run at the same time.
+    """
+    tree = table.tree(Subset.ALL) if tree is None else tree
+    made = partial(policy, settings=settings) if isinstance(policy, type) else policy
+    proposing = made(tree, seed)
+    running: list[tuple[float, int, Proposal, ReplayedTrial]] = []
+    ended, asked, now = list[ReplayedTrial](), 0, 0.0
+    while True:
+        while len(running) < workers and asked < trials:
+            proposal = proposing.ask()
+            if not isinstance(proposal, Proposal):
+                break
+            entry = tree.operators[proposal.operator.id]
+            trial = _trained(table, entry, asked, now, reward, stops, [one.accuracies for one in ended])
+            heappush(running, (trial.finished, asked, proposal, trial))
+            asked += 1
+        if not running:
+            return ended
+        now, _, proposal, trial = heappop(running)
+        proposing.tell(proposal, trial.reward)
+        ended.append(trial)
+
+
+def _trained(
+    table: OperatorTable,
+    entry: TableEntry,
+    number: int,
+    start: float,
+    reward: Reward,
+    stops: Stops,
+    ended: Sequence[Sequence[float]],
+) -> ReplayedTrial:
+    whole = entry.accuracies[SEARCH_SEED]
+    epochs = next((epoch for epoch in range(1, len(whole)) if stops(whole[:epoch], ended)), len(whole))
+    stopped = epochs < len(whole)
+    outcome: float | Failure = STOPPED if stopped else reward(table.metrics(entry, SEARCH_SEED))
+    seconds = entry.cpu_seconds[SEARCH_SEED] * epochs / len(whole)
+    return ReplayedTrial(number, entry, whole[:epochs], stopped, outcome, seconds, start + seconds)
