@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from syno.base.errors import SpecError
 
 Numbers = NDArray[np.float64]
 
-TREES = 32
 SPLITS_FROM = 0.5  # share of the columns among which each split is chosen
 LEAST_DEVIATION = 0.02  # of a reward in [0, 1]: trainings with other seeds differ by as much
 
@@ -27,7 +25,8 @@ class Model:
     operators that they had not seen (docs/measured/surrogate.md).
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, trees: int, seed: int) -> None:
+        self.trees = trees
         self.seed = seed
         self._trees: list[Any] = []
 
@@ -38,7 +37,7 @@ class Model:
         except ImportError:
             raise SpecError('the policy "surrogate" needs scikit-learn: pip install "scikit-learn>=1.7,<2"') from None
         given = rows.astype(np.float32)
-        trees = (ExtraTreeRegressor(max_features=SPLITS_FROM, random_state=self.seed + number) for number in range(TREES))
+        trees = (ExtraTreeRegressor(max_features=SPLITS_FROM, random_state=self.seed + number) for number in range(self.trees))
         self._trees = [tree.fit(given, rewards, check_input=False).tree_ for tree in trees]
 
     def predict(self, rows: Numbers) -> tuple[Numbers, Numbers]:
@@ -53,11 +52,10 @@ class Model:
         return np.mean([here[:, None] == there[None, :] for here, there in zip(one, other, strict=True)], axis=0)
 
 
-def expected_improvement(means: Sequence[float], deviations: Sequence[float], best: float) -> list[float]:
+def expected_improvement(means: Numbers, deviations: Numbers, best: float) -> Numbers:
     """Return by how much each reward is expected to be above `best`, rewards below it counting as 0."""
-    found = []
-    for mean, deviation in zip(means, deviations, strict=True):
-        z = (mean - best) / deviation
-        density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-        found.append(deviation * (z * (1 + math.erf(z / math.sqrt(2))) / 2 + density))
-    return found
+    from scipy.special import ndtr
+
+    z = (means - best) / deviations
+    gains: Numbers = deviations * (z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+    return gains
