@@ -16,23 +16,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+from table_draw import draw
 from table_measure import latencies, trainings
 from table_pack import pack
+from table_proxies import scores
 from table_records import SEEDS, experiment, operators
 
 from syno.search.replay.table import FOLDER
 
 MEASURE = (*(f"training-{seed}" for seed in SEEDS), "latency")
-PARTS = (*MEASURE, "measure", "pack")
+PARTS = ("draw", *MEASURE, "measure", "proxies", "pack")
 
 
-def lines(what: str, records: Path, output: Path) -> Iterator[str]:
+def lines(what: str, records: Path, proxies: Path, output: Path) -> Iterator[str]:
     """Do one part of the work; yields what is finished, in words."""
     if what == "measure":
         for part in MEASURE:
-            yield from lines(part, records, output)
+            yield from lines(part, records, proxies, output)
+    elif what == "draw":
+        yield from draw(records)
+    elif what == "proxies":
+        yield from scores(experiment().network, operators(records), proxies)
     elif what == "pack":
-        yield pack(records, output)
+        yield pack(records, proxies, output)
     elif what == "latency":
         yield from latencies(experiment().network, operators(records), records)
     else:
@@ -44,11 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("what", nargs="+", choices=PARTS)
     parser.add_argument("--records", type=Path, required=True, help="folder of the raw records")
+    parser.add_argument("--proxies", type=Path, help="folder of the proxies' records; by default in that of the others")
     parser.add_argument("--output", type=Path, default=FOLDER, help="folder of the kept table")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     for what in options.what:
-        for line in lines(what, options.records, options.output):
+        for line in lines(what, options.records, options.proxies or options.records / "proxies", options.output):
             print(line, file=sys.stderr, flush=True)
     return 0
 

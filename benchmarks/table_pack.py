@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas
 import torch
+from table_draw import meets
 from table_records import EXPERIMENT, ORIGINAL, SEEDS, Record, experiment, operators, read, spec
 
 import syno
@@ -30,11 +31,11 @@ TIMES = ("ms", "original_ms", "speedup", "low", "high")
 READING = ("rows", "columns", "positions", "channels", "centred")
 
 
-def pack(records: Path, output: Path) -> str:
+def pack(records: Path, proxy_folder: Path, output: Path) -> str:
     """Write the table of all operators that were trained with the first seed; returns what was written, in words."""
     trainings = {seed: read(records / f"training-{seed}") for seed in SEEDS}
     known = [row for row in operators(records) if row["id"] in trainings[SEEDS[0]]]
-    latency, proxies = read(records / "latency"), read(records / "proxies")
+    latency, proxies = read(records / "latency"), read(proxy_folder)
     nodes, steps = tree(known)
     original = experiment().network.original
     rows: list[dict[str, Any]] = [{"id": ORIGINAL, **costs(original), **trained(trainings, ORIGINAL)}]
@@ -43,7 +44,7 @@ def pack(records: Path, output: Path) -> str:
             {
                 **{name: row[name] for name in ("id", "fingerprint", "text", "natural", "seed", "draw")},
                 "node": nodes[row["id"]],
-                "meets": meets(row),
+                "meets": meets(row["twice"]),
                 **{f"{times}_{name}": value for times in ("once", "twice") for name, value in reading(row[times]).items()},
                 **costs(cost(parse_stored(row["text"]), spec())),
                 **trained(trainings, row["id"]),
@@ -62,7 +63,7 @@ def pack(records: Path, output: Path) -> str:
         "seeds": list(SEEDS),
         "operators": len(known),
         "natural": sum(row["natural"] for row in known),
-        "required": sum(meets(row) for row in known),
+        "required": sum(meets(row["twice"]) for row in known),
         "trained": {str(seed): len(found) for seed, found in trainings.items()},
         "latencies": len(latency),
         "first": min(one["date"] for found in trainings.values() for one in found.values()),
@@ -91,15 +92,6 @@ def tree(rows: Sequence[Record]) -> tuple[dict[str, int], list[tuple[int, str, s
                 nodes[step.operator.id] = after
         assert row["id"] in nodes, "the path ends in the operator's normal form"
     return nodes, list(steps)
-
-
-def meets(row: Record) -> bool:
-    """Whether the operator, applied twice, reads the 3x3 positions around its own and all channels."""
-    found = reading(row["twice"])
-    return bool(found["centred"] and found["channels"] == CHANNELS)
-
-
-CHANNELS = 16  # of the sizes at which operators.jsonl tells what is read
 
 
 def reading(found: Sequence[Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Policies and studies know a space of operators only by these protocols. Tests gi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from syno.ir.graph import PGraph
@@ -106,6 +106,23 @@ class Tree(Protocol):
 
     def fingerprint(self, operator: PGraph) -> str:
         """Return a text that is equal for operators with equal meaning."""
+        ...
+
+
+class Weighing(Protocol):
+    """Tells how many operators lie behind a step."""
+
+    def __call__(self, draft: TreeDraft, taken: Set[str]) -> float:
+        """Return the weight of a step among the steps of its node, at least 0, without the operators of these fingerprints."""
+        ...
+
+
+@runtime_checkable
+class WeighedTree(Tree, Protocol):
+    """A tree that knows how much lies behind its steps. Random walks then draw steps in proportion to it."""
+
+    def weighing(self) -> Weighing:
+        """Return the weights, for a caller of its own whose operators that are taken only become more."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from syno.base.errors import SpecError
-from syno.search.tree import Tree, TreeDraft, TreeStep
+from syno.search.tree import Tree, TreeDraft, TreeStep, WeighedTree
 
 T = TypeVar("T")
 
@@ -40,6 +41,17 @@ class Draws:
         """Return the items shuffled. If one is left out, the others keep their order."""
         return sorted(items, key=lambda item: (self.of(name(item)), name(item)))
 
+    def weighed_order(self, items: Iterable[T], name: Callable[[T], str], weight: Callable[[T], float]) -> list[T]:
+        """Return the items as if drawn one by one, with chances in proportion to their weights; weight 0 comes last."""
+
+        def arrival(
+            item: T,
+        ) -> float:  # of several exponential clocks, each is the first with chances in proportion to its rate
+            rate = weight(item)
+            return -math.log1p(-self.of(name(item))) / rate if rate > 0 else math.inf
+
+        return sorted(items, key=lambda item: (arrival(item), name(item)))
+
     def generator(self) -> random.Random:
         """Return a generator, for draws that do not depend on steps that may be forgotten."""
         return random.Random(self._key.hex())
@@ -69,7 +81,7 @@ class Walks:
     A walk descends in a random order of kinds, then of steps of one kind. Where no operator is left, or none was found in time,
     it backtracks to the next step. So where all dead ends are shallow, it draws like a walk that knows them beforehand, and it
     finds the last operator of a small tree. A node that is proven to have no operators left is "closed" and never visited
-    again.
+    again. In a tree that knows how much lies behind its steps (`WeighedTree`), it draws steps in proportion to that instead.
 
     Source: hierarchical sampling of final nodes in the published system, with backtracking in place of rejection.
     """
@@ -77,6 +89,7 @@ class Walks:
     def __init__(self, tree: Tree, limit: int = LIMIT) -> None:
         self.tree = tree
         self.limit = limit
+        self._weighing = tree.weighing() if isinstance(tree, WeighedTree) else None
         self.taken: set[str] = set()  # fingerprints of proposed operators
         self._closed: set[Hashable] = set()  # it only grows, as `taken` does
         self._found: list[Hashable] = []  # closed nodes that other workers have not heard of
@@ -179,14 +192,21 @@ class Walks:
 
     def _shuffled(self, node: Hashable, draws: Draws) -> Iterator[TreeStep]:
         """Yield the steps that are not closed. A draft is checked only when its step is asked for, which keeps their order."""
+        for draft in self._ordered(self.tree.drafts(node), draws):
+            step = draft.look()
+            if step is not None and not self.is_closed(step.node):
+                yield step
+
+    def _ordered(self, drafts: Iterable[TreeDraft], draws: Draws) -> Iterator[TreeDraft]:
+        if self._weighing is not None:
+            weighing, taken = self._weighing, self.taken
+            yield from draws.weighed_order(drafts, lambda draft: draft.id, lambda draft: weighing(draft, taken))
+            return
         by_kind: dict[str, list[TreeDraft]] = {}
-        for draft in self.tree.drafts(node):
+        for draft in drafts:
             by_kind.setdefault(draft.kind, []).append(draft)
         for kind in draws.order(by_kind, lambda kind: kind):
-            for draft in draws.order(by_kind[kind], lambda draft: draft.id):
-                step = draft.look()
-                if step is not None and not self.is_closed(step.node):
-                    yield step
+            yield from draws.order(by_kind[kind], lambda draft: draft.id)
 
     def _below(self, step: TreeStep, draws: Draws, share: float) -> tuple[TreeStep, ...] | None:
         if step.operator is None:

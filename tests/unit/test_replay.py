@@ -10,6 +10,7 @@ from syno.search.policies import POLICIES, Evolution, RandomWalk
 from syno.search.policies.conformance import CHECKS, small_space
 from syno.search.replay import OperatorTable, TableTree, milestones, replay
 from syno.search.tree import Tree
+from syno.search.walks import Draws
 from syno.space.orders import all_orders
 from syno.space.space import Space
 
@@ -60,6 +61,33 @@ def test_a_path_leads_to_its_operator_and_others_are_refused() -> None:
         assert path[-1].operator is entry.operator
     with pytest.raises(UnreachableError, match="none of the 24 operators"):
         tree.path(OPERATORS["conv2d"]())
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_random_walks_draw_all_operators_that_are_left_with_equal_chances(count) -> None:
+    tree = small_tree()
+    weigh, chances, waiting = tree.weighing(), dict[str, float](), [(tree.root, 1.0)]
+    taken = {entry.fingerprint for entry in list(tree.operators.values())[:count]}
+    while waiting:
+        node, chance = waiting.pop()
+        weights = {step: weigh(step, taken) for step in tree.steps(node)}
+        for step, weight in weights.items():
+            if step.entry is not None:
+                chances[step.entry.fingerprint] = chances.get(step.entry.fingerprint, 0) + chance * weight / sum(
+                    weights.values()
+                )
+            elif weight:
+                waiting.append((step.node, chance * weight / sum(weights.values())))
+    left = len({entry.fingerprint for entry in tree.operators.values()} - taken)
+    for entry in tree.operators.values():
+        assert chances.get(entry.fingerprint, 0) == pytest.approx(0 if entry.fingerprint in taken else 1 / left)
+
+
+def test_a_weighed_order_draws_in_proportion_to_the_weights() -> None:
+    weights = {"one": 1.0, "none": 0.0, "three": 3.0}
+    orders = [Draws("test", number).weighed_order(weights, str, weights.__getitem__) for number in range(2000)]
+    assert {order[-1] for order in orders} == {"none"}
+    assert sum(order[0] == "three" for order in orders) == pytest.approx(1500, abs=60)  # three standard deviations
 
 
 def test_a_part_of_the_table_leads_to_its_operators_only() -> None:

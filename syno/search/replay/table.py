@@ -69,7 +69,9 @@ class OperatorTable:
             about = json.loads((folder / ABOUT).read_text())
             frame, steps = _frame(folder / OPERATORS), _frame(folder / STEPS)
             seeds = [int(seed) for seed in about["seeds"]]
-            rows = frame.to_dict("records")
+            rows: list[dict[str, Any]] = [
+                dict(zip(map(str, frame.columns), cells, strict=True)) for cells in frame.itertuples(index=False)
+            ]
             by_node = {int(row["node"]): _entry(row, seeds) for row in rows if row["id"] != ORIGINAL}
             original = Original(**_trained(next(row for row in rows if row["id"] == ORIGINAL), seeds))
             spec = OperatorSpec.load(folder / SPEC) if (folder / SPEC).exists() else None
@@ -145,24 +147,25 @@ def _is_there(cell: Any) -> bool:
 
 
 def _entry(row: Mapping[str, Any], seeds: list[int]) -> TableEntry:
-    def reading(times: str) -> Reading:
-        counts = {name: int(row[f"{times}_{name}"]) for name in ("rows", "columns", "positions", "channels")}
-        return Reading(**counts, centred=bool(row[f"{times}_centred"]))
-
     latency = {
         name: Latency(*(float(row[f"{name}_{part}"]) for part in ("ms", "original_ms", "speedup", "low", "high")))
         for name in COMPILERS
         if row[f"{name}_ms"] == row[f"{name}_ms"]  # not NaN
     }
-    proxies = {
-        name.removeprefix("proxy_"): value for name, value in row.items() if name.startswith("proxy_") and value == value
-    }
     return TableEntry(
         **_trained(row, seeds),
-        **{name: str(row[name]) for name in ("id", "fingerprint", "text")},
-        **{name: bool(row[name]) for name in ("natural", "meets")},
-        once=reading("once"),
-        twice=reading("twice"),
+        id=str(row["id"]),
+        fingerprint=str(row["fingerprint"]),
+        text=str(row["text"]),
+        natural=bool(row["natural"]),
+        meets=bool(row["meets"]),
+        once=_reading(row, "once"),
+        twice=_reading(row, "twice"),
         latency=latency,
-        proxies=proxies,
+        proxies={name[6:]: float(row[name]) for name in row if name.startswith("proxy_") and row[name] == row[name]},
     )
+
+
+def _reading(row: Mapping[str, Any], times: str) -> Reading:
+    counts = {name: int(row[f"{times}_{name}"]) for name in ("rows", "columns", "positions", "channels")}
+    return Reading(**counts, centred=bool(row[f"{times}_centred"]))
