@@ -210,7 +210,8 @@ class TestEveryPolicy:
 
 def test_an_unknown_policy_is_an_error_that_lists_them() -> None:
     with pytest.raises(
-        UnknownNameError, match='unknown search policy "mtcs"; there are: evolution, mcts, random, surrogate. Did you mean "mcts"?'
+        UnknownNameError,
+        match='unknown search policy "mtcs"; there are: evolution, mcts, random, surrogate. Did you mean "mcts"?',
     ):
         POLICIES["mtcs"]
 

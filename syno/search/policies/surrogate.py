@@ -164,8 +164,11 @@ class Surrogate(Policy):
         while due and (following := max(due + 1, int(due * GROWTH))) <= len(self._evaluated):
             due = following
         if self._model is None or self._model[0] != due:
-            known = [(number, one) for number, study in enumerate((self._evaluated[:due], *self._earlier)) for one in
-                     self._sample(study)]
+            known = [
+                (number, one)
+                for number, study in enumerate((self._evaluated[:due], *self._earlier))
+                for one in self._sample(study)
+            ]
             rows = np.array([(float(number), *(one.row or self._descriptions.of(one.path))) for number, one in known])
             model = Model(self.settings.trees, self.seed)
             model.fit(rows, np.array([one.reward for _, one in known]))
@@ -184,7 +187,9 @@ class Surrogate(Policy):
     def _learnt(self, given: str) -> list[Evaluated]:
         """Return the trials of an earlier study whose operators fit the layers of this one."""
         if self._descriptions.features is None:
-            raise SpecError("policy: learn_from needs a space with a spec, by which its operators are compared with earlier ones")
+            raise SpecError(
+                "policy: learn_from needs a space with a spec, by which its operators are compared with earlier ones"
+            )
         trials = read_earlier(given)
         described = [(trial, self._descriptions.of_operator(trial.operator)) for trial in trials]
         found = [Evaluated((), trial.reward, trial.operator.id, row) for trial, row in described if row is not None]
