@@ -25,6 +25,7 @@ from syno.config.selection import check_selection
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.search.policies import POLICIES, PolicySettings
+from syno.search.policies.presets import named_policy
 from syno.search.reward import REWARDS, Reward, from_settings
 from syno.space.spec import OperatorSpec
 from syno.train.settings import WorkloadSettings
@@ -61,7 +62,7 @@ class Experiment(Section):
     reward: Settings = {"name": "savings"}
     """name and settings of the reward"""
     policy: Settings = {"name": "mcts"}
-    """name and settings of the policy"""
+    """name and settings of the policy, or its name alone; `published` is mcts with the published constants"""
     study: StudySettings = StudySettings()
     warm_start: tuple[OperatorChoice, ...] = ()
     """operators that the first trials evaluate, in this order"""
@@ -97,6 +98,14 @@ class Experiment(Section):
     @classmethod
     def _as_options(cls, given: Any) -> Any:
         return given.model_dump() if isinstance(given, OperatorSpec) else given
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _with_name(cls, given: Any) -> Any:
+        try:
+            return named_policy(given)
+        except SynoError as error:
+            raise ValueError(str(error)) from None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

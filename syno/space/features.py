@@ -36,15 +36,15 @@ APPLIED = {1: "once", 2: "twice"}  # how often the operator is applied before it
 class OperatorFeatures:
     """A function from operators to numbers, one for each of `columns`. Sizes and costs are logarithms to base 2.
 
-    reading     how many positions of each axis of the input an output element depends on; the least and the most over the axes
-                that are no channels; whether its own position and the neighbours on both sides are among them; all of this
+    reading     how many positions of each axis of the input an output element depends on; the least and the most over the
+                axes that are no channels; whether its own position and the neighbours on both sides are among them; all of this
                 for the operator applied once and twice (0 where the output has another shape than the input)
     costs       FLOPs, parameters and memory of the spec's network with the operator, and of the stages of one layer
     primitives  how many of each, and of weights
     weights     elements of the smallest and the largest, products of the sums, the narrowest result between two stages
 
-    Reading and stages are those of one layer of the spec: of those with input and output of equal shape the smallest whose axes are
-    long enough to see a window applied twice.
+    Reading and stages are those of one layer of the spec: of those with input and output of equal shape the smallest whose
+    axes are long enough to see a window applied twice.
 
     Attributes:
         columns: names of the numbers.

@@ -12,8 +12,9 @@ from search_trees import hidden_family_reward, wide_tree
 
 import syno
 from syno.base.errors import SpecError
+from syno.config.experiment import Experiment
 from syno.search.policies import POLICIES, Proposal, Surrogate
-from syno.search.policies.conformance import drive, replay, small_space
+from syno.search.policies.conformance import drive, small_space
 from syno.search.policies.descriptions import Descriptions
 from syno.search.policies.surrogate import SurrogateSettings
 from syno.search.policies.surrogate_model import Model, expected_improvement
@@ -22,6 +23,7 @@ from syno.space.features import OperatorFeatures
 from syno.space.presets import paper
 from syno.space.space import Space
 
+ORIGINAL = {"flops": 2.3e11, "parameters": 1.1e7}
 FEW = {"trees": 8, "walks": 4, "mutations": 4}
 reward = hidden_family_reward(frozenset({2, 3, 7, 10, 13}))
 
@@ -75,13 +77,11 @@ def test_expected_improvement_is_the_mean_of_what_lies_above_the_best() -> None:
     assert found == pytest.approx(np.maximum(draws - 0.5, 0).mean(), rel=0.02)
 
 
-def test_its_proposals_do_not_depend_on_which_worker_described_an_operator() -> None:
+def test_an_operator_is_described_alike_with_and_without_its_graph() -> None:
     """A rebuilt policy knows paths only, and finds the operators in the tree."""
-    policy = Surrogate(small_space(), 3, settings=SurrogateSettings(**FEW))
-    happened = drive(policy, 10)
-    rebuilt = Surrogate(small_space(), 3, settings=SurrogateSettings(**FEW))
-    replay(rebuilt, happened)
-    assert rebuilt.propose() == policy.propose()
+    for event in drive(POLICIES["random"](small_space(), 3), 4, at_once=5):
+        proposal = event.proposal
+        assert Descriptions(small_space()).of(proposal.path) == Descriptions(small_space()).of(proposal.path, proposal.operator)
 
 
 class TestFeatures:
@@ -159,3 +159,15 @@ class TestEarlierStudies:
         frame.assign(outcome="running", reward=None).to_parquet(folder / "trials.parquet")
         with pytest.raises(SpecError, match="holds no evaluated operator"):
             learning(folder, small_space())
+
+
+@pytest.mark.parametrize("given", ["published", {"name": "published"}, "mcts", {"name": "mcts"}])
+def test_the_published_policy_is_mcts_as_studies_store_it(given: object) -> None:
+    assert Experiment(name="own", spec="resnet18", original=ORIGINAL, policy=given).policy == {"name": "mcts"}
+
+
+def test_a_preset_with_settings_is_an_error() -> None:
+    with pytest.raises(
+        SpecError, match=r'policy "published" is a preset and takes no settings; with settings, give \{name: mcts'
+    ):
+        Experiment(name="own", spec="resnet18", original=ORIGINAL, policy={"name": "published", "exploration": 1})

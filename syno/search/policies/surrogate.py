@@ -45,8 +45,8 @@ class SurrogateSettings(PolicySettings):
     most_rows: Annotated[int, Field(ge=16)] = 256
     """how many operators of a study the model learns from at most: a quarter are the best, the others a random sample"""
     learn_from: tuple[str, ...] = ()
-    """folders of earlier searches, such as results/quickstart, whose trials the model learns from, too. Their rewards are taken as
-    they are, so the reward should be alike. The study remembers what they hold and is not resumed with other trials"""
+    """folders of earlier searches, such as results/quickstart, whose trials the model learns from, too. Their rewards are taken
+    as they are, so the reward should be alike. The study remembers what they hold and is not resumed with other trials"""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -195,8 +195,8 @@ class Surrogate(Policy):
         found = [Evaluated((), trial.reward, trial.operator.id, row) for trial, row in described if row is not None]
         if not found:
             raise SpecError(
-                f'policy: none of the {len(trials)} operators of "{given}" in learn_from fits the layers of this search; name a '
-                "search of a similar space"
+                f'policy: none of the {len(trials)} operators of "{given}" in learn_from fits the layers of this search; '
+                "name a search of a similar space"
             )
         return found
 

@@ -31,7 +31,7 @@ class Model:
         self._trees: list[Any] = []
 
     def fit(self, rows: Numbers, rewards: Numbers) -> None:
-        """Learn from rows of numbers, of shape [operators, columns], and their rewards. Raises SpecError without scikit-learn."""
+        """Learn from rows of shape [operators, columns] and their rewards. Raises SpecError without scikit-learn."""
         try:
             from sklearn.tree import ExtraTreeRegressor  # takes a second
         except ImportError:
