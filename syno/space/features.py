@@ -118,7 +118,7 @@ class OperatorFeatures:
         places = [counts[axis] for axis in self._places] or [0.0]
         yield from (min(places), max(places))
         own = [read.shape[axis] // 2 for axis in self._places]
-        together = read.any(axis=tuple(axis for axis in range(read.ndim) if axis not in self._places))
+        together = np.asarray(read.any(axis=tuple(axis for axis in range(read.ndim) if axis not in self._places)))
         yield float(bool(together[tuple(own)]))
         yield float(all(_around(together, own, axis) for axis in range(together.ndim)))
 

@@ -49,7 +49,8 @@ class Model:
     def alike(self, rows: Numbers, others: Numbers) -> Numbers:
         """Return for each row and each other row the share of the trees that predict both from the same leaf."""
         one, other = ([tree.apply(given.astype(np.float32)) for tree in self._trees] for given in (rows, others))
-        return np.mean([here[:, None] == there[None, :] for here, there in zip(one, other, strict=True)], axis=0)
+        shares: Numbers = np.mean([here[:, None] == there for here, there in zip(one, other, strict=True)], axis=0)
+        return shares
 
 
 def expected_improvement(means: Numbers, deviations: Numbers, best: float) -> Numbers:
