@@ -129,8 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = reports.heading("Searches of the demo, with their own trainings", command)
     lines += [
         f"- torch {torch.__version__}, 1 thread; load average at the end {os.getloadavg()[0]:.2f}",
-        f"- A search succeeds with an operator of at least {accuracy - LOSES:.4f} (the original, trained alike: {accuracy:.4f}) "
-        f"at no more than {FLOPS:.0%} of the original's FLOPs. Accuracies are those of the search's own trainings.",
+        f"- A search succeeds with an operator of at least {accuracy - LOSES:.4f} (the original, trained alike: "
+        f"{accuracy:.4f}) at no more than {FLOPS:.0%} of the original's FLOPs. Accuracies are those of the "
+        "search's own trainings.",
         "- CPU-seconds: median of whole searches, start of the process included.",
         "",
     ]

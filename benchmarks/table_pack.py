@@ -21,7 +21,7 @@ from syno.ir.text import parse_stored
 from syno.measure.machine import processor
 from syno.measure.timing import interval_of_median
 from syno.results.parquet import write_parquet
-from syno.search.replay.table import ABOUT, COMPILERS, OPERATORS, STEPS
+from syno.search.replay.table import ABOUT, COMPILERS, OPERATORS, SPEC, STEPS
 from syno.search.replay.tree import ROOT
 from syno.space.complete import Cost, cost
 from syno.space.orders import all_orders
@@ -73,7 +73,8 @@ def pack(records: Path, proxy_folder: Path, output: Path) -> str:
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "syno": syno.__version__},
     }
     write_whole(output / ABOUT, json.dumps(about, indent=1) + "\n")
-    size = sum((output / name).stat().st_size for name in (OPERATORS, STEPS, ABOUT))
+    write_whole(output / SPEC, spec().dump())
+    size = sum((output / name).stat().st_size for name in (OPERATORS, STEPS, ABOUT, SPEC))
     return f"{len(known)} operators, {len(steps)} steps, {size / 2**20:.2f} MiB in {output}"
 
 

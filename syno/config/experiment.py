@@ -22,11 +22,12 @@ from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kept_file import completed
 from syno.config.kinds import check_alone, check_has_data, no_search
 from syno.config.parts import Part, parts
+from syno.config.policies import PolicyChoice, policy_settings
 from syno.config.selection import check_selection
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.config.stopping import check_stopping, rounds_of
-from syno.search.policies import POLICIES, PolicySettings
+from syno.search.policies import PolicySettings
 from syno.search.reward import REWARDS, RelativeReward, Reward, from_settings
 from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
@@ -41,6 +42,7 @@ COSTS = {"original_flops", "original_parameters"}  # metrics
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
 OF_ANY = ("name", "output")  # options of every experiment; one of published data, or of joined results, has one more
 OF_PUBLISHED = ("artifact", "ablations")  # further ones of an experiment of published data
+OF_TRAINING = {"reward": {"name": RelativeReward.name}, "policy": {"name": "surrogate"}}  # defaults of a search that trains
 
 
 class Experiment(Section):
@@ -64,8 +66,8 @@ class Experiment(Section):
     """cost of the original model, for rewards that compare with it"""
     reward: Settings = {"name": "savings"}
     """name and settings of the reward; where the search trains operators, `relative` is the default"""
-    policy: Settings = {"name": "mcts"}
-    """name and settings of the policy"""
+    policy: PolicyChoice = {"name": "mcts"}
+    """name and settings of the policy, or its name alone; where the search trains operators, `surrogate` is the default"""
     study: StudySettings = StudySettings()
     warm_start: tuple[OperatorChoice, ...] = ()
     """operators that the first trials evaluate, in this order"""
@@ -116,8 +118,8 @@ class Experiment(Section):
         """Set the options whose defaults follow from the workload."""
         if isinstance(self.spec, Mapping):
             self.__dict__["spec"] = {"reads": AUTO, **self.spec}
-        if "reward" not in self.model_fields_set and self.evaluation == "training":
-            self.__dict__["reward"] = {"name": RelativeReward.name}
+        if self.evaluation == "training":
+            self.__dict__ |= {name: default for name, default in OF_TRAINING.items() if name not in self.model_fields_set}
 
     def _check(self) -> None:
         if self.artifact is not None or self.join is not None:
@@ -214,12 +216,7 @@ class Experiment(Section):
     @property
     def policy_settings(self) -> PolicySettings:
         """The settings of the policy. Raises SpecError for unknown names and settings."""
-        rest = dict(self.policy)
-        kind = POLICIES.find(str(rest.pop("name", "mcts"))).Settings
-        try:
-            return kind(**rest)
-        except ValidationError as error:
-            raise SpecError(f"policy: {explained(error, kind)}") from None
+        return policy_settings(self.policy)
 
     def make_reward(self) -> Reward:
         """Return the reward. Raises SpecError for unknown names and settings."""

@@ -23,6 +23,7 @@ from syno.config.experiment import Experiment
 from syno.config.files import ExperimentGroup
 from syno.search.evaluation import PRUNERS
 from syno.search.policies import POLICIES
+from syno.search.policies.presets import PRESETS as POLICY_PRESETS
 from syno.search.reward import REWARDS
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
@@ -135,7 +136,8 @@ def _experiment() -> dict[str, Any]:
         "description": properties["spec"].get("description", ""),
         "anyOf": [{"type": "string"}, {"type": "object", "properties": options, "additionalProperties": False}],
     }
-    properties["policy"] |= {"anyOf": [*(_named(name, POLICIES[name].Settings) for name in POLICIES), OWN]}
+    policies = [*(_named(name, POLICIES[name].Settings) for name in POLICIES), *(_alone(name) for name in POLICY_PRESETS), OWN]
+    properties["policy"] |= {"anyOf": [{"anyOf": [{"enum": [*POLICIES, *POLICY_PRESETS]}, OWN_NAME]}, *policies]}
     properties["reward"] |= {"anyOf": [*(_named(name, REWARDS[name]) for name in REWARDS), OWN]}
     groups["StudySettings"]["properties"]["pruner"]["anyOf"][0] = {
         "type": "object",
@@ -162,6 +164,11 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
             if "description" in rule:
                 rule["description"] = " ".join(rule["description"].split())
     return schema
+
+
+def _alone(name: str) -> Mapping[str, Any]:
+    """Return the schema of a preset, which has no settings."""
+    return {"type": "object", "properties": {"name": {"const": name}}, "additionalProperties": False}
 
 
 def _named(name: str, model: type[BaseModel]) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from syno.base.errors import SpecError, UnknownNameError
 from syno.search.policies import EXHAUSTED, POLICIES, Candidate, Policy, PolicySettings, Proposal, conformance
 from syno.search.policies.conformance import drive, replay
 from syno.search.policies.evolution import EvolutionSettings
+from syno.search.policies.surrogate import Surrogate, SurrogateSettings
 from syno.search.reward import Failure, Outcome
 from syno.search.tree import Tree, actions
 
@@ -23,8 +24,25 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+class SmallSettings(SurrogateSettings):
+    trees: int = 4
+    walks: int = 2
+    mutations: int = 2
+
+
+class SmallSurrogate(Surrogate):
+    """A model of few trees, and few candidates: what is promised holds for any number."""
+
+    name = "surrogate"
+    Settings = SmallSettings
+
+
+def kind_of(name: str) -> type[Policy]:
+    return SmallSurrogate if name == "surrogate" else POLICIES[name]
+
+
 def make(name: str, tree: Tree, seed: int = 0, **more: object) -> Policy:
-    return POLICIES[name](tree, seed, **more)  # type: ignore[arg-type]
+    return kind_of(name)(tree, seed, **more)  # type: ignore[arg-type]
 
 
 def outcome(proposal: Proposal) -> Outcome:
@@ -40,12 +58,12 @@ def asked(policy: Policy) -> Proposal:
 
 class TestEveryPolicy:
     def test_the_seed_decides(self, name: str) -> None:
-        conformance.check_seed(POLICIES[name], wide_tree, 60)
+        conformance.check_seed(kind_of(name), wide_tree, 60)
 
     @pytest.mark.parametrize("at_once", [1, 5])
     def test_is_rebuilt_by_replaying_what_happened(self, name: str, at_once: int) -> None:
         """On a tree that has yet to learn what the first one had learnt: it is asked again on the way."""
-        conformance.check_rebuilt(POLICIES[name], hard_tree, 80, at_once)
+        conformance.check_rebuilt(kind_of(name), hard_tree, 80, at_once)
 
     @pytest.mark.parametrize("at_once", [1, 5])
     def test_is_rebuilt_without_asking_if_nothing_is_to_be_learnt(self, name: str, at_once: int) -> None:
@@ -72,11 +90,11 @@ class TestEveryPolicy:
         assert policy.propose() == policy.propose() == policy.ask() != policy.propose()
 
     def test_a_proposal_is_a_path_of_the_tree(self, name: str) -> None:
-        conformance.check_paths(POLICIES[name], small_tree)
+        conformance.check_paths(kind_of(name), small_tree)
 
     @pytest.mark.parametrize("at_once", [1, 4])
     def test_proposes_every_operator_once_then_says_so(self, name: str, at_once: int) -> None:
-        conformance.check_every_operator_once(POLICIES[name], small_tree, at_once)
+        conformance.check_every_operator_once(kind_of(name), small_tree, at_once)
 
     def test_an_empty_tree_is_exhausted_at_once(self, name: str) -> None:
         nothing = MockTree(3, (2,), forbidden=frozenset({(0, 1), (0, 2), (1, 2)}))
@@ -128,7 +146,7 @@ class TestEveryPolicy:
         assert found and len(found) == len(set(found))
 
     def test_failures_only(self, name: str) -> None:
-        conformance.check_failures(POLICIES[name], small_tree)
+        conformance.check_failures(kind_of(name), small_tree)
 
     @pytest.mark.parametrize("value", [0.0, 1.0])
     def test_equal_rewards_only(self, name: str, value: float) -> None:
@@ -192,7 +210,8 @@ class TestEveryPolicy:
 
 def test_an_unknown_policy_is_an_error_that_lists_them() -> None:
     with pytest.raises(
-        UnknownNameError, match='unknown search policy "mtcs"; there are: evolution, mcts, random. Did you mean "mcts"?'
+        UnknownNameError,
+        match='unknown search policy "mtcs"; there are: evolution, mcts, random, surrogate. Did you mean "mcts"?',
     ):
         POLICIES["mtcs"]
 

@@ -1,13 +1,14 @@
 """Search policies. Each of them passes the checks of `syno.search.policies.conformance`.
 
 >>> list(POLICIES)
-['evolution', 'mcts', 'random']
+['evolution', 'mcts', 'random', 'surrogate']
 """
 
 from syno.search.policies.contract import EXHAUSTED, POLICIES, Candidate, Exhausted, Policy, PolicySettings, Proposal
 from syno.search.policies.evolution import Evolution
 from syno.search.policies.mcts import MonteCarloTreeSearch
 from syno.search.policies.random_walk import RandomWalk
+from syno.search.policies.surrogate import Surrogate
 
 __all__ = [
     "EXHAUSTED",
@@ -20,4 +21,5 @@ __all__ = [
     "PolicySettings",
     "Proposal",
     "RandomWalk",
+    "Surrogate",
 ]

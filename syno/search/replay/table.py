@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Self
 from syno.base.errors import SpecError, suggestion
 from syno.search.replay.entries import Latency, Original, Reading, TableEntry, TrainedRow
 from syno.search.replay.tree import TableTree
+from syno.space.spec import OperatorSpec
 
 if TYPE_CHECKING:
     import pandas
 
 FOLDER = Path(__file__).with_name("resnet8")  # the table that comes with Syno
 OPERATORS, STEPS, ABOUT = "operators.parquet", "steps.parquet", "about.json"
+SPEC = "spec.yaml"
 ORIGINAL = "original"  # the id in the row of the network itself
 COMPILERS = ("eager", "inductor")
 
@@ -45,6 +47,7 @@ class OperatorTable:
         entries: the operators by id.
         original: the network itself.
         about: how the table was made: experiment, date, machine, versions, seeds.
+        spec: the spec of the operators; None in a folder without it.
         frame: all columns as they are stored, one row for each operator and one with the id "original".
     """
 
@@ -52,6 +55,7 @@ class OperatorTable:
     original: Original
     about: Mapping[str, Any]
     frame: pandas.DataFrame = field(repr=False)
+    spec: OperatorSpec | None
     _operators: Mapping[int, TableEntry] = field(repr=False)
     _steps: tuple[tuple[int, str, str, int], ...] = field(repr=False)
 
@@ -70,13 +74,14 @@ class OperatorTable:
             ]
             by_node = {int(row["node"]): _entry(row, seeds) for row in rows if row["id"] != ORIGINAL}
             original = Original(**_trained(next(row for row in rows if row["id"] == ORIGINAL), seeds))
+            spec = OperatorSpec.load(folder / SPEC) if (folder / SPEC).exists() else None
             taken = tuple(zip(*(steps[name].tolist() for name in ("before", "kind", "id", "after")), strict=True))
         except (OSError, ValueError, KeyError, StopIteration) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise SpecError(
                 f"{folder} holds no table of operators: {reason}; `python benchmarks/table.py pack` makes one"
             ) from None
-        return cls({entry.id: entry for entry in by_node.values()}, original, about, frame, by_node, taken)
+        return cls({entry.id: entry for entry in by_node.values()}, original, about, frame, spec, by_node, taken)
 
     def subset(self, subset: Subset | str = Subset.ALL) -> dict[str, TableEntry]:
         """Return a part of the operators by id. Raises SpecError for an unknown name."""
@@ -90,7 +95,7 @@ class OperatorTable:
 
     def tree(self, subset: Subset | str = Subset.ALL) -> TableTree:
         """Return the search tree of a part of the operators."""
-        return TableTree(self._operators, self._steps, self.subset(subset))
+        return TableTree(self._operators, self._steps, self.subset(subset), self.spec)
 
     def metrics(self, entry: TrainedRow, seed: int | None, epochs: int | None = None) -> dict[str, float]:
         """Return the metrics that a search would measure, from which rewards are computed.

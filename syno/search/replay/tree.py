@@ -12,6 +12,7 @@ from syno.base.errors import SpecError, UnreachableError
 from syno.ir.graph import PGraph
 from syno.search.replay.entries import TableEntry
 from syno.search.tree import TreeDraft, Weighing
+from syno.space.spec import OperatorSpec
 
 ROOT = 0
 
@@ -54,9 +55,11 @@ class TableTree:
         operators: the operators by their nodes.
         steps: all steps, as (node before, kind, id, node after).
         only: ids of the operators to keep; by default all.
+        spec: the spec of the operators.
 
     Attributes:
         root: the number of the root.
+        spec: the spec of the operators, for policies that look at their costs; None where it is not known.
         operators: the operators of the tree by their ids.
     """
 
@@ -67,7 +70,9 @@ class TableTree:
         operators: Mapping[int, TableEntry],
         steps: Iterable[tuple[int, str, str, int]],
         only: Collection[str] | None = None,
+        spec: OperatorSpec | None = None,
     ) -> None:
+        self.spec = spec
         kept = {node: entry for node, entry in operators.items() if only is None or entry.id in only}
         self.operators: dict[str, TableEntry] = {entry.id: entry for entry in kept.values()}
         self._node = {entry.id: node for node, entry in kept.items()}

@@ -169,7 +169,7 @@ class TestSettings:
         study(journal, name="another", seed=2)
 
     def test_unknown_policy(self) -> None:
-        with pytest.raises(UnknownNameError, match="there are: evolution, mcts, random"):
+        with pytest.raises(UnknownNameError, match="there are: evolution, mcts, random, surrogate"):
             study(policy="greedy")
 
 

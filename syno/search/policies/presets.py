@@ -1,0 +1,27 @@
+"""Policies with constants of their own names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from syno.base.errors import SpecError
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {"published": {"name": "mcts"}}  # the constants that mcts has by default
+
+
+def named_policy(given: Any) -> Any:
+    """Return a policy as an experiment gives it, a name or a mapping, as a mapping in which no name is that of a preset.
+
+    Raises SpecError for a preset with settings.
+    """
+    found = {"name": given} if isinstance(given, str) else given
+    preset = PRESETS.get(str(found.get("name"))) if isinstance(found, Mapping) else None
+    if preset is None:
+        return found
+    if len(found) > 1:
+        policy = preset["name"]
+        raise SpecError(
+            f'policy "{found["name"]}" is a preset and takes no settings; with settings, give {{name: {policy}, ...}}'
+        )
+    return dict(preset)

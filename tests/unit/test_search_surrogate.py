@@ -1,0 +1,173 @@
+"""The policy `surrogate`: what its model learns, from this search and from earlier ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pandas
+import pytest
+from search_trees import hidden_family_reward, wide_tree
+
+import syno
+from syno.base.errors import SpecError
+from syno.config.experiment import Experiment
+from syno.search.policies import POLICIES, Proposal, Surrogate
+from syno.search.policies.conformance import drive, small_space
+from syno.search.policies.descriptions import Descriptions
+from syno.search.policies.surrogate import SurrogateSettings
+from syno.search.policies.surrogate_model import Model, expected_improvement
+from syno.search.tree import Tree
+from syno.space.features import OperatorFeatures
+from syno.space.presets import paper
+from syno.space.space import Space
+
+ORIGINAL = {"flops": 2.3e11, "parameters": 1.1e7}
+FEW = {"trees": 8, "walks": 4, "mutations": 4}
+reward = hidden_family_reward(frozenset({2, 3, 7, 10, 13}))
+
+
+def rewards(name: str, seed: int, count: int) -> list[float]:
+    settings = SurrogateSettings(**FEW) if name == "surrogate" else None
+    policy = POLICIES[name](wide_tree(), seed, settings=settings)
+    found = []
+    for _ in range(count):
+        proposal = policy.ask()
+        assert isinstance(proposal, Proposal)
+        found.append(reward(proposal.operator))
+        policy.tell(proposal, found[-1])
+    return found
+
+
+def test_learns_a_family_of_operators_sooner_than_random_search() -> None:
+    ours, blind = ([mean(rewards(name, seed, 36)[18:]) for seed in range(2)] for name in ("surrogate", "random"))
+    assert min(ours) > 1.5 * max(blind)
+
+
+def test_200_workers_get_different_operators() -> None:
+    policy = Surrogate(wide_tree(), 1, settings=SurrogateSettings(**FEW))
+    happened = drive(policy, 220, at_once=200)
+    proposed = [event.proposal.fingerprint for event in happened if event.outcome is None]
+    assert len(proposed) == len(set(proposed)) == 220
+
+
+def test_expects_less_from_operators_like_those_that_run() -> None:
+    """Among equal candidates, the one that no running trial is like is proposed."""
+    model = Model(8, 0)
+    rows = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    model.fit(rows, np.array([0.1, 0.4, 0.5, 0.9]))
+    alike = model.alike(rows, rows[3:])
+    assert alike[:, 0].argmax() == 3 and alike[3, 0] == 1 and alike[0, 0] < 1
+
+
+def test_a_model_is_certain_of_what_it_knows_and_equal_for_equal_seeds() -> None:
+    rows = np.linspace(0, 1, 12)[:, None]
+    first, again = Model(16, 3), Model(16, 3)
+    for model in (first, again):
+        model.fit(rows, rows[:, 0] ** 2)
+    between = (rows[1:] + rows[:-1]) / 2
+    assert [*map(np.ndarray.tolist, first.predict(between))] == [*map(np.ndarray.tolist, again.predict(between))]
+    assert first.predict(rows)[1].max() < first.predict(between)[1].min() * 1.001
+
+
+def test_expected_improvement_is_the_mean_of_what_lies_above_the_best() -> None:
+    draws = np.random.default_rng(0).normal(0.4, 0.2, 200_000)
+    found = expected_improvement(np.array([0.4]), np.array([0.2]), 0.5)[0]
+    assert found == pytest.approx(np.maximum(draws - 0.5, 0).mean(), rel=0.02)
+
+
+def test_an_operator_is_described_alike_with_and_without_its_graph() -> None:
+    """A rebuilt policy knows paths only, and finds the operators in the tree."""
+    for event in drive(POLICIES["random"](small_space(), 3), 4, at_once=5):
+        proposal = event.proposal
+        assert Descriptions(small_space()).of(proposal.path) == Descriptions(small_space()).of(proposal.path, proposal.operator)
+
+
+class TestFeatures:
+    def test_say_what_is_read_and_what_it_costs(self) -> None:
+        spec = paper("resnet18")
+        features = OperatorFeatures(spec)
+        operator = syno.OPERATORS["operator_1"]()
+        found = dict(zip(features.columns, features(operator), strict=True))
+        assert found["once: least positions"] == pytest.approx(np.log2(3))
+        assert found["twice: least positions"] == pytest.approx(np.log2(5))
+        assert found["twice: neighbours"] == 1 and found["weights"] == 2
+        assert 2 ** found["FLOPs"] == pytest.approx(Space(spec).completion.cost(operator).flops)
+
+    def test_a_space_whose_output_has_another_shape_has_no_second_reading(self) -> None:
+        space = small_space()
+        operator = next(event.proposal.operator for event in drive(POLICIES["random"](space), 1))
+        features = OperatorFeatures(space.spec)
+        found = dict(zip(features.columns, features(operator), strict=True))
+        assert found["twice: share"] == 0 < found["once: share"]
+
+    def test_a_tree_without_a_spec_is_described_by_paths(self) -> None:
+        tree = wide_tree()
+        one, other = (event.proposal for event in drive(POLICIES["random"](tree), 2) if event.outcome is None)
+        descriptions = Descriptions(tree)
+        assert descriptions.of(one.path) != descriptions.of(other.path)
+        assert sum(descriptions.of(one.path)) == len(one.path) - 1
+
+
+class TestEarlierStudies:
+    @staticmethod
+    def write(folder: Path, space: Space) -> Path:
+        """Write the trials of a search that has evaluated all operators."""
+        happened = drive(POLICIES["random"](space), 100)
+        rows = [(str(event.proposal.operator), event.outcome) for event in happened if isinstance(event.outcome, float)]
+        frame = pandas.DataFrame(rows, columns=["operator", "reward"]).assign(outcome="complete")
+        folder.mkdir()
+        frame.to_parquet(folder / "trials.parquet")
+        return folder
+
+    def test_the_first_proposal_is_among_the_best_of_an_earlier_study(self, tmp_path: Path) -> None:
+        folder = self.write(tmp_path / "earlier", small_space())
+        settings = SurrogateSettings(learn_from=(str(folder),), walks=64, mutations=0)
+        policy = Surrogate(small_space(), 5, settings=settings)
+        known = pandas.read_parquet(folder / "trials.parquet").set_index("operator")["reward"]
+        first = policy.ask()
+        assert isinstance(first, Proposal) and known[str(first.operator)] >= known.quantile(0.8)
+
+    def test_a_study_remembers_what_it_learnt_from(self, tmp_path: Path) -> None:
+        folder = self.write(tmp_path / "earlier", small_space())
+        settings = SurrogateSettings(learn_from=(str(folder),))
+        before = settings.model_dump(mode="json")
+        frame = pandas.read_parquet(folder / "trials.parquet")
+        frame.head(3).to_parquet(folder / "trials.parquet")
+        assert settings.model_dump(mode="json")["learnt"] != before["learnt"]
+
+    def test_what_cannot_be_learnt_from_is_an_error_that_names_it(self, tmp_path: Path) -> None:
+        def learning(given: Path, tree: Tree) -> Surrogate:
+            return Surrogate(tree, settings=SurrogateSettings(learn_from=(str(given),)))
+
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(SpecError, match='learn_from names ".*empty", which has no trials.parquet; give the folder of a'):
+            learning(tmp_path / "empty", small_space())
+        (tmp_path / "text").write_text("no table")
+        with pytest.raises(SpecError, match="text of learn_from cannot be read"):
+            learning(tmp_path / "text", small_space())
+        pandas.DataFrame({"a": [1]}).to_parquet(tmp_path / "other")
+        with pytest.raises(SpecError, match='no table of trials: it has no column "operator"'):
+            learning(tmp_path / "other", small_space())
+        folder = self.write(tmp_path / "earlier", small_space())
+        with pytest.raises(SpecError, match=r"none of the \d+ operators of .* fits the layers of this search"):
+            learning(folder, Space(paper("gpt2")))
+        with pytest.raises(SpecError, match="learn_from needs a space with a spec"):
+            learning(folder, wide_tree())
+        frame = pandas.read_parquet(folder / "trials.parquet")
+        frame.assign(outcome="running", reward=None).to_parquet(folder / "trials.parquet")
+        with pytest.raises(SpecError, match="holds no evaluated operator"):
+            learning(folder, small_space())
+
+
+@pytest.mark.parametrize("given", ["published", {"name": "published"}, "mcts", {"name": "mcts"}])
+def test_the_published_policy_is_mcts_as_studies_store_it(given: object) -> None:
+    assert Experiment(name="own", spec="resnet18", original=ORIGINAL, policy=given).policy == {"name": "mcts"}
+
+
+def test_a_preset_with_settings_is_an_error() -> None:
+    with pytest.raises(
+        SpecError, match=r'policy "published" is a preset and takes no settings; with settings, give \{name: mcts'
+    ):
+        Experiment(name="own", spec="resnet18", original=ORIGINAL, policy={"name": "published", "exploration": 1})
