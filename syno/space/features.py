@@ -31,13 +31,15 @@ from syno.space.spec import OperatorSpec
 
 LONG_ENOUGH = 9  # positions of an axis, which windows of 5 applied twice do not exceed
 APPLIED = {1: "once", 2: "twice"}  # how often the operator is applied before its reading is looked at
+READING = ("share", "least positions", "most positions", "own position", "neighbours", "overlap")  # beside one for each axis
 
 
 class OperatorFeatures:
     """A function from operators to numbers, one for each of `columns`. Sizes and costs are logarithms to base 2.
 
     reading     how many positions of each axis of the input an output element depends on; the least and the most over the
-                axes that are no channels; whether its own position and the neighbours on both sides are among them; all of this
+                axes that are no channels; whether its own position and the neighbours on both sides are among them; the overlap
+                with the positions that a convolution with a window of 3 reads, as intersection over union; all of this
                 for the operator applied once and twice (0 where the output has another shape than the input)
     costs       FLOPs, parameters and memory of the spec's network with the operator, and of the stages of one layer
     primitives  how many of each, and of weights
@@ -65,9 +67,8 @@ class OperatorFeatures:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Names of the numbers, in order."""
-        reading = ["share", "least positions", "most positions", "own position", "neighbours"]
         return (
-            *(f"{times}: {what}" for times in APPLIED.values() for what in (*self._axes.values(), *reading)),
+            *(f"{times}: {what}" for times in APPLIED.values() for what in (*self._axes.values(), *READING)),
             *("FLOPs", "parameters", "memory", "stages", "FLOPs of a layer", "largest stage", "narrowest result"),
             *(f"{name}s" for name in TABLE),
             *("weights", "smallest weight", "largest weight", "smallest sum", "largest sum", "sums"),
@@ -109,7 +110,7 @@ class OperatorFeatures:
         try:
             read = support(operator, values, applied=applied)
         except SizeError:  # another shape than the input's, or too much to follow
-            yield from [0.0] * (len(self._axes) + 5)
+            yield from [0.0] * (len(self._axes) + len(READING))
             return
         lines = {axis: read.any(axis=tuple(other for other in range(read.ndim) if other != axis)) for axis in self._axes}
         counts = {axis: _log(line.sum()) for axis, line in lines.items()}
@@ -121,6 +122,7 @@ class OperatorFeatures:
         together = np.asarray(read.any(axis=tuple(axis for axis in range(read.ndim) if axis not in self._places)))
         yield float(bool(together[tuple(own)]))
         yield float(all(_around(together, own, axis) for axis in range(together.ndim)))
+        yield _overlap(together, own, applied)
 
     def _costs(self, operator: PGraph, layer: Valuation) -> Iterator[float]:
         whole = cost(operator, self.spec)
@@ -156,6 +158,13 @@ def _around(read: np.ndarray, own: Sequence[int], axis: int) -> bool:
     """Return whether the neighbours on both sides along an axis are read."""
     sides = [[*own[:axis], own[axis] + step, *own[axis + 1 :]] for step in (-1, 1)]
     return all(0 <= side[axis] < read.shape[axis] and bool(read[tuple(side)]) for side in sides)
+
+
+def _overlap(read: np.ndarray, own: Sequence[int], applied: int) -> float:
+    """Return intersection over union of what is read and what a convolution with a window of 3, as often applied, reads."""
+    around = np.zeros_like(read)
+    around[tuple(slice(max(place - applied, 0), place + applied + 1) for place in own)] = True
+    return float((read & around).sum() / max((read | around).sum(), 1))
 
 
 def _log(value: float) -> float:

@@ -23,7 +23,7 @@ OUTSTANDING = 16  # how many of the trials begun last lessen what is expected fr
 PER_ROUND = 8  # outstanding trials from which on fewer candidates are drawn for each proposal
 LEAST = 2  # candidates of each kind for a proposal
 GROWTH = 1.1  # the model is fitted again when so many times as many operators are evaluated
-FIRST = ("twice: share", "once: share", "FLOPs")  # columns by which the first operators are chosen
+FIRST = ("twice: overlap", "twice: share", "FLOPs")  # columns by which the first operators are chosen
 
 
 class SurrogateSettings(PolicySettings):
@@ -32,8 +32,8 @@ class SurrogateSettings(PolicySettings):
     beginners: Annotated[int, Field(ge=1)] = 4
     """how many operators are evaluated before the model is asked; those of `learn_from` count"""
     beginner_walks: Annotated[int, Field(ge=1)] = 8
-    """each of the first operators is, of so many random ones, the one that reads most of its input, applied twice; of these the
-    one with the most FLOPs"""
+    """each of the first operators is, of so many random ones, the one that reads, applied twice, most nearly the positions that a
+    convolution with a window of 3 reads; of these the one that reads most, with the most FLOPs"""
     walks: Annotated[int, Field(ge=1)] = 16
     """random operators among which the model chooses; fewer where many trials run at once"""
     mutations: Annotated[int, Field(ge=0)] = 8
