@@ -66,7 +66,7 @@ SEQUENCE: dict[str, Any] = {"seq_len": 2, "applied": 1, "centred": False, "chann
         pytest.param(square(occurrences={**FEW, "shifts": 0, "merges": 2}), ONCE, 4, id="once"),
         pytest.param(small_specs.convolution(depth=5), {"H": 2, "centred": False}, 10, id="convolution"),
         pytest.param(resnet8(), SQUARE, 2, id="resnet8", marks=pytest.mark.slow),
-        pytest.param(paper("resnet18").with_(depth=5), LINE, 4, id="resnet18", marks=pytest.mark.slow),
+        pytest.param(paper("resnet18").with_(depth=5), LINE, 10, id="resnet18", marks=pytest.mark.slow),
         pytest.param(paper("densenet121").with_(depth=4), LINE, 8, id="densenet121", marks=pytest.mark.slow),
         pytest.param(gpt2(), SEQUENCE, 5, id="gpt2", marks=pytest.mark.slow),
     ],

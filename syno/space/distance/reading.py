@@ -14,8 +14,9 @@ Applied twice
 Borders of blocks
     Where neither a window nor a Shift is to come, an axis of the input is a number whose digits are its members, or pieces of
     them: Splits write them side by side. If its size is a power of two, every digit of more than one value is different
-    in the middle, 100...0, and in the position before it, 011...1. To read both, every member must take two values. An axis of
-    the input that is made together with others has at least one digit with its primary variable, from a member with it.
+    in the middle, 100...0, and in the position before it, 011...1. One of these two elements must read both, so that every
+    member must take two values. An axis of the input that is made together with others has at least one digit with its primary
+    variable, from a member with it.
 
 All numbers are upper bounds at one of the valuations at which the requirement is checked: it must hold at each of them.
 """
