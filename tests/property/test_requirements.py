@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 import small_specs
 
-from syno.space import OperatorSpec, Space, paper
+from syno.space import OperatorSpec, Sampler, Space, paper
 from syno.space.requirements import Requirements
 
 FEW: dict[str, Any] = {"tensors": 2, "merges": 1, "splits": 1, "shifts": 1, "reductions": 3}
@@ -78,3 +79,17 @@ def test_no_operator_is_lost_and_none_added(spec: OperatorSpec, reads: dict[str,
     found = sorted(operator.id for _, operator in Space(asking).enumerate())
     assert found == expected
     assert len(found) == count
+
+
+def test_guided_walks_find_every_operator() -> None:
+    spec = small_specs.convolution(depth=5)
+    space = Space(spec.with_(reads={"H": 2, "centred": False}))
+    guide = space.guide
+    assert Space(spec).guide is None
+    assert guide is not None
+    usual, all_ids = ({operator.id for _, operator in one.enumerate()} for one in (guide, space))
+    assert usual < all_ids
+    sampler = Sampler(space, Random(0))
+    while not sampler.is_exhausted and sampler.walks < 10_000:
+        sampler.draw()
+    assert {operator.id for operator in sampler.operators.values()} == all_ids
