@@ -69,7 +69,7 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
     if positions == 1:
         facts += "; the smallest picture has one position"
         return Requirement(None if grouped else Reads(centred=False, channels="all"), facts)
-    centred = is_square and positions == SQUARE  # at an edge of a smaller picture there is one neighbour
+    centred = is_square and positions == SQUARE  # in a smaller picture all positions along an axis are read, anyway
     options = {"channels": "none" if grouped else "all", "along": "every" if is_square else "any"}
     return Requirement(Reads.model_validate({"H": positions, "applied": 2, "centred": centred, **options}), facts)
 

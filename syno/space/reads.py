@@ -28,8 +28,9 @@ class Reads(OptionGroup):
     """how often the operator is applied, each time to its own output; 2 as in neighbouring layers, with as many channels in as
     out"""
     centred: bool = True
-    """whether the output element's own position must be read, and its two neighbours along each axis on which 2 positions or
-    more are asked for; of a causal axis the neighbour before it"""
+    """whether the output element's own position must be read, and be one of the given number of positions side by side along
+    each axis on which 2 or more are asked for, of a causal axis the last one; `along: every` asks for the whole square.
+    Positions are counted around the border, and reading blocks, of which no element reads beyond its own, is not enough"""
     channels: Literal["all", "none"] = "all"
     """whether every position of each unordered axis of the input, such as the channels, must be read: `all` or `none`"""
     along: Literal["every", "any"] = "every"

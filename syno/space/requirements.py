@@ -7,8 +7,8 @@ differ, both are their least common multiple, which every size that divides one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import lcm
@@ -19,8 +19,6 @@ from syno.ir.graph import PGraph
 from syno.ir.support import Factor, factors
 from syno.space.reads import Reads, paired
 from syno.space.spec import OperatorSpec
-
-Place = Mapping[int, int]  # positions along axes of the input, by the number of the axis
 
 
 @dataclass
@@ -71,44 +69,94 @@ class Requirements:
             return None
         for row in self.rows:
             values = {name: row[name] for name in operator.variables}
+            middle = [row.integer(size) // 2 for size in self.spec.output_sizes]
+            reading = _Reading(operator, values, tuple(middle), self.reads.applied)
             try:
-                found = factors(operator, values, applied=self.reads.applied)
+                lack = self._lack(self.reads, reading, row)
             except (SizeError, LoweringError) as error:
                 return str(error)
-            if (lack := self._lack(self.reads, _Read(found), row)) is not None:
+            if lack is not None:
                 twice = " of the operator applied twice" if self.reads.applied > 1 else ""
                 where = ", ".join(f"{name}={value}" for name, value in values.items())
                 return f"the middle of the output{twice} {lack}; the sizes are {where}"
         return None
 
-    def _lack(self, reads: Reads, read: _Read, row: Valuation) -> str | None:
-        sizes = [row.integer(size) for size in self.spec.input_sizes]
+    def _lack(self, reads: Reads, reading: _Reading, row: Valuation) -> str | None:
+        read, sizes = reading.at({}), [row.integer(size) for size in self.spec.input_sizes]
         for axis in self._unordered if reads.channels == "all" else ():
             if (number := read.count(axis)) < sizes[axis]:
                 return f"reads {number} of {sizes[axis]} positions of {self.spec.input_sizes[axis]} (reads: channels is all)"
-        centre = {axis: row.integer(self.spec.output_sizes[out]) // 2 for axis, out in self.own.items()}
-        near = {axis: self._near(axis, place, sizes[axis]) for axis, place in centre.items()}
-        wide: list[int] = []
+        runs: dict[int, list[range]] = {}  # of each axis that is asked for, those of which one must be read
         for name, least in reads.positions.items():
             counts = [read.count(axis) for axis in self.asked[name]]
             fine = [axis for axis, number in zip(self.asked[name], counts, strict=True) if number >= least]
             if not fine or (reads.along == "every" and len(fine) < len(counts)):
                 which = "each axis" if reads.along == "every" else "one axis"
                 return f"reads {' and '.join(map(str, counts))} positions along {name} (reads: {name} is {least}, for {which})"
-            if least > 1 and reads.along == "any" and reads.centred:
-                if not any(read.holds(centre, {axis: near[axis]} if axis in near else {}) for axis in fine):
-                    return f"does not read its own position and those beside it along {name} (reads: centred)"
-            elif least > 1:
-                wide += [axis for axis in fine if axis in near]
-        if reads.centred and not read.holds(centre, {axis: near[axis] for axis in wide}):
-            beside = " and all those beside it" if wide else ""
-            return f"does not read its own position{beside} (reads: centred)"
+            if least == 1 or not reads.centred:
+                continue
+            beside = f"{least} positions side by side along {name}, its own among them (reads: centred)"
+            alone = [{axis: self._runs(axis, least, sizes[axis])} if axis in self.own else {} for axis in fine]
+            if reads.along == "every":
+                runs |= {axis: found for one in alone for axis, found in one.items()}
+            elif not any(self._reads_around(reading, one, sizes) for one in alone):
+                return f"does not read {beside}"
+        if reads.centred and not self._reads_around(reading, runs, sizes):
+            if not runs:
+                return "does not read its own position (reads: centred)"
+            return "does not read, whole, a square of positions side by side around its own (reads: centred)"
         return None
 
-    def _near(self, axis: int, place: int, size: int) -> range:
-        """Return a position and its neighbours inside the borders; of a causal axis, only the neighbour before."""
-        last = place if str(self.spec.input_sizes[axis]) in self.spec.causal else place + 1
-        return range(max(0, place - 1), min(last, size - 1) + 1)
+    def _runs(self, axis: int, least: int, size: int) -> list[range]:
+        """Return the runs of so many positions side by side that hold the middle. They may go on at the other border.
+
+        Of a causal axis, the one that ends there, as far as positions before it are left.
+        """
+        middle = size // 2
+        if str(self.spec.input_sizes[axis]) in self.spec.causal:
+            return [range(max(0, middle + 1 - least), middle + 1)]
+        return [range(first, first + least) for first in range(middle + 1 - least, middle + 1)]
+
+    def _reads_around(self, reading: _Reading, runs: Mapping[int, Sequence[range]], sizes: Sequence[int]) -> bool:
+        """Return whether a run along each of these axes is read, all combinations of their positions, and the middle crossed.
+
+        It is crossed if one of the two elements beside it, along an axis, reads the position of the other. Where an operator
+        reads blocks, neither does at their border.
+        """
+        own = {axis: sizes[axis] // 2 for axis in self.own}
+        whole = {axis: [[place % sizes[axis] for place in run] for run in found] for axis, found in runs.items()}
+        if not reading.at({}).holds(own, whole):
+            return False
+        for axis in runs:
+            both = {axis: [[own[axis] - 1, own[axis]]]}
+            if not (reading.at({}).holds(own, both) or reading.at({self.own[axis]: own[axis] - 1}).holds(own, both)):
+                return False
+        return True
+
+
+@dataclass
+class _Reading:
+    """The positions that elements of the output read.
+
+    Attributes:
+        operator, values, applied: of which operator, at which sizes, applied how often.
+        middle: the position of the element in the middle.
+    """
+
+    operator: PGraph
+    values: Mapping[str, int]
+    middle: tuple[int, ...]
+    applied: int
+    _known: dict[tuple[int, ...], _Read] = field(default_factory=dict)
+
+    def at(self, moved: Mapping[int, int]) -> _Read:
+        """Return the positions that the middle reads if it is moved to these positions along axes of the output."""
+        position = tuple(moved.get(axis, place) for axis, place in enumerate(self.middle))
+        found = self._known.get(position)
+        if found is None:
+            found = _Read(factors(self.operator, self.values, position, applied=self.applied))
+            self._known[position] = found
+        return found
 
 
 @dataclass
@@ -124,17 +172,19 @@ class _Read:
         factor = next(factor for factor in self.factors if axis in factor.axes)
         return len(set(factor.positions[:, factor.axes.index(axis)].tolist()))
 
-    def holds(self, place: Place, near: Mapping[int, Iterable[int]]) -> bool:
+    def holds(self, place: Mapping[int, int], near: Mapping[int, Sequence[Sequence[int]]]) -> bool:
         """Return whether a place is read with some position along each axis that it leaves open.
 
         Args:
-            place: positions along axes.
-            near: for some of these axes, positions in the place of one; every combination of them must be read.
+            place: positions along axes of the input, by the number of the axis.
+            near: for some of these axes, sets of positions in the place of one. Of one set for each axis, every combination
+                must be read.
         """
         for factor in self.factors:
             given = [axis for axis in factor.axes if axis in place]
             columns = [factor.axes.index(axis) for axis in given]
             held = set(map(tuple, factor.positions[:, columns].tolist()))
-            if not held.issuperset(product(*(near.get(axis, (place[axis],)) for axis in given))):
+            ways = product(*(near.get(axis, [(place[axis],)]) for axis in given))
+            if not any(held.issuperset(product(*way)) for way in ways):
                 return False
         return True

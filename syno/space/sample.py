@@ -39,6 +39,7 @@ class Sampler:
     dead_ends: int = 0
     duplicates: int = 0
     _done: set[Hashable] = field(default_factory=set)
+    _done_by_guide: set[Hashable] = field(default_factory=set)  # where nothing is left that the guide reaches
     _met: set[Hashable] = field(default_factory=set)  # states from which some operator was found
 
     def draw(self, is_over: Callable[[], bool] = never) -> PGraph | None:
@@ -49,19 +50,22 @@ class Sampler:
         if self.is_exhausted:
             return None
         self.walks += 1
+        space, done = self.space.guided(self.random, self.space.root), self._done
+        if space is not self.space:
+            space, done = (space, self._done_by_guide) if space.root not in self._done_by_guide else (self.space, done)
         path: list[State] = [self.space.root]
         while path:
             if is_over():
                 self.walks -= 1
                 return None
-            step = self.space.drawn(path[-1], self.random, by_kind=self.by_kind, without=self._done)
+            step = space.drawn(path[-1], self.random, by_kind=self.by_kind, without=done)
             if step is not None and isinstance(step.node, State):
                 path.append(step.node)
             elif step is not None:
                 return self._found(step, path)
             else:
                 state = path.pop()
-                self._done.add(state)
+                done.add(state)
                 if state not in self._met:
                     self.dead_ends += 1
                     return None
@@ -71,6 +75,7 @@ class Sampler:
         """Count an operator as found: another form of it is a duplicate."""
         self.operators.setdefault(self.space.fingerprint(operator), operator)
         self._done.add(operator)
+        self._done_by_guide.add(operator)
 
     @property
     def is_exhausted(self) -> bool:
@@ -85,6 +90,7 @@ class Sampler:
     def _found(self, step: Step, path: list[State]) -> PGraph | None:
         assert step.operator is not None
         self._done.add(step.operator)
+        self._done_by_guide.add(step.operator)
         self._met.update(path)
         name = self.space.fingerprint(step.operator)
         if name in self.operators:

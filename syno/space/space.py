@@ -25,6 +25,8 @@ from syno.space.steps import FINALIZE, Draft, Step
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
 WITH_REQUIREMENTS = 3  # the same where `reads` is given: fewer operators are found at the end, so that more is saved
 
+UNGUIDED = 1 / 32  # the share of walks that do not keep to the guide, so that they may find every operator
+
 
 class Space(StateGraph):
     """All operators that a spec allows, reached step by step from the output up.
@@ -34,10 +36,12 @@ class Space(StateGraph):
     Args:
         spec: what is searched.
         use_distance: whether states that the spec's shape distance excludes are left out, and dead ends a few steps ahead.
+        is_guide: whether only operators that meet the requirement in a usual way are reached; for walks, see `guide`.
     """
 
-    def __init__(self, spec: OperatorSpec, *, use_distance: bool = True) -> None:
-        super().__init__(spec, use_distance=use_distance)
+    def __init__(self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False) -> None:
+        super().__init__(spec, use_distance=use_distance, is_guide=is_guide)
+        self.is_guide = is_guide
         ahead = LOOK_AHEAD if spec.reads is None else WITH_REQUIREMENTS
         self.look_ahead = ahead if self.feasibility.kind != "none" else 0
         self._steps: dict[State, tuple[Step, ...]] = {}
@@ -172,11 +176,13 @@ class Space(StateGraph):
         """Return the steps of a random completion below the node, ending in a Finalize; None if the walk met a dead end.
 
         Each step is drawn with equal chances among the kinds of steps that can be taken and then among those of the
-        kind, or, without `by_kind`, among all. The walk depends on the state of `random` alone.
+        kind, or, without `by_kind`, among all. The walk depends on the state of `random` alone. Where the spec has a
+        requirement, most walks keep to the `guide`.
         """
         path: list[Step] = []
+        space = self.guided(random, node)
         while isinstance(node, State):
-            step = self.drawn(node, random, by_kind=by_kind)
+            step = space.drawn(node, random, by_kind=by_kind)
             if step is None:
                 return None
             path.append(step)
@@ -207,6 +213,25 @@ class Space(StateGraph):
             elif (step := self._leading_on(chosen, without)) is not None:
                 return step
         return None
+
+    def guided(self, random: Random, node: Hashable) -> Space:
+        """Return the space that a walk from the node keeps to: the guide, or sometimes, or where it excludes the node, this."""
+        guide = self.guide
+        if guide is None or random.random() < UNGUIDED or not (isinstance(node, State) and guide.is_feasible(node)):
+            return self
+        return guide
+
+    @cached_property
+    def guide(self) -> Space | None:
+        """The operators that meet the requirement in a usual way, as walks find them sooner; None without a requirement.
+
+        `syno.space.distance.reading` says which. None as well if there are no such operators.
+        """
+        reads = self.spec.reads
+        if self.is_guide or reads is None or not reads.positions or self.feasibility.kind != "exact":
+            return None
+        guide = Space(self.spec, is_guide=True)
+        return guide if guide.is_feasible(guide.root) else None
 
     @cached_property
     def _comparison(self) -> Comparison:

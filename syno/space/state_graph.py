@@ -33,6 +33,7 @@ class StateGraph:
     Args:
         spec: what is searched.
         use_distance: whether states that the shape distance excludes are left out.
+        is_guide: whether the narrow bound on what is read is used (`syno.space.distance.reading`), which loses operators.
 
     Attributes:
         sizes, facts: what is known of sizes and dims.
@@ -42,14 +43,14 @@ class StateGraph:
         feasibility: the shape distance, and bounds on FLOPs.
     """
 
-    def __init__(self, spec: OperatorSpec, *, use_distance: bool = True) -> None:
+    def __init__(self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False) -> None:
         self.spec = spec
         self.sizes = SizeTable(spec)
         self.facts = FactTable(spec, self.sizes)
         self.rules = RuleSet(spec.rules_off, spec.rules_on)
         self.candidates = Candidates(spec, self.sizes, self.facts, self.rules)
         self.completion = Completion(spec, self.sizes, self.facts, self.rules)
-        self.feasibility = Feasibility(self.candidates, self.completion, use_distance=use_distance)
+        self.feasibility = Feasibility(self.candidates, self.completion, use_distance=use_distance, is_narrow=is_guide)
         self.branches = lru_cache(REMEMBERED)(self._branches)
 
     @cached_property
@@ -116,7 +117,7 @@ def _changes(spec: OperatorSpec) -> Iterator[tuple[str, OperatorSpec]]:
     """Yield single changes that make a spec's space larger, the likely ones first."""
     budget, occurrences, contractions = spec.budget, spec.occurrences, spec.contractions
     if spec.reads is not None:
-        yield "none of them reads what is required: ask for less, or for nothing (reads)", spec.with_(reads=None)
+        yield "none of them reads what is required: ask for less, or for nothing (reads: none)", spec.with_(reads=None)
     if budget.most_flops < Budget().most_flops:
         yield (
             f"the budget excludes them all: raise most_flops, which is {budget.most_flops:.4g}",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 import small_specs
 
-from syno.space import OperatorSpec, Space, paper
+from syno.space import OperatorSpec, Sampler, Space, paper
 from syno.space.requirements import Requirements
 
 FEW: dict[str, Any] = {"tensors": 2, "merges": 1, "splits": 1, "shifts": 1, "reductions": 3}
@@ -66,7 +67,7 @@ SEQUENCE: dict[str, Any] = {"seq_len": 2, "applied": 1, "centred": False, "chann
         pytest.param(square(occurrences={**FEW, "shifts": 0, "merges": 2}), ONCE, 4, id="once"),
         pytest.param(small_specs.convolution(depth=5), {"H": 2, "centred": False}, 10, id="convolution"),
         pytest.param(resnet8(), SQUARE, 2, id="resnet8", marks=pytest.mark.slow),
-        pytest.param(paper("resnet18").with_(depth=5), LINE, 4, id="resnet18", marks=pytest.mark.slow),
+        pytest.param(paper("resnet18").with_(depth=5), LINE, 10, id="resnet18", marks=pytest.mark.slow),
         pytest.param(paper("densenet121").with_(depth=4), LINE, 8, id="densenet121", marks=pytest.mark.slow),
         pytest.param(gpt2(), SEQUENCE, 5, id="gpt2", marks=pytest.mark.slow),
     ],
@@ -78,3 +79,17 @@ def test_no_operator_is_lost_and_none_added(spec: OperatorSpec, reads: dict[str,
     found = sorted(operator.id for _, operator in Space(asking).enumerate())
     assert found == expected
     assert len(found) == count
+
+
+def test_guided_walks_find_every_operator() -> None:
+    spec = small_specs.convolution(depth=5)
+    space = Space(spec.with_(reads={"H": 2, "centred": False}))
+    guide = space.guide
+    assert Space(spec).guide is None
+    assert guide is not None
+    usual, all_ids = ({operator.id for _, operator in one.enumerate()} for one in (guide, space))
+    assert usual < all_ids
+    sampler = Sampler(space, Random(0))
+    while not sampler.is_exhausted and sampler.walks < 10_000:
+        sampler.draw()
+    assert {operator.id for operator in sampler.operators.values()} == all_ids

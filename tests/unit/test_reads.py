@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 import syno
+from syno.artifact.published_operator import distinct, read_artifact
 from syno.base.errors import SpecError, UnreachableError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
@@ -44,6 +46,44 @@ def test_own_position_is_required_if_centred() -> None:
     rolled = build.finish([n, *build.contract(outer=[c_out], inner=build.reduce("C_in")), row, build.shift(column, 1)])
     assert "does not read its own position" in str(unmet(rolled, H=1))
     assert unmet(rolled, H=1, centred=False) is None
+
+
+def shifted(by: int) -> PGraph:
+    """Applied twice, it reads a square of 3 along each axis, which lies `by` positions after the own one."""
+    build = Builder("N, C_in, C_out, H; k_1=3", name="shifted")
+    n, c_out, row, column = build.output("N, C_out, H, H")
+    c_in, window = build.contract(outer=[c_out], inner=[*build.reduce("C_in"), *build.reduce("k_1")])
+    return build.finish([n, c_in, build.shift(build.unfold(column, window), by), row])
+
+
+@pytest.mark.parametrize("size", [4, 8])
+def test_positions_on_one_side_of_its_own_are_enough_and_go_around_the_border(size: int) -> None:
+    """In the middle of 4 positions, the second after it is the first of the axis."""
+    spec = SPEC.with_(layers=[{"N": 1, "C_in": 4, "C_out": 4, "H": size}], reads={"H": 3}, budget={})
+    assert Requirements(spec).unmet(shifted(1)) is None
+    beside = Requirements(spec.with_(reads={"H": 3, "along": "any"})).unmet(shifted(2))
+    assert "square of positions side by side around its own" in str(Requirements(spec).unmet(shifted(2)))
+    assert "3 positions side by side along H" in str(beside)
+
+
+def test_blocks_are_not_enough() -> None:
+    """Each element reads the four positions of the block that it is in, along both axes when it is applied twice."""
+    build = Builder("N, C_in, C_out, H; s=2", name="blocks")
+    n, c_out, row, column = build.output("N, C_out, H, H")
+    block, inside = build.merge(column, "s^2")
+    c_in, place = build.contract(outer=[c_out, inside], inner=[*build.reduce("C_in"), *build.reduce("s^2")])
+    blocks = build.finish([n, c_in, build.split(block, place), row])
+    spec = SPEC.with_(layers=[{"N": 1, "C_in": 4, "C_out": 4, "H": 8}], reads={"H": 3}, budget={})
+    assert "around its own" in str(Requirements(spec).unmet(blocks))
+    assert Requirements(spec.with_(reads={"H": 3, "centred": False})).unmet(blocks) is None
+
+
+@pytest.mark.slow
+def test_published_operators_of_resnet18_meet_what_the_network_asks_for(artifact: Path) -> None:
+    check = Requirements(SPEC.with_(reads={"H": 3, "applied": 2, "centred": True, "channels": "all", "along": "every"}))
+    found = distinct(read_artifact(artifact / "vision" / "a100" / "good-kernels-cifar100" / "resnet"))
+    assert len(found) == 6
+    assert [check.unmet(one.graph) for one in found] == [None] * 6
 
 
 def test_a_space_says_what_an_operator_reads_too_little_of() -> None:

@@ -34,7 +34,7 @@ class Feasibility:
         least_flops, most_flops: of the replaced layers.
     """
 
-    def __init__(self, candidates: Candidates, completion: Completion, *, use_distance: bool) -> None:
+    def __init__(self, candidates: Candidates, completion: Completion, *, use_distance: bool, is_narrow: bool = False) -> None:
         self.spec, self.sizes, rules = candidates.spec, candidates.sizes, candidates.rules
         self.candidates, self.completion = candidates, completion
         self.kind: DistanceKind = self.spec.distance if use_distance else "none"
@@ -48,7 +48,7 @@ class Feasibility:
         wanted, unordered = completion.wanted, completion.unordered
         goal = Goal(self.spec, self.sizes, self.ensured, wanted, unordered, self.least_flops, self.most_flops)
         asks = self.spec.reads is not None and self.ensured.sums_come_first
-        self.reading = ReadingBound(completion.requirements, self.sizes) if asks else None
+        self.reading = ReadingBound(completion.requirements, self.sizes, is_narrow) if asks else None
         self.relax = Relaxation(goal, candidates, self.reading)
         self.distance = ShapeDistance(goal, self.reading)
         self._wanted = product(wanted)

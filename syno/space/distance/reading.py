@@ -14,8 +14,14 @@ Applied twice
 Borders of blocks
     Where neither a window nor a Shift is to come, an axis of the input is a number whose digits are its members, or pieces of
     them: Splits write them side by side. If its size is a power of two, every digit of more than one value is different
-    in the middle, 100...0, and in the position before it, 011...1. To read both, every member must take two values. An axis of
-    the input that is made together with others has at least one digit with its primary variable, from a member with it.
+    in the middle, 100...0, and in the position before it, 011...1. One of these two elements must read both, so that every
+    member must take two values. An axis of the input that is made together with others has at least one digit with its primary
+    variable, from a member with it.
+
+Guided walks
+    The narrow bound is no lower bound: it asks for the usual ways to meet a requirement. Nothing is cut off a group, each axis
+    that is asked for is one live dim with an axis of the output below it, and each window can slide over such an axis. Most
+    random walks keep to the states that it allows, from which operators are found much sooner; the others may find all.
 
 All numbers are upper bounds at one of the valuations at which the requirement is checked: it must hold at each of them.
 """
@@ -50,10 +56,16 @@ class Question(NamedTuple):
 
 @dataclass
 class ReadingBound:
-    """The bound for one requirement."""
+    """The bound for one requirement.
+
+    Attributes:
+        requirements, table: of the space.
+        is_narrow: whether this is the narrow bound, for guided walks.
+    """
 
     requirements: Requirements
     table: SizeTable
+    is_narrow: bool = False
     _answers: dict[Question, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -72,6 +84,7 @@ class ReadingBound:
         }
         asked = [(least, found.asked[name]) for name, least in self.reads.positions.items()]
         self._asked = [(least, axes, all if self.reads.along == "every" else any) for least, axes in asked]
+        self._named = {self._sizes[axis] for _, axes in asked for axis in axes}
         wide = {axis for least, axes in asked for axis in axes if least > 1 and self.reads.centred}
         self._centred = wide & found.own.keys()
 
@@ -86,6 +99,8 @@ class ReadingBound:
 
     def allows(self, assignment: Assignment) -> bool:
         """Return whether an operator of this assignment may meet the requirement."""
+        if self.is_narrow and not self._is_usual(assignment):
+            return False
         question = self._question(assignment)
         found = self._answers.get(question)
         if found is None:
@@ -97,7 +112,7 @@ class ReadingBound:
     def _question(self, assignment: Assignment) -> Question:
         left, anywhere = assignment.limits.left, list[Source]()
         windows = tuple((axis.size, axis.source) for axis in assignment.windows)
-        if left.unfolds:
+        if left.unfolds and not self.is_narrow:
             for axis in assignment.parted:
                 if self._may_hold_window(axis.size):
                     anywhere.append(axis.source)
@@ -109,6 +124,16 @@ class ReadingBound:
         groups = tuple((group.block, tuple((a.size, a.source) for a in group.members)) for group in assignment.groups)
         only_digits = not left.shifts and assignment.ensured.merges_below_joins
         return Question(groups, windows, tuple(anywhere), only_digits)
+
+    def _is_usual(self, assignment: Assignment) -> bool:
+        """Return whether the assignment is allowed by the narrow bound."""
+        for group in assignment.groups:
+            if not group.is_whole:
+                return False
+            if group.block[0] in self._named and (len(group.members) > 1 or not group.members[0].source.outputs):
+                return False
+        least = self.spec.windows.least_ratio
+        return all(any(self.table[size / window.size].lowest >= least for size in self._named) for window in assignment.windows)
 
     def _may_hold_window(self, size: Size) -> bool:
         """Return whether some piece may be a window that takes several values. A piece of an even number may be odd."""
