@@ -67,7 +67,8 @@ class Dispatch:
         """
         for claim in self.ledger.update(self.store.trials() if trials is None else trials):
             self._adopt(claim)
-        for told in (*self.ledger.waiting.unreported, *self._to_tell):
+        events: list[Told] = [*self.ledger.waiting.unreported, *self._to_tell]
+        for told in events:
             self._tell(told)
         self._is_rebuilding = False
 

@@ -114,7 +114,7 @@ class Surrogate(Policy):
 
     def _mutations(self, draws: Draws) -> Iterator[tuple[TreeStep, ...]]:
         """Yield paths to operators that are not taken, which begin as the best ones do."""
-        best = nlargest(self.settings.parents, self._ended(), key=lambda one: one.reward)
+        best = nlargest(self.settings.parents, self._ended(), key=lambda one: one.reward or 0.0)
         count = max(self.settings.mutations // self._rounds, min(LEAST, self.settings.mutations))
         for number in range(count if best else 0):
             own = draws.below(f"mutation {number}")
