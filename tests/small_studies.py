@@ -11,6 +11,7 @@ from search_trees import hidden_family_reward, wide_tree
 from syno.base.errors import SynoError, TrainingError
 from syno.ir.graph import PGraph
 from syno.search.evaluation import Report
+from syno.search.policies.surrogate import SurrogateSettings
 from syno.search.reward import AccuracyReward
 from syno.search.study import Study
 
@@ -28,6 +29,8 @@ def evaluate(operator: PGraph, report: Report) -> Mapping[str, float]:
 def study(storage: str = "memory:", **changes: Any) -> Study:
     options: dict[str, Any] = {"space_id": "wide", "name": "study", "reward": AccuracyReward(low=0, high=1, power=1), "seed": 1}
     tree = changes.pop("tree", None) or wide_tree()
+    if changes.get("policy") == "surrogate":  # what is promised holds for any number of candidates
+        options["policy_settings"] = SurrogateSettings(trees=4, beginner_walks=2, walks=2, mutations=2)
     return Study(tree, storage=storage, **{**options, **changes})
 
 

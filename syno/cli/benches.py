@@ -29,6 +29,9 @@ def policies(
         bool | None,
         typer.Option(help="Search the operators that meet the requirement, or those of plain random walks; by default both."),
     ] = None,
+    stopping: Annotated[
+        bool, typer.Option("--stopping", help="Pause trainings and resume the best, as with study: stopping: {keep: auto}.")
+    ] = False,
     processes: Annotated[int, typer.Option(min=1, help="Processes that search at the same time.")] = 1,
     table: Annotated[Path | None, typer.Option(help="Folder of another table; by default the one of Syno.")] = None,
     output: Output = None,
@@ -39,6 +42,7 @@ def policies(
     """
     from syno.base.progress import display
     from syno.report.replays import NAME, PARTS, compare, table_in, write
+    from syno.search.halving import HalvingSettings
     from syno.search.policies import POLICIES
     from syno.search.replay.comparison import BLIND, Contender
     from syno.search.replay.table import FOLDER, Subset
@@ -55,6 +59,7 @@ def policies(
             seeds=seeds,
             trials=trials,
             parts=folder / PARTS,
+            stopping=HalvingSettings() if stopping else None,
             processes=processes,
             folder=source,
             display=display(),
@@ -64,5 +69,6 @@ def policies(
     note = (
         f"Replayed on {about['operators']} operators that were trained {about['first']} to {about['last']}, {about['machine']}."
     )
-    typer.echo(write(found, folder, [note]), nl=False)
+    notes = [note, "With stopping: trainings were paused and resumed, as by study: stopping: {keep: auto}."][: 1 + stopping]
+    typer.echo(write(found, folder, notes), nl=False)
     typer.echo(f"in {folder}: {NAME}.csv, {NAME}-runs.csv, {NAME}.svg, {NAME}.png")

@@ -18,6 +18,7 @@ from syno.base.progress import Display, Progress
 from syno.base.text_tables import Row, csv_text, markdown
 from syno.report.figures import save
 from syno.report.replay_figure import draw
+from syno.search.halving import HalvingSettings
 from syno.search.replay.comparison import Contender, Run, Searches, summary
 from syno.search.replay.replay import SEARCH_SEED
 from syno.search.replay.table import FOLDER, OperatorTable, Subset
@@ -35,6 +36,7 @@ def compare(
     seeds: int = 100,
     trials: int = 100,
     parts: Path,
+    stopping: HalvingSettings | None = None,
     processes: int = 1,
     folder: Path = FOLDER,
     display: Display,
@@ -47,6 +49,7 @@ def compare(
         seeds: how many searches of each; seed 0 is the first.
         trials: the trials of a search.
         parts: folder for finished searches.
+        stopping: as `study: stopping`; by default all trainings go to their end.
         processes: how many run at the same time. It changes no result.
         folder: the table.
         display: shows the progress.
@@ -56,9 +59,9 @@ def compare(
         found = []
         for subset in subsets:
             for contender in contenders:
-                search = partial(_search, folder, contender, subset, trials)
+                search = partial(_search, folder, contender, subset, trials, stopping)
                 total, runs = len(subsets) * len(contenders) * seeds, list[Run]()
-                for is_new, run in _all(search, _file(parts, folder, contender, subset, trials), seeds, pool):
+                for is_new, run in _all(search, _file(parts, folder, contender, subset, trials, stopping), seeds, pool):
                     runs.append(run)
                     shown, done = shown + 1, done + is_new
                     rate, notes = done / max(time.monotonic() - began, 1e-9), {"policy": contender.name, "on": str(subset)}
@@ -68,14 +71,18 @@ def compare(
     return found
 
 
-def _search(folder: Path, contender: Contender, subset: Subset, trials: int, seed: int) -> Run:
-    return Run.of(table_in(folder), contender, subset, seed, trials)
+def _search(
+    folder: Path, contender: Contender, subset: Subset, trials: int, stopping: HalvingSettings | None, seed: int
+) -> Run:
+    return Run.of(table_in(folder), contender, subset, seed, trials, stopping)
 
 
 def _all(search: Callable[[int], Run], file: Path, seeds: int, pool: Executor | None) -> Iterator[tuple[bool, Run]]:
     """Yield the run of each seed, and whether it was made now; it is kept in the file then."""
     kept = [Run(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
-    yield from ((False, Run(run.seed, tuple(run.ids), tuple(run.finished))) for run in kept if run.seed < seeds)
+    yield from (
+        (False, Run(run.seed, tuple(run.ids), tuple(run.finished), tuple(run.begun))) for run in kept if run.seed < seeds
+    )
     for run in _new(search, [seed for seed in range(seeds) if seed not in {run.seed for run in kept}], pool):
         kept.append(run)
         write_whole(file, "".join(f"{json.dumps(vars(one))}\n" for one in kept), durable=False)
@@ -103,11 +110,14 @@ def _pool(processes: int) -> Iterator[Executor | None]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _file(parts: Path, folder: Path, contender: Contender, subset: Subset, trials: int) -> Path:
+def _file(
+    parts: Path, folder: Path, contender: Contender, subset: Subset, trials: int, stopping: HalvingSettings | None
+) -> Path:
     """Return the file of finished searches. Its name changes with the table, the settings and the source of the policy."""
     tables = [file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()]
     source = Path(inspect.getfile(contender.kind)).read_bytes()
-    settings = json.dumps([contender.policy, dict(contender.settings), subset, trials], sort_keys=True).encode()
+    named = [contender.policy, dict(contender.settings), subset, trials, stopping and stopping.model_dump(mode="json")]
+    settings = json.dumps(named, sort_keys=True).encode()
     return parts / f"{checksum(*tables, source, settings)}.jsonl"
 
 
@@ -131,9 +141,9 @@ def _run_rows(searches: Sequence[Searches]) -> list[Row]:
             "policy": one.contender.name,
             "operators": str(one.subset),
             "seed": run.seed,
-            "trials": len(run.ids),
-            "trials to success": one.first_success(run),
-            "trials to success by the mean of seeds": one.first_success(run, None),
+            "trials": run.begun[-1] if run.begun else 0,
+            "trials to success": one.trials_of(run),
+            "trials to success by the mean of seeds": one.trials_of(run, None),
             "CPU-seconds": run.finished[-1] if run.finished else 0.0,
             "best accuracy": max((one.table.entries[id_].accuracy(SEARCH_SEED) for id_ in run.ids), default=None),
             "best accuracy at 45 % of the FLOPs": float(best[-1]),

@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial
 from syno.ir.graph import PGraph
 from syno.search.policies.contract import Candidate
 from syno.search.reward import Failure, Outcome
-from syno.search.storage.records import Kind, Result
+from syno.search.storage.records import Kind, Result, Told
 
 
 @dataclass
@@ -21,7 +21,8 @@ class Claim:
     Attributes:
         rank: how many operators were claimed before it.
         candidate: the operator as policies know it.
-        told: first trials of the claims whose outcomes the policy was told just before it proposed this operator.
+        told: what the policy was told just before it proposed this operator: the first trial of a claim for its outcome, and
+            (first trial, step) for its value at a step.
         closed: names of nodes that were found to have no operators left.
         numbers: its trials, one for each attempt.
         outcome: its reward or failure; None while that is open.
@@ -32,7 +33,7 @@ class Claim:
 
     rank: int
     candidate: Candidate
-    told: tuple[int, ...]
+    told: tuple[Told, ...]
     closed: tuple[str, ...]
     numbers: list[int]
     outcome: Outcome | None = None

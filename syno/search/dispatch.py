@@ -20,7 +20,7 @@ from syno.search.claims import Claim, RunningTrial
 from syno.search.ledger import Ledger, is_running
 from syno.search.policies.contract import EXHAUSTED, Policy, Proposal
 from syno.search.stopping import Stopping
-from syno.search.storage.records import Result, attributes, operator_of, worker_of
+from syno.search.storage.records import Result, Told, attributes, operator_of, worker_of
 from syno.search.storage.rungs import rung_attribute, rung_key
 from syno.search.storage.store import TrialStore
 from syno.search.walks import Draws
@@ -49,7 +49,7 @@ class Dispatch:
         self.stopping = stopping
         self.is_exhausted = False
         self._to_tell: dict[int, Claim] = {}  # claims whose outcomes the policy was not told, by number
-        self._unrecorded: list[int] = []  # claims whose outcomes it was told since its last proposal, by number
+        self._unrecorded: list[Told] = []  # what it was told since its last proposal
         self._own: set[int] = set()  # ids of trials of this object that have not ended
         self._salt = ""
         self._is_rebuilding = True
@@ -67,17 +67,18 @@ class Dispatch:
         """
         for claim in self.ledger.update(self.store.trials() if trials is None else trials):
             self._adopt(claim)
-        for number in list(self._to_tell):
-            self._tell(number)
+        events: list[Told] = [*self.ledger.waiting.unreported, *self._to_tell]
+        for told in events:
+            self._tell(told)
         self._is_rebuilding = False
 
     def _adopt(self, claim: Claim) -> None:
         """Let the policy adopt a new claim."""
-        for number in claim.told:
-            self._tell(number)
+        for told in claim.told:
+            self._tell(told)
         if self._is_rebuilding:
             self._propose_again(claim)
-        self._unrecorded = [number for number in self._unrecorded if number not in claim.told]
+        self._unrecorded = [told for told in self._unrecorded if told not in claim.told]
         self.policy.hear_closed(claim.closed)
         self.policy.adopt(claim.candidate)
         self._to_tell[claim.number] = claim
@@ -90,12 +91,24 @@ class Dispatch:
         proposal = self.policy.propose()
         self._is_rebuilding = isinstance(proposal, Proposal) and proposal.path == claim.candidate.path
 
-    def _tell(self, number: int) -> None:
-        claim = self._to_tell.get(number)
+    def _tell(self, told: Told) -> None:
+        """Tell the policy the outcome of a claim, or its value at a step, if that is known and was not told yet."""
+        if not isinstance(told, int):
+            return self._report(told)
+        claim = self._to_tell.get(told)
         if claim is not None and claim.outcome is not None:
-            del self._to_tell[number]
-            self._unrecorded.append(number)
-            self.policy.tell(claim.candidate, claim.outcome)
+            del self._to_tell[told]
+            self._unrecorded.append(told)
+            if self.ledger.waiting.is_stopped(claim):
+                self.policy.stop(claim.candidate)
+            else:
+                self.policy.tell(claim.candidate, claim.outcome)
+
+    def _report(self, told: tuple[int, int]) -> None:
+        claim = self.ledger.waiting.unreported.pop(told, None)
+        if claim is not None:
+            self._unrecorded.append(told)
+            self.policy.report(claim.candidate, told[1], self.ledger.waiting.rungs.value(claim.rank, told[1]))
 
     def begin(self, *, alone: bool = False) -> None:
         """Become a worker of the study. For `alone`, see `end_dead`."""

@@ -126,6 +126,10 @@ class Rungs:
         """Return whether the trial has a value at the rung."""
         return trial in self._entries[step]
 
+    def value(self, trial: int, step: int) -> float:
+        """Return the value of a trial at a rung; -inf for NaN."""
+        return -self._entries[step][trial][0]
+
     def place(self, trial: int, step: int) -> int:
         """Return the place of a trial at a rung, from 1 for the best; of equal ones the earlier is the better."""
         return bisect_left(self._order[step], self._entries[step][trial]) + 1

@@ -88,7 +88,8 @@ class Ledger:
         attempt, claim = int(trial.user_attrs["attempt"]), self._by_fingerprint.get(fingerprint)
         if claim is None:
             stored = trial.user_attrs
-            told, closed = tuple(stored["told"]), tuple(stored.get("closed", ()))  # older studies don't have it
+            told = tuple(one if isinstance(one, int) else (one[0], one[1]) for one in stored["told"])
+            closed = tuple(stored.get("closed", ()))  # older studies don't have it
             claim = Claim(len(self.claims), candidate_of(trial), told, closed, [trial.number])
             self.claims.append(claim)
             self._by_fingerprint[fingerprint] = self._open[claim.rank] = claim

@@ -21,11 +21,13 @@ class Waiting:
     Attributes:
         rungs: the values, by the rank of the claim.
         stopped: claims that were stopped for good and not yet taken from here; their checkpoints are of no use.
+        unreported: the steps of values that the policy was not told, in the order of entry, by the first trial of the claim.
     """
 
     def __init__(self, keep: Mapping[int, float]) -> None:
         self.rungs = Rungs(keep)
         self.stopped: list[Claim] = []
+        self.unreported: dict[tuple[int, int], Claim] = {}
         self._paused: dict[int, Claim] = {}  # by rank
         self._overtaken: dict[int, Claim] = {}
 
@@ -36,13 +38,18 @@ class Waiting:
     def measure(self, trials: Iterable[tuple[Claim, FrozenTrial]]) -> None:
         """Enter the new values of trials, each with its claim."""
         found = [
-            (trial.number, step, claim.rank, value)
+            (trial.number, step, claim, value)
             for claim, trial in trials
             for step, value in values_at_rungs(trial).items()
             if step in self.rungs.keep and not self.rungs.has(claim.rank, step)
         ]
-        for _, step, rank, value in sorted(found, key=lambda one: one[:2]):
-            self.rungs.enter(rank, step, value)
+        for _, step, claim, value in sorted(found, key=lambda one: one[:2]):
+            self.rungs.enter(claim.rank, step, value)
+            self.unreported[claim.number, step] = claim
+
+    def is_stopped(self, claim: Claim) -> bool:
+        """Return whether a claim was stopped for good, and is not resumed."""
+        return claim.rank in self._overtaken
 
     def add(self, claim: Claim) -> None:
         """Add a claim whose last trial has paused."""

@@ -26,7 +26,10 @@ def known() -> Searches:
     """Two searches by hand: the second operator of one succeeds, after 30 CPU-seconds, and none of the other."""
     table = OperatorTable.read()
     good, bad = ([one for one in table.entries.values() if table.succeeds(one, 0) is which] for which in (True, False))
-    runs = [Run(0, (bad[0].id, good[0].id, bad[1].id), (10.0, 30.0, 60.0)), Run(1, (bad[1].id, bad[0].id), (30.0, 40.0))]
+    runs = [
+        Run(0, (bad[0].id, good[0].id, bad[1].id), (10.0, 30.0, 60.0), (1, 2, 3)),
+        Run(1, (bad[1].id, bad[0].id), (30.0, 40.0), (1, 2)),
+    ]
     return Searches(table, Contender("random", "random"), Subset.ALL, 3, runs)
 
 
@@ -86,7 +89,7 @@ def test_a_comparison_goes_on_where_it_was_stopped(tmp_path, monkeypatch) -> Non
     def stopping(*given: object) -> Run:
         if len(made) == 3:
             raise KeyboardInterrupt
-        made.append(given[-2])
+        made.append(given[3])
         return search(*given)
 
     def compare() -> Searches:
@@ -98,7 +101,7 @@ def test_a_comparison_goes_on_where_it_was_stopped(tmp_path, monkeypatch) -> Non
     monkeypatch.setattr(replays.Run, "of", stopping)
     with pytest.raises(KeyboardInterrupt):
         compare()
-    monkeypatch.setattr(replays.Run, "of", lambda *given: made.append(given[-2]) or search(*given))
+    monkeypatch.setattr(replays.Run, "of", lambda *given: made.append(given[3]) or search(*given))
     assert [replace(run) for run in compare().runs] == [
         search(OperatorTable.read(), Contender("random", "random"), Subset.NATURAL, seed, 3) for seed in range(5)
     ]

@@ -108,7 +108,7 @@ def test_a_search_pauses_and_ends_with_its_best_trained_through(tmp_path: Path) 
     experiment = Experiment(
         name="small",
         workload=SMALL,
-        spec={"depth": 4},
+        spec={"depth": 4, "reads": "none"},
         reward={"name": "accuracy", "low": 0.0, "power": 1},
         policy={"name": "random"},
         study={"n_trials": 5, "stopping": {"keep": {1: 0.4, 2: 0.2}}},

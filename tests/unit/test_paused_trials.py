@@ -17,6 +17,7 @@ from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.search.halving import HalvingSettings, Rungs
+from syno.search.policies import Candidate
 from syno.search.reward import Outcome
 from syno.search.study import Study
 
@@ -64,7 +65,7 @@ def test_another_worker_resumes_what_this_one_paused(tmp_path: Path, storage: st
     assert resumed and max(Counter(training.trained).values()) == 1
 
 
-@pytest.mark.parametrize(("policy", "every"), [("random", 19), pytest.param("mcts", 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("policy", "every"), [("surrogate", 37), pytest.param("mcts", 3, marks=pytest.mark.slow)])
 def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path, policy: str, every: int) -> None:
     """Before an access to what is stored, or a step of training, one after another."""
     whole, study = Training(), open_study(journal(tmp_path / "whole"), policy)
@@ -123,24 +124,38 @@ def test_a_lost_state_is_trained_again(tmp_path: Path) -> None:
 
 
 def test_policies_are_told_once_and_checkpoints_of_the_overtaken_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    study, training, told = open_study(), Training(), dict[str, Outcome]()
-    tell = study.policy.tell
+    study, training, told, reported = open_study(), Training(), dict[str, Outcome | None](), dict[tuple[str, int], float]()
+    tell, stop = study.policy.tell, study.policy.stop
 
-    def record(candidate: object, outcome: Outcome) -> None:
-        fingerprint = candidate.fingerprint  # type: ignore[attr-defined]
-        assert fingerprint not in told
-        told[fingerprint] = outcome
-        tell(candidate, outcome)  # type: ignore[arg-type]
+    def record(candidate: Candidate, outcome: Outcome) -> None:
+        assert candidate.fingerprint not in told
+        told[candidate.fingerprint] = outcome
+        tell(candidate, outcome)
+
+    def stopped(candidate: Candidate) -> None:
+        assert candidate.fingerprint not in told
+        told[candidate.fingerprint] = None
+        stop(candidate)
+
+    def report(candidate: Candidate, step: int, at: float) -> None:
+        operator = candidate.parsed()
+        assert operator is not None and at == value(operator, step) and (candidate.fingerprint, step) not in reported
+        reported[candidate.fingerprint, step] = at
 
     monkeypatch.setattr(study.policy, "tell", record)
+    monkeypatch.setattr(study.policy, "stop", stopped)
+    monkeypatch.setattr(study.policy, "report", report)
     study.run(training, 60)
     study.run(training, 60)  # reads once more
     table = study.trials
+    assert Counter(step for _, step in reported) == {
+        step: sum(depth >= step for depth in training.depths().values()) for step in KEEP
+    }
     last = table.groupby("fingerprint").last()
     complete = last[last.outcome == "complete"]
     assert {str(name): told[str(name)] for name in complete.index} == complete.reward.to_dict()
     overtaken = [name for name in told if last.outcome[name] == "paused"]
-    assert overtaken and all(told[name] == 0 for name in overtaken)
+    assert overtaken and all(told[name] is None for name in overtaken)
     assert len(training.forgotten) == len(overtaken) and not set(training.forgotten) & training.states.keys()
     assert len(training.states) == 60 - len(told)  # these wait, and may be resumed by a longer study
 

@@ -6,9 +6,12 @@ import pytest
 
 from syno.base.errors import SpecError, UnreachableError
 from syno.ir.library import OPERATORS
+from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES, Evolution, RandomWalk
 from syno.search.policies.conformance import CHECKS, small_space
+from syno.search.policies.surrogate import SurrogateSettings
 from syno.search.replay import OperatorTable, TableTree, milestones, replay
+from syno.search.replay.stopping import halving
 from syno.search.tree import Tree
 from syno.search.walks import Draws
 from syno.space.orders import all_orders
@@ -121,13 +124,27 @@ def test_a_folder_without_a_table_is_refused(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("workers", [1, 4])
-def test_a_replay_depends_on_the_seed_alone(policy, workers) -> None:
-    table = kept()
-    run = partial(replay, table, POLICIES[policy], trials=12, workers=workers)
+@pytest.mark.parametrize(("workers", "stopping"), [(1, HalvingSettings()), (4, None)])
+def test_a_replay_depends_on_the_seed_alone(policy, workers, stopping) -> None:
+    table, settings = kept(), SurrogateSettings(trees=4, walks=2, mutations=2) if policy == "surrogate" else None
+    run = partial(replay, table, POLICIES[policy], trials=8, workers=workers, stopping=stopping, settings=settings)
     first = run(seed=1)
     assert first == run(seed=1, tree=table.tree()) != run(seed=2)
-    assert sorted(trial.number for trial in first) == list(range(12))
+    assert sorted(trial.number for trial in first) == list(range(8))
+
+
+@pytest.mark.parametrize("by", ["loss", "score"])
+def test_a_replay_pauses_the_trials_that_the_rule_does(by) -> None:
+    """With the order of trials as the rule alone takes them, where the policy does not learn."""
+    table, settings = kept(), HalvingSettings(by=by)
+    whole = replay(table, RandomWalk, trials=40)
+    curves = [one.entry.accuracies[0] if by == "score" else [-loss for loss in one.entry.recent_losses[0]] for one in whole]
+    work, halved = halving(settings.rungs(4))(curves), replay(table, RandomWalk, trials=40, stopping=settings)
+    assert {one.number: len(one.accuracies) for one in halved} == dict(enumerate(work.epochs))
+    assert [one.stopped for one in halved] == sorted(one.stopped for one in halved)
+    ends = [one for one in halved if not one.stopped]
+    assert ends[-1].finished <= sum(one.cpu_seconds for one in halved) < 0.7 * whole[-1].finished
+    assert [one.begun for one in ends] == sorted(one.begun for one in ends)
 
 
 def test_workers_run_at_the_same_time() -> None:

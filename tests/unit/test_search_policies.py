@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
+from random import Random
 
 import pytest
 from search_trees import MockTree, chosen_of, hard_tree, hidden_family_reward, operator_of, small_tree, wide_tree
@@ -26,6 +28,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 class SmallSettings(SurrogateSettings):
     trees: int = 4
+    beginner_walks: int = 2
     walks: int = 2
     mutations: int = 2
 
@@ -35,6 +38,11 @@ class SmallSurrogate(Surrogate):
 
     name = "surrogate"
     Settings = SmallSettings
+
+
+def maze() -> MockTree:
+    """99 operators among dead ends."""
+    return MockTree(11, (5,), forbidden=frozenset(Random(0).sample([*combinations(range(11), 2)], 8)))
 
 
 def kind_of(name: str) -> type[Policy]:
@@ -115,10 +123,10 @@ class TestEveryPolicy:
         assert policy.ask() is EXHAUSTED
 
     def test_what_one_worker_finds_closed_others_need_not_look_at(self, name: str) -> None:
-        leaves = {hard_tree().fingerprint(leaf) for leaf in hard_tree().leaves()}
+        leaves = {maze().fingerprint(leaf) for leaf in maze().leaves()}
 
         def nodes_looked_at(*, tell: bool) -> int:
-            trees = [hard_tree(), hard_tree()]
+            trees = [maze(), maze()]
             workers = [make(name, tree, seed) for seed, tree in enumerate(trees)]
             proposed: list[str] = []
             while isinstance(proposal := workers[len(proposed) % 2].propose(), Proposal):
@@ -135,7 +143,7 @@ class TestEveryPolicy:
         assert nodes_looked_at(tell=True) < 0.9 * nodes_looked_at(tell=False)
 
     def test_what_is_closed_is_found_once(self, name: str) -> None:
-        policy = make(name, hard_tree())
+        policy = make(name, maze())
         found: list[str] = []
         while isinstance(proposal := policy.propose(), Proposal):
             found += policy.found_closed

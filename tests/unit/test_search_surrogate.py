@@ -13,9 +13,10 @@ from search_trees import hidden_family_reward, wide_tree
 import syno
 from syno.base.errors import SpecError
 from syno.config.experiment import Experiment
-from syno.search.policies import POLICIES, Proposal, Surrogate
+from syno.search.policies import POLICIES, Candidate, Proposal, Surrogate
 from syno.search.policies.conformance import drive, small_space
 from syno.search.policies.descriptions import Descriptions
+from syno.search.policies.evaluated import Evaluated, rewards
 from syno.search.policies.surrogate import SurrogateSettings
 from syno.search.policies.surrogate_model import Model, expected_improvement
 from syno.search.tree import Tree
@@ -28,7 +29,7 @@ FEW = {"trees": 8, "walks": 4, "mutations": 4}
 reward = hidden_family_reward(frozenset({2, 3, 7, 10, 13}))
 
 
-def rewards(name: str, seed: int, count: int) -> list[float]:
+def searched(name: str, seed: int, count: int) -> list[float]:
     settings = SurrogateSettings(**FEW) if name == "surrogate" else None
     policy = POLICIES[name](wide_tree(), seed, settings=settings)
     found = []
@@ -41,8 +42,19 @@ def rewards(name: str, seed: int, count: int) -> list[float]:
 
 
 def test_learns_a_family_of_operators_sooner_than_random_search() -> None:
-    ours, blind = ([mean(rewards(name, seed, 36)[18:]) for seed in range(2)] for name in ("surrogate", "random"))
+    ours, blind = ([mean(searched(name, seed, 36)[18:]) for seed in range(2)] for name in ("surrogate", "random"))
     assert min(ours) > 1.5 * max(blind)
+
+
+def test_learns_from_trials_that_did_not_end() -> None:
+    """Estimates rise with values, and lie below what those with more have reached."""
+    known = {0: (0.5, 0.9, 1.0), 1: (0.3, 0.6, 0.8), 2: (0.4, 0.7, 0.7)}  # values after two steps, and rewards
+    begun = [Evaluated(str(one), reward, ((1, early), (2, late))) for one, (early, late, reward) in known.items()]
+    paused = [Evaluated("late", None, ((1, 0.35), (2, 0.65)))]
+    paused += [Evaluated(str(value), None, ((1, value),)) for value in (0.1, 0.2, 0.45, -float("inf"))]
+    *told, late, low, middle, high, worst = rewards([*begun, *paused])
+    assert told == [1.0, 0.8, 0.7] and 0 < worst < low < middle < 0.7 < high <= 1.0 and late == pytest.approx(0.75)
+    assert rewards(paused)[1:] == [pytest.approx(place / 6) for place in (2, 3, 5, 1)]  # by rank, where nothing has ended
 
 
 def test_200_workers_get_different_operators() -> None:
@@ -81,7 +93,10 @@ def test_an_operator_is_described_alike_with_and_without_its_graph() -> None:
     """A rebuilt policy knows paths only, and finds the operators in the tree."""
     for event in drive(POLICIES["random"](small_space(), 3), 4, at_once=5):
         proposal = event.proposal
-        assert Descriptions(small_space()).of(proposal.path) == Descriptions(small_space()).of(proposal.path, proposal.operator)
+        by_path = Candidate(proposal.path, proposal.fingerprint)
+        by_text = Candidate(proposal.path, proposal.fingerprint, text=str(proposal.operator))
+        found = [Descriptions(small_space()).of(one) for one in (proposal, by_path, by_text)]
+        assert found[0] == found[1] == found[2] != (0.0,) * len(found[0])
 
 
 class TestFeatures:
@@ -106,8 +121,8 @@ class TestFeatures:
         tree = wide_tree()
         one, other = (event.proposal for event in drive(POLICIES["random"](tree), 2) if event.outcome is None)
         descriptions = Descriptions(tree)
-        assert descriptions.of(one.path) != descriptions.of(other.path)
-        assert sum(descriptions.of(one.path)) == len(one.path) - 1
+        assert descriptions.of(one) != descriptions.of(other)
+        assert sum(descriptions.of(one)) == len(one.path) - 1
 
 
 class TestEarlierStudies:

@@ -102,6 +102,22 @@ def check_rebuilt(kind: type[Policy], make_tree: MakeTree = small_space, count: 
         replay(rebuilt, [event])
 
 
+def check_paused(kind: type[Policy], make_tree: MakeTree = small_space, count: int = 12) -> None:
+    """A policy that hears of values on the way, and of operators that were stopped, is rebuilt and goes on proposing."""
+    policy, again = kind(make_tree(), 8), kind(make_tree(), 8)
+    for number in range(count):
+        proposal = policy.ask()
+        assert isinstance(proposal, Proposal) and proposal == again.propose(), "a rebuilt policy proposed another operator"
+        candidate = Candidate(proposal.path, proposal.fingerprint, text=str(proposal.operator))
+        again.adopt(candidate)
+        for one, operator in ((policy, proposal), (again, candidate)):
+            one.report(operator, 1, int(proposal.operator.id, 16) % 101 / 100)
+            if number % 3 == 0:
+                one.tell(operator, outcome_of(proposal))
+            elif number % 3 == 1:
+                one.stop(operator)
+
+
 def check_proposing_changes_nothing(kind: type[Policy], make_tree: MakeTree = small_space, count: int = 8) -> None:
     """Repeated calls of `propose` give the same proposal, once there is nothing left to learn about dead ends."""
     policy = kind(make_tree(), 4)
@@ -185,6 +201,7 @@ def _all_fingerprints(tree: Tree) -> set[str]:
 CHECKS: tuple[Callable[[type[Policy]], None], ...] = (
     check_seed,
     check_rebuilt,
+    check_paused,
     check_proposing_changes_nothing,
     check_paths,
     check_every_operator_once,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Final
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from syno.base.errors import SpecError
 from syno.base.registry import Registry
 from syno.ir.graph import PGraph
+from syno.ir.text import parse_stored
 from syno.search.reward import Outcome
 from syno.search.tree import Action, Tree, TreeStep, actions
 from syno.search.walks import LIMIT, Draws, Walks
@@ -26,10 +27,16 @@ class Candidate:
     Attributes:
         path: the actions from the root to it, the last one a Finalize.
         fingerprint: equal for operators with equal meaning.
+        text: of the operator, if known.
     """
 
     path: tuple[Action, ...]
     fingerprint: str
+    text: str | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+    def parsed(self) -> PGraph | None:
+        """Return the operator; None if its text is not known. This is faster than taking the steps of its path."""
+        return None if self.text is None else parse_stored(self.text)
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,10 @@ class Proposal(Candidate):
     """A candidate with its operator, to be evaluated."""
 
     operator: PGraph
+
+    def parsed(self) -> PGraph:
+        """Return the operator."""
+        return self.operator
 
 
 class Exhausted(Enum):
@@ -46,6 +57,7 @@ class Exhausted(Enum):
 
 
 EXHAUSTED: Final = Exhausted.EXHAUSTED
+STOPPED: Final = 0.0  # the reward of an operator whose evaluation was stopped, for policies that learn from rewards alone
 
 
 class PolicySettings(BaseModel):
@@ -57,16 +69,17 @@ class PolicySettings(BaseModel):
 class Policy(ABC):
     """Decides which operator is evaluated next.
 
-    A subclass has `_choose`, and `Settings` if it has constants; it may override `_prepare`, `_adopted` and
-    `_told` to learn from outcomes. Experiments give it as `policy: {name: "package.module:MyPolicy"}`.
+    A subclass has `_choose`, and `Settings` if it has constants; it may override `_prepare`, `_adopted`, `_told`,
+    `_reported` and `_stopped` to learn from outcomes. Experiments give it as `policy: {name: "package.module:MyPolicy"}`.
 
     A policy sees three events. `ask` proposes an operator, which is outstanding until `tell` gives its outcome; any number may
     be outstanding, and outcomes come in any order. `adopt` records a proposal made elsewhere, by another worker or before a
-    restart. `ask` is `propose`, which changes nothing, followed by `adopt`. Every policy guarantees
+    restart. `ask` is `propose`, which changes nothing, followed by `adopt`. Where trials pause there are two more: `report`
+    gives a value that an outstanding operator has reached on the way, and `stop` says that it is never trained to its end; by
+    default, policies ignore values, and give an operator that was stopped the reward 0. Every policy guarantees
     (`syno.search.policies.conformance` checks it):
 
-    * Its proposals are a function of the tree, the settings, the seed and the events so far in their order, and of nothing
-    else.
+    * Its proposals are a function of the tree, the settings, the seed and the events so far in their order, of nothing else.
       So a policy is rebuilt by adopting and telling what is stored. If the tree learns about dead ends, the policy also
       proposes again, on a tree that knows no more than the first one did.
     * It never proposes an operator whose fingerprint it has proposed or adopted.
@@ -74,8 +87,8 @@ class Policy(ABC):
     * The operators of the warm start come first, in their order.
     * A failed evaluation is an outcome like any other.
 
-    A `salt` gives another proposal in the same situation. A worker whose proposal was made by another worker at the same moment
-    uses a salt of its own from then on, so that the two diverge.
+    A `salt` gives another proposal in the same situation. A worker whose proposal another worker made at the same moment uses a
+    salt of its own from then on, so that the two diverge.
 
     Attributes:
         name: the name in experiments and in stored settings; by default the path `package.module:MyPolicy`.
@@ -170,17 +183,34 @@ class Policy(ABC):
 
         Raises SpecError if it is not outstanding, or if the reward is out of range.
         """
-        adopted = self._outstanding.get(candidate.fingerprint)
+        if isinstance(outcome, float | int) and not 0 <= outcome <= 1:
+            raise SpecError(f"a reward is in [0, 1], or a Failure; given: {outcome}")
+        self._told(self._no_longer_outstanding(candidate), outcome)
+
+    def report(self, candidate: Candidate, step: int, value: float) -> None:
+        """Record a value that an operator has reached after a step of its evaluation.
+
+        It remains outstanding: its evaluation goes on, or pauses. Values of one step are comparable, more is better, -inf the
+        worst; they are no rewards. Operators that are not outstanding are ignored.
+        """
+        if (adopted := self._outstanding.get(candidate.fingerprint)) is not None:
+            self._reported(adopted, step, value)
+
+    def stop(self, candidate: Candidate) -> None:
+        """Record that the evaluation of an outstanding operator was stopped for good: others are far ahead at the same step.
+
+        Raises SpecError if it is not outstanding.
+        """
+        self._stopped(self._no_longer_outstanding(candidate))
+
+    def _no_longer_outstanding(self, candidate: Candidate) -> Candidate:
+        adopted = self._outstanding.pop(candidate.fingerprint, None)
         if adopted is None:
             known = "told already" if candidate.fingerprint in self.walks.taken else "neither proposed nor adopted"
             raise SpecError(f"the operator with fingerprint {candidate.fingerprint} is not outstanding: it was {known}")
-        if isinstance(outcome, float | int) and not 0 <= outcome <= 1:
-            raise SpecError(f"a reward is in [0, 1], or a Failure; given: {outcome}")
-        del self._outstanding[candidate.fingerprint]
-        self._told(adopted, outcome)
+        return adopted
 
     # ---- for subclasses ---------------------------------------------------------------------------
-
     def _prepare(self) -> None:  # noqa: B027  (optional)
         """Set up the policy's memory before the first event."""
 
@@ -193,6 +223,13 @@ class Policy(ABC):
 
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:  # noqa: B027
         """Record the outcome of a candidate that is no longer outstanding."""
+
+    def _reported(self, candidate: Candidate, step: int, value: float) -> None:  # noqa: B027
+        """Record a value that an outstanding candidate has reached after a step."""
+
+    def _stopped(self, candidate: Candidate) -> None:
+        """Record that a candidate, which is no longer outstanding, was stopped for good."""
+        self._told(candidate, STOPPED)
 
 
 def _is_policy(given: object) -> bool:

@@ -7,6 +7,7 @@ from hashlib import blake2b
 
 from syno.base.errors import SynoError
 from syno.ir.graph import PGraph
+from syno.search.policies.contract import Candidate
 from syno.search.tree import Action, Tree
 from syno.space.features import OperatorFeatures
 from syno.space.spec import OperatorSpec
@@ -23,11 +24,11 @@ class Descriptions:
         self.features = OperatorFeatures(spec) if isinstance(spec, OperatorSpec) else None
         self._known: dict[tuple[Action, ...], tuple[float, ...]] = {}
 
-    def of(self, path: tuple[Action, ...], operator: PGraph | None = None) -> tuple[float, ...]:
-        """Return the numbers of the operator at the end of a path. Without `operator`, it is looked for in the tree."""
-        found = self._known.get(path)
+    def of(self, candidate: Candidate) -> tuple[float, ...]:
+        """Return the numbers of an operator. If the candidate knows its path only, it is looked for in the tree."""
+        found = self._known.get(candidate.path)
         if found is None:
-            found = self._known[path] = self._described(path, operator)
+            found = self._known[candidate.path] = self._described(candidate)
         return found
 
     def of_operator(self, operator: PGraph) -> tuple[float, ...] | None:
@@ -37,10 +38,10 @@ class Descriptions:
         except SynoError:
             return None
 
-    def _described(self, path: tuple[Action, ...], operator: PGraph | None) -> tuple[float, ...]:
+    def _described(self, candidate: Candidate) -> tuple[float, ...]:
         if self.features is None:
-            return by_steps(path)
-        operator = operator or self._found(path)
+            return by_steps(candidate.path)
+        operator = candidate.parsed() or self._found(candidate.path)
         found = None if operator is None else self.of_operator(operator)
         return found or (0.0,) * len(self.features.columns)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from heapq import nlargest, nsmallest
 from itertools import chain
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, computed_field
 
 from syno.base.errors import SpecError
-from syno.search.policies.contract import POLICIES, Candidate, Policy, PolicySettings
+from syno.search.policies.contract import POLICIES, STOPPED, Candidate, Policy, PolicySettings, Proposal
 from syno.search.policies.descriptions import Descriptions
 from syno.search.policies.earlier import content, read_earlier
+from syno.search.policies.evaluated import Evaluated, rewards
 from syno.search.policies.surrogate_model import Model, expected_improvement
 from syno.search.reward import Failure, Outcome
 from syno.search.tree import Action, TreeStep, actions
@@ -22,7 +23,7 @@ from syno.search.walks import SHORT, Draws
 OUTSTANDING = 16  # how many of the trials begun last lessen what is expected from operators like them
 PER_ROUND = 8  # outstanding trials from which on fewer candidates are drawn for each proposal
 LEAST = 2  # candidates of each kind for a proposal
-GROWTH = 1.1  # the model is fitted again when so many times as many operators are evaluated
+GROWTH = 1.1  # the model is fitted again when so many times as many operators are proposed
 FIRST = ("twice: overlap", "twice: share", "FLOPs")  # columns by which the first operators are chosen
 
 
@@ -55,22 +56,6 @@ class SurrogateSettings(PolicySettings):
         return {given: content(given) for given in self.learn_from}
 
 
-class Evaluated(NamedTuple):
-    """An evaluated operator, as the model learns from it.
-
-    Attributes:
-        path: its path; () in an earlier study.
-        reward: 0 after a failure.
-        place: its fingerprint or id, which gives its place in the order of the random sample.
-        row: its numbers, if they are known; see `Descriptions`.
-    """
-
-    path: tuple[Action, ...]
-    reward: float
-    place: str
-    row: tuple[float, ...] | None = None
-
-
 @POLICIES.register("surrogate")
 class Surrogate(Policy):
     """Expected improvement, under extremely randomized trees over the features of operators, among random walks and mutations
@@ -86,22 +71,26 @@ class Surrogate(Policy):
 
     def _prepare(self) -> None:
         self._descriptions = Descriptions(self.tree)
-        self._evaluated: list[Evaluated] = []
+        self._evaluated: dict[str, Evaluated] = {}  # by fingerprint, in the order of proposals
+        self._running: dict[str, Candidate] = {}  # those of which nothing is known yet
         self._earlier = [self._learnt(given) for given in self.settings.learn_from]
-        self._model: tuple[int, Model] | None = None  # with how many evaluated operators it was due
+        self._events = 0
+        self._due = (0, 0, list[Evaluated]())  # a number of proposals and of events, and what was known then
+        self._model: tuple[int, Model] | None = None  # with how many events it was fitted
 
     def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
-        if len(self._evaluated) + sum(map(len, self._earlier)) < self.settings.beginners:
+        known = len(self._evaluated) - len(self._running) + sum(map(len, self._earlier))
+        if known < self.settings.beginners:
             return self._beginner(draws)
         paths = [*self._walks(draws, self.settings.walks), *self._mutations(draws)]
         if not paths:
             return self.walks.anywhere(draws)
         model = self._fitted()
         rows = self._rows(paths)
-        best = max(one.reward for one in self._evaluated or chain(*self._earlier))
+        best = max((one.reward for one in self._ended() or chain(*self._earlier) if one.reward is not None), default=0.0)
         gains = expected_improvement(*model.predict(rows), best)
-        if running := list(self._outstanding.values())[-OUTSTANDING:]:
-            others = np.array([(0.0, *self._descriptions.of(one.path)) for one in running])
+        if running := list(self._running.values())[-OUTSTANDING:]:
+            others = np.array([(0.0, *self._descriptions.of(one)) for one in running])
             gains = gains * (1 - model.alike(rows, others)).prod(axis=1)
         return paths[int(gains.argmax())]
 
@@ -125,12 +114,14 @@ class Surrogate(Policy):
 
     def _mutations(self, draws: Draws) -> Iterator[tuple[TreeStep, ...]]:
         """Yield paths to operators that are not taken, which begin as the best ones do."""
-        best = nlargest(self.settings.parents, self._evaluated, key=lambda one: one.reward)
+        best = nlargest(self.settings.parents, self._ended(), key=lambda one: one.reward or 0.0)
         count = max(self.settings.mutations // self._rounds, min(LEAST, self.settings.mutations))
         for number in range(count if best else 0):
             own = draws.below(f"mutation {number}")
             random = own.generator()
-            parent = random.choice(best).path
+            candidate = random.choice(best).candidate
+            assert candidate is not None, "it is of this study"
+            parent = candidate.path
             path = self._completed(parent[: -random.randint(1, len(parent))], own)
             if path is not None:
                 yield path
@@ -150,39 +141,53 @@ class Surrogate(Policy):
     @property
     def _rounds(self) -> int:
         """By how much the number of candidates is divided: many workers share the work, and none waits long for an answer."""
-        return 1 + len(self._outstanding) // PER_ROUND
+        return 1 + len(self._running) // PER_ROUND
 
     def _rows(self, paths: Sequence[Sequence[TreeStep]]) -> np.ndarray:
         """Return the numbers of operators of this study, the study's own number in the first column."""
-        return np.array([(0.0, *self._descriptions.of(actions(path), path[-1].operator)) for path in paths])
+        rows = []
+        for path in paths:
+            operator = path[-1].operator
+            assert operator is not None, "a path ends in a Finalize"
+            rows.append((0.0, *self._descriptions.of(Proposal(actions(path), self.walks.fingerprint(path[-1]), operator))))
+        return np.array(rows)
 
     # ---- the model ------------------------------------------------------------------------------------------------
 
     def _fitted(self) -> Model:
-        """Return the model of the operators that were evaluated when it was due for the last time."""
-        due = min(len(self._evaluated), 1)
-        while due and (following := max(due + 1, int(due * GROWTH))) <= len(self._evaluated):
-            due = following
-        if self._model is None or self._model[0] != due:
-            known = [
-                (number, one)
-                for number, study in enumerate((self._evaluated[:due], *self._earlier))
-                for one in self._sample(study)
-            ]
-            rows = np.array([(float(number), *(one.row or self._descriptions.of(one.path))) for number, one in known])
+        """Return the model of what was known when it was due for the last time."""
+        due, events, evaluated = self._due
+        if due < _due(self._proposed) or len(evaluated) < self.settings.beginners:
+            events, evaluated = self._events, self._informed()
+        if self._model is None or self._model[0] != events:
+            studies = [self._sample(list(zip(study, rewards(study), strict=True))) for study in (evaluated, *self._earlier)]
+            known = [(number, *one) for number, study in enumerate(studies) for one in study]
+            rows = np.array([(float(number), *self._row(one)) for number, one, _ in known])
             model = Model(self.settings.trees, self.seed)
-            model.fit(rows, np.array([one.reward for _, one in known]))
-            self._model = (due, model)
+            model.fit(rows, np.array([reward for *_, reward in known]))
+            self._model = (events, model)
         return self._model[1]
 
-    def _sample(self, evaluated: list[Evaluated]) -> list[Evaluated]:
+    def _row(self, one: Evaluated) -> tuple[float, ...]:
+        if one.row is not None:
+            return one.row
+        assert one.candidate is not None, "it is of this study"
+        return self._descriptions.of(one.candidate)
+
+    def _sample(self, evaluated: list[tuple[Evaluated, float]]) -> list[tuple[Evaluated, float]]:
         """Return what the model learns from. With a few more evaluations it hardly changes, so few are described anew."""
         if len(evaluated) <= self.settings.most_rows:
             return evaluated
-        best = nlargest(self.settings.most_rows // 4, evaluated, key=lambda one: (one.reward, one.place))
-        places = {one.place for one in best}
-        others = (one for one in evaluated if one.place not in places)
-        return [*best, *nsmallest(self.settings.most_rows - len(best), others, key=lambda one: one.place)]
+        best = nlargest(self.settings.most_rows // 4, evaluated, key=lambda pair: (pair[1], pair[0].place))
+        places = {one.place for one, _ in best}
+        others = (pair for pair in evaluated if pair[0].place not in places)
+        return [*best, *nsmallest(self.settings.most_rows - len(best), others, key=lambda pair: pair[0].place)]
+
+    def _informed(self) -> list[Evaluated]:
+        return [one for one in self._evaluated.values() if one.is_informed]
+
+    def _ended(self) -> list[Evaluated]:
+        return [one for one in self._evaluated.values() if one.reward is not None]
 
     def _learnt(self, given: str) -> list[Evaluated]:
         """Return the trials of an earlier study whose operators fit the layers of this one."""
@@ -192,7 +197,7 @@ class Surrogate(Policy):
             )
         trials = read_earlier(given)
         described = [(trial, self._descriptions.of_operator(trial.operator)) for trial in trials]
-        found = [Evaluated((), trial.reward, trial.operator.id, row) for trial, row in described if row is not None]
+        found = [Evaluated(trial.operator.id, trial.reward, row=row) for trial, row in described if row is not None]
         if not found:
             raise SpecError(
                 f'policy: none of the {len(trials)} operators of "{given}" in learn_from fits the layers of this search; '
@@ -200,6 +205,35 @@ class Surrogate(Policy):
             )
         return found
 
+    # ---- events ---------------------------------------------------------------------------------------------------
+
+    def _adopted(self, candidate: Candidate) -> None:
+        before = self._proposed - 1
+        if self._due[0] < _due(before):  # the next proposals are made with what is known now
+            self._due = (before, self._events, self._informed())
+        self._evaluated[candidate.fingerprint] = Evaluated(candidate.fingerprint, candidate=candidate)
+        self._running[candidate.fingerprint] = candidate
+
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:
-        reward = 0.0 if isinstance(outcome, Failure) else float(outcome)
-        self._evaluated.append(Evaluated(candidate.path, reward, candidate.fingerprint))
+        self._learn(candidate, reward=0.0 if isinstance(outcome, Failure) else float(outcome))
+
+    def _reported(self, candidate: Candidate, step: int, value: float) -> None:
+        values = dict(self._evaluated[candidate.fingerprint].values) | {step: value}
+        self._learn(candidate, values=tuple(sorted(values.items())))
+
+    def _stopped(self, candidate: Candidate) -> None:
+        if not self._evaluated[candidate.fingerprint].values:
+            self._told(candidate, STOPPED)
+
+    def _learn(self, candidate: Candidate, **known: Any) -> None:
+        self._events += 1
+        self._running.pop(candidate.fingerprint, None)
+        self._evaluated[candidate.fingerprint] = self._evaluated[candidate.fingerprint]._replace(**known)
+
+
+def _due(proposed: int) -> int:
+    """Return with how many proposals, of those that were made, the model was due for the last time."""
+    due = min(proposed, 1)
+    while due and (following := max(due + 1, int(due * GROWTH))) <= proposed:
+        due = following
+    return due

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from syno.base.errors import SpecError
 from syno.base.validation import explained
 from syno.base.yaml_text import parse_yaml
+from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES, Policy
 from syno.search.replay.replay import SEARCH_SEED, ReplayedTrial, replay
 from syno.search.replay.table import OperatorTable, Subset
@@ -75,23 +76,39 @@ class Run:
         seed: of the policy.
         ids: ids of the operators.
         finished: CPU-seconds since the start.
+        begun: how many trials had begun by then.
     """
 
     seed: int
     ids: tuple[str, ...]
     finished: tuple[float, ...]
+    begun: tuple[int, ...]
 
     @classmethod
-    def of(cls, table: OperatorTable, contender: Contender, subset: Subset, seed: int, trials: int) -> Run:
-        """Search the table."""
+    def of(
+        cls,
+        table: OperatorTable,
+        contender: Contender,
+        subset: Subset,
+        seed: int,
+        trials: int,
+        stopping: HalvingSettings | None = None,
+    ) -> Run:
+        """Search the table. Operators that `stopping` did not let train to their end are no results."""
 
         def make(tree: Any, seed: int) -> Policy:
             policy = contender.make(tree, seed)
             assert policy is not None
             return policy
 
-        ended: list[ReplayedTrial] = replay(table, make, seed=seed, trials=trials, tree=table.tree(subset))
-        return cls(seed, tuple(one.entry.id for one in ended), tuple(one.finished for one in ended))
+        replayed = replay(table, make, seed=seed, trials=trials, tree=table.tree(subset), stopping=stopping)
+        ended: list[ReplayedTrial] = [one for one in replayed if not one.stopped]
+        return cls(
+            seed,
+            tuple(one.entry.id for one in ended),
+            tuple(one.finished for one in ended),
+            tuple(one.begun for one in ended),
+        )
 
 
 @dataclass(frozen=True)
@@ -113,27 +130,32 @@ class Searches:
     runs: Sequence[Run]
 
     def first_success(self, run: Run, seed: int | None = SEARCH_SEED) -> int | None:
-        """Return how many trials a search took until an operator that succeeds; None if it found none.
+        """Return the place in a run of the first operator that succeeds, from 0; None if it found none.
 
         Success is judged by the accuracies of one training seed, by default the one that the search sees; None: by the means.
         """
         entries = self.table.entries
         found = (
-            number for number, id_ in enumerate(run.ids, 1) if self.table.succeeds(entries[id_], seed, lose=LOSE, flops=FLOPS)
+            number for number, id_ in enumerate(run.ids) if self.table.succeeds(entries[id_], seed, lose=LOSE, flops=FLOPS)
         )
         return next(found, None)
+
+    def trials_of(self, run: Run, seed: int | None = SEARCH_SEED) -> int | None:
+        """Return how many trials a search had begun when it found an operator that succeeds; None if it found none."""
+        first = self.first_success(run, seed)
+        return None if first is None else run.begun[first]
 
     @cached_property
     def trials_to_success(self) -> NDArray[numpy.float64]:
         """Trials until success, infinite where a search found none. Shape [runs]."""
-        return numpy.array([self.first_success(run) or math.inf for run in self.runs])
+        return numpy.array([self.trials_of(run) or math.inf for run in self.runs])
 
     @cached_property
     def seconds_to_success(self) -> NDArray[numpy.float64]:
         """CPU-seconds of training until success, likewise. Shape [runs]."""
         firsts = [self.first_success(run) for run in self.runs]
         return numpy.array(
-            [run.finished[first - 1] if first else math.inf for run, first in zip(self.runs, firsts, strict=True)]
+            [math.inf if first is None else run.finished[first] for run, first in zip(self.runs, firsts, strict=True)]
         )
 
     @cached_property
@@ -142,21 +164,23 @@ class Searches:
 
         It is 0 before the first of them. A search that ended earlier keeps its last value.
         """
-        most = FLOPS * self.table.original.flops
         found = numpy.zeros((len(self.runs), self.trials))
         for row, run in zip(found, self.runs, strict=True):
-            values = [
-                one.accuracy(SEARCH_SEED) if one.flops <= most else 0.0 for one in map(self.table.entries.get, run.ids) if one
-            ]
-            row[: len(values)] = values
+            numpy.maximum.at(row, numpy.array(run.begun, dtype=int) - 1, self._values(run))
         return numpy.maximum.accumulate(found, axis=1)
+
+    def _values(self, run: Run) -> list[float]:
+        most = FLOPS * self.table.original.flops
+        found = map(self.table.entries.__getitem__, run.ids)
+        return [one.accuracy(SEARCH_SEED) if one.flops <= most else 0.0 for one in found]
 
     def best_at(self, seconds: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
         """Return `best_so_far` after these CPU-seconds instead of after each trial. Shape [runs, times]."""
         found = numpy.zeros((len(self.runs), len(seconds)))
-        for row, run, best in zip(found, self.runs, self.best_so_far, strict=True):
+        for row, run in zip(found, self.runs, strict=True):
+            best = numpy.maximum.accumulate([0.0, *self._values(run)])
             ended = numpy.searchsorted(numpy.array(run.finished), seconds, side="right")
-            row[:] = numpy.where(ended > 0, best[numpy.maximum(ended - 1, 0)], 0.0)
+            row[:] = best[ended]
         return found
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from syno.search.policies.contract import Policy, PolicySettings, Proposal
+from syno.search.halving import HalvingSettings, Rungs
+from syno.search.policies.contract import STOPPED, Policy, PolicySettings, Proposal
 from syno.search.replay.entries import TableEntry
 from syno.search.replay.table import OperatorTable, Subset
 from syno.search.replay.tree import TableTree
@@ -16,7 +17,6 @@ from syno.search.reward import AccuracyReward, Failure, Outcome, Reward
 
 REWARD = AccuracyReward(low=0.2, high=1.0, power=4)  # that of config/quickstart.yaml
 SEARCH_SEED = 0  # of the trainings that a search sees
-STOPPED = 0.0  # the reward of a trial that was stopped, as policies hear it
 
 Stops: TypeAlias = Callable[[Sequence[float], Sequence[Sequence[float]]], bool]
 """A stopping rule. It is called after each epoch but the last with the accuracies of the training so far, and with those of all
@@ -35,6 +35,7 @@ class ReplayedTrial:
         reward: what the policy was told, or why there is none.
         cpu_seconds: of the training.
         finished: when it ended, in seconds since the start. With one worker: the CPU-seconds of all trials so far.
+        begun: how many trials had begun by then.
     """
 
     number: int
@@ -44,6 +45,7 @@ class ReplayedTrial:
     reward: Outcome
     cpu_seconds: float
     finished: float
+    begun: int
 
     @property
     def accuracy(self) -> float:
@@ -75,6 +77,7 @@ def replay(
     settings: PolicySettings | None = None,
     reward: Reward = REWARD,
     stops: Stops = never,
+    stopping: HalvingSettings | None = None,
     workers: int = 1,
 ) -> list[ReplayedTrial]:
     """Return the trials of a search on the table, in the order of their ends. Equal arguments give equal trials.
@@ -91,11 +94,15 @@ def replay(
         settings: of the policy, if it is a class.
         reward: the reward of the accuracy and the costs.
         stops: the stopping rule. Of the CPU-seconds of a training, a stopped one takes the share of its epochs.
+        stopping: as `study: stopping`; trials that are paused when the search ends come last, with `stopped`.
         workers: how many trials run at the same time.
     """
     tree = table.tree(Subset.ALL) if tree is None else tree
     made = partial(policy, settings=settings) if isinstance(policy, type) else policy
     proposing = made(tree, seed)
+    if stopping is not None:
+        assert stops is never, "one stopping rule at a time"
+        return _Halved(table, proposing, tree, reward, stopping).run(trials, workers)
     running: list[tuple[float, int, Proposal, ReplayedTrial]] = []
     ended, asked, now = list[ReplayedTrial](), 0, 0.0
     while True:
@@ -111,7 +118,7 @@ def replay(
             return ended
         now, _, proposal, trial = heappop(running)
         proposing.tell(proposal, trial.reward)
-        ended.append(trial)
+        ended.append(replace(trial, begun=asked))
 
 
 def _trained(
@@ -128,4 +135,73 @@ def _trained(
     stopped = epochs < len(whole)
     outcome: float | Failure = STOPPED if stopped else reward(table.metrics(entry, SEARCH_SEED))
     seconds = entry.cpu_seconds[SEARCH_SEED] * epochs / len(whole)
-    return ReplayedTrial(number, entry, whole[:epochs], stopped, outcome, seconds, start + seconds)
+    return ReplayedTrial(number, entry, whole[:epochs], stopped, outcome, seconds, start + seconds, number + 1)
+
+
+class _Halved:
+    """A search whose trials pause and are resumed, as in a study with `stopping`, epoch by epoch."""
+
+    def __init__(
+        self, table: OperatorTable, policy: Policy, tree: TableTree, reward: Reward, stopping: HalvingSettings
+    ) -> None:
+        self.table, self.policy, self.tree, self.reward, self.by = table, policy, tree, reward, stopping.by
+        self.last = len(table.original.accuracies[SEARCH_SEED])
+        self.rungs = Rungs(stopping.rungs(self.last))
+        self.asked: list[tuple[Proposal, TableEntry]] = []
+        self.epochs: list[int] = []  # of each trial
+        self.paused: dict[int, float] = {}  # since when
+        self.stopped: dict[int, float] = {}
+
+    def run(self, trials: int, workers: int) -> list[ReplayedTrial]:
+        ended, running, now = list[ReplayedTrial](), list[tuple[float, int]](), 0.0
+        while True:
+            while len(running) < workers and (number := self._next(trials)) is not None:
+                heappush(running, (now + self._epoch(number), number))
+            if not running:
+                left = sorted((since, number) for number, since in (self.paused | self.stopped).items())
+                return ended + [self._ended(number, since) for since, number in left]
+            now, number = heappop(running)
+            self.epochs[number] += 1
+            if self.epochs[number] == self.last:
+                ended.append(self._ended(number, now))
+                self.policy.tell(self.asked[number][0], ended[-1].reward)
+            elif self._goes_on(number, now):
+                heappush(running, (now + self._epoch(number), number))
+
+    def _next(self, trials: int) -> int | None:
+        """Return the trial to resume, or else to begin."""
+        if best := self.rungs.best({number: self.epochs[number] for number in self.paused}):
+            del self.paused[best[0]]
+            return best[0]
+        proposal = self.policy.ask() if len(self.asked) < trials else None
+        if not isinstance(proposal, Proposal):
+            return None
+        self.asked.append((proposal, self.tree.operators[proposal.operator.id]))
+        self.epochs.append(0)
+        return len(self.asked) - 1
+
+    def _epoch(self, number: int) -> float:
+        """Return the CPU-seconds of an epoch."""
+        return self.asked[number][1].cpu_seconds[SEARCH_SEED] / self.last
+
+    def _goes_on(self, number: int, now: float) -> bool:
+        step, (proposal, entry) = self.epochs[number], self.asked[number]
+        if step not in self.rungs.keep:
+            return True
+        score, loss = entry.accuracies[SEARCH_SEED][step - 1], entry.recent_losses[SEARCH_SEED][step - 1]
+        self.rungs.enter(number, step, score if self.by == "score" else -loss)
+        self.policy.report(proposal, step, self.rungs.value(number, step))
+        if goes_on := self.rungs.goes_on(number, step):
+            return goes_on
+        self.paused[number] = now
+        for other in [other for other in self.paused if self.rungs.is_overtaken(other, self.epochs[other])]:
+            self.stopped[other] = self.paused.pop(other)
+            self.policy.stop(self.asked[other][0])
+        return False
+
+    def _ended(self, number: int, now: float) -> ReplayedTrial:
+        epochs, entry = self.epochs[number], self.asked[number][1]
+        stopped = epochs < self.last
+        outcome: Outcome = STOPPED if stopped else self.reward(self.table.metrics(entry, SEARCH_SEED))
+        accuracies = entry.accuracies[SEARCH_SEED][:epochs]
+        return ReplayedTrial(number, entry, accuracies, stopped, outcome, epochs * self._epoch(number), now, len(self.asked))

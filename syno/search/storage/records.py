@@ -13,7 +13,7 @@ from syno.base.files import checksum
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.search.faults import FaultKind
-from syno.search.policies.contract import Candidate, Proposal
+from syno.search.policies.contract import STOPPED, Candidate, Proposal
 from syno.search.reward import Failure, Outcome
 from syno.search.tree import Action
 from syno.search.workers import Worker
@@ -25,13 +25,14 @@ RESULT = "result"  # the attribute that ends a trial; all others are there when 
 FINGERPRINT = "fingerprint"
 CHECKSUM = "checksum"
 
+Told: TypeAlias = int | tuple[int, int]  # a trial's outcome, or its value at a step
 Kind: TypeAlias = Literal["complete", "pruned", "paused", "failed", "interrupted", "duplicate", "withdrawn"]
 STATES: Mapping[Kind, TrialState] = {  # others: FAIL
     "complete": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
     "paused": TrialState.PRUNED,
 }
-PRUNED_REWARD = 0.0  # the reward of a pruned trial for policies: it did worse than others at the same step
+PRUNED_REWARD = STOPPED  # for policies: it did worse than others at the same step
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def attributes(
     proposal: Proposal,
     *,
     attempt: int,
-    told: list[int],
+    told: list[Told],
     closed: list[str],
     salt: str,
     seed: int,
@@ -109,8 +110,8 @@ def attributes(
     Args:
         proposal: the operator to evaluate.
         attempt: how many trials of this operator there were before.
-        told: numbers of the trials whose outcomes the policy was told after its last proposal, in that order. The policy can
-            be rebuilt from them.
+        told: what the policy was told after its last proposal, in that order: the number of a trial for its outcome, and
+            [number, step] for its value at a step. The policy can be rebuilt from them.
         closed: names of nodes that were found to have no operators left, for other workers.
         salt, seed: with which the policy proposed the operator.
         worker: the process that evaluates it.
@@ -157,9 +158,9 @@ def _checksum(values: Mapping[str, Any], names: Iterable[str]) -> str:
 
 
 def candidate_of(trial: FrozenTrial) -> Candidate:
-    """Return the path and fingerprint of a trial's operator."""
+    """Return a trial's operator as policies know it."""
     path = tuple(Action(kind, id_) for kind, id_ in trial.user_attrs["path"])
-    return Candidate(path, trial.user_attrs[FINGERPRINT])
+    return Candidate(path, trial.user_attrs[FINGERPRINT], text=trial.user_attrs["operator"])
 
 
 def operator_of(trial: FrozenTrial) -> PGraph:
