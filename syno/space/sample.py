@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from syno.ir.graph import PGraph
+from syno.space.identity.distinct import Distinct
 from syno.space.space import Space
 from syno.space.state import State
 from syno.space.steps import Step
@@ -25,7 +26,7 @@ class Sampler:
         space: the space to walk in.
         random: the source of random numbers.
         by_kind: whether a step's kind is drawn first, then one of the kind; else one of all steps.
-        operators: the operators found, by fingerprint, in order.
+        operators: the operators found, in order; of those given first, other forms are not found.
         walks: walks so far.
         dead_ends: walks that met a state from which no step leads to an operator.
         duplicates: walks that ended in another form of an operator found before.
@@ -34,13 +35,16 @@ class Sampler:
     space: Space
     random: Random
     by_kind: bool = True
-    operators: dict[str, PGraph] = field(default_factory=dict)
+    operators: Distinct = field(default=None)  # type: ignore[assignment]  # by default none
     walks: int = 0
     dead_ends: int = 0
     duplicates: int = 0
     _done: set[Hashable] = field(default_factory=set)
     _done_by_guide: set[Hashable] = field(default_factory=set)  # where nothing is left that the guide reaches
     _met: set[Hashable] = field(default_factory=set)  # states from which some operator was found
+
+    def __post_init__(self) -> None:
+        self.operators = self.operators if self.operators is not None else self.space.distinct()
 
     def draw(self, is_over: Callable[[], bool] = never) -> PGraph | None:
         """Walk once. Return an operator not found before, or None: a dead end, a duplicate, or nothing left.
@@ -73,7 +77,7 @@ class Sampler:
 
     def know(self, operator: PGraph) -> None:
         """Count an operator as found: another form of it is a duplicate."""
-        self.operators.setdefault(self.space.fingerprint(operator), operator)
+        self.operators.add(operator)
         self._done.add(operator)
         self._done_by_guide.add(operator)
 
@@ -92,9 +96,7 @@ class Sampler:
         self._done.add(step.operator)
         self._done_by_guide.add(step.operator)
         self._met.update(path)
-        name = self.space.fingerprint(step.operator)
-        if name in self.operators:
-            self.duplicates += 1
-            return None
-        self.operators[name] = step.operator
-        return step.operator
+        if self.operators.add(step.operator):
+            return step.operator
+        self.duplicates += 1
+        return None

@@ -7,13 +7,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property, partial
 from random import Random
+from typing import Any
 
 from syno.ir.graph import PGraph
 from syno.space.branches import Branch
-from syno.space.identity.fingerprint import fingerprint
+from syno.space.identity.distinct import Distinct
+from syno.space.identity.fingerprint import fingerprint, glance
 from syno.space.identity.valuations import Comparison
 from syno.space.reach import reach
 from syno.space.rules.symmetry import mirrors, rolled_axes
@@ -65,17 +67,25 @@ class Space(StateGraph):
         evaluated without them if they do not matter (`syno.space.identity.fusing`), else at two larger valuations for all such
         operators; where those are too large, at that of the two, or at those of its own, at which its sizes are whole.
         """
+        return fingerprint(**self._compared(operator))
+
+    def distinct(self, operators: Iterable[PGraph] = ()) -> Distinct:
+        """Return a collection of operators of this space of which no two have the same fingerprint."""
+        return Distinct(lambda operator: glance(**self._compared(operator)), self.fingerprint, operators)
+
+    def _compared(self, operator: PGraph) -> dict[str, Any]:
+        """Return the arguments with which fingerprints of this space are found."""
         operator, valuations = self._comparison(operator)
         rolled = rolled_axes(self.spec) if self.rules.is_on("S1") else ((), ())
-        return fingerprint(
-            operator,
-            unordered_output=self.spec.unordered_output,
-            unordered_input=self.spec.unordered_input,
-            rolled_output=rolled[0],
-            rolled_input=rolled[1],
-            mirrors=list(mirrors(self.spec)) if self.rules.is_on("S2") else [],
-            valuations=valuations,
-        )
+        return {
+            "graph": operator,
+            "unordered_output": self.spec.unordered_output,
+            "unordered_input": self.spec.unordered_input,
+            "rolled_output": rolled[0],
+            "rolled_input": rolled[1],
+            "mirrors": list(mirrors(self.spec)) if self.rules.is_on("S2") else [],
+            "valuations": valuations,
+        }
 
     # ---- steps --------------------------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ def test_of_the_paper_s_spaces_by_gradients_of_modules(preset: str, operators: i
     sampler = Sampler(Space(paper(preset)), Random("support"))
     while len(sampler.operators) < operators:
         sampler.draw()
-    for graph in sampler.operators.values():
+    for graph in sampler.operators:
         tiny, *_ = own_valuations(graph)
         for row in (tiny, with_equal_channels(tiny)):
             read, _, written = shapes(graph, graph.valuation(row))

@@ -98,7 +98,7 @@ def random_operators(
         while len(sampler.operators) < wanted and not sampler.is_exhausted:
             show("random operators", len(sampler.operators), count)
             sampler.draw()
-        found = list(sampler.operators.values())
+        found = list(sampler.operators)
         parts.put(f"random-{wanted}", [str(operator) for operator in found])
         if sampler.is_exhausted:
             break

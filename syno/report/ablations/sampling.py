@@ -65,14 +65,14 @@ def draw_into(
     space = folder.space
     if len(folder) < count:
         check_not_empty(space)
-    sampler = Sampler(space, Random(f"{seed} {len(folder)}"), by_kind, dict(folder.operators))
+    sampler = Sampler(space, Random(f"{seed} {len(folder)}"), by_kind, space.distinct(folder.operators.values()))
     began, before = time.monotonic(), len(folder)
     try:
         with display or nullcontext():
             while len(folder) < count and not sampler.is_exhausted:
                 found = sampler.draw()
                 if found is not None:
-                    folder.add(found, next(reversed(sampler.operators)))
+                    folder.add(found, space.fingerprint(found))
                 passed = time.monotonic() - began
                 if display is not None:
                     display.show(_progress(sampler, len(folder), count, before, passed))

@@ -70,7 +70,12 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     for axis in assignment.parted:
         pieces = axis.endings.pieces
         cost += pieces.given(assignment.contractions) - pieces.more
-    removals = [_removals(assignment, group) for group in assignment.groups if not group.is_whole]
+    removals: list[list[Removal]] = []
+    for group in assignment.groups:
+        if not group.is_whole:
+            removals.append(_removals(assignment, group))
+            if not removals[-1]:
+                return None
     found = [needed for ways in combinations(*removals) if (needed := _needed(assignment, cost, ways)) is not None]
     least = min((needed.primitives for needed in found), default=UNREACHABLE)
     if least > most:

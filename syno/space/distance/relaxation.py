@@ -42,6 +42,7 @@ class Relaxation:
     candidates: Candidates
     reading: ReadingBound | None = None
     _axes: dict[tuple[Dim, int], Axis] = field(default_factory=dict)
+    _places: dict[tuple[Dim, int], tuple[Any, ...]] = field(default_factory=dict)  # what axes are sorted by
 
     def __post_init__(self) -> None:
         self.spec, self.sizes, self.ensured = self.goal.spec, self.goal.sizes, self.goal.ensured
@@ -54,8 +55,8 @@ class Relaxation:
         def remaining(used: int, limit: int | None) -> int:
             return left if limit is None else min(left, limit - used)
 
-        pairs = sorted(((self.axis(dim, state), dim) for dim in state.data), key=lambda pair: axis_order(pair[0]))
-        axes = tuple(axis for axis, _ in pairs)
+        dims = sorted(state.data, key=lambda dim: self._place(dim, state))
+        axes = tuple(self.axis(dim, state) for dim in dims)
         limits = Limits(
             left=Allowance(
                 merges=remaining(counts.merges, most.merges),
@@ -71,22 +72,26 @@ class Relaxation:
             iterations=self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in ends.sums)))].total,
             outer=ends.outer,
             copies=self.sizes[ends.copies].highest,
-            conflicts=self._conflicts(axes, [self.facts[dim] for _, dim in pairs]),
+            conflicts=self._conflicts(axes, [self.facts[dim] for dim in dims]),
         )
         return axes, limits
 
     def _conflicts(self, axes: tuple[Axis, ...], facts: list[DimFacts]) -> Conflicts:
         """Return the pairs of axes that rules keep from each other."""
-        ended, joined, joined_alone = [], [], []
+        ended, joined, joined_alone, ensured = [], [], [], self.ensured
+        outer_not_adjacent, adjacent_stay_apart = ensured.outer_not_adjacent, ensured.adjacent_stay_apart
+        shared_stay_apart = ensured.shared_stay_apart
         for i, a in enumerate(facts):
             for j, b in enumerate(facts[i + 1 :], i + 1):
-                before, after = adjacent(a, b), adjacent(b, a)
-                ends = axes[i].endings.weight == 1 == axes[j].endings.weight
-                if (before or after) and ends and self.ensured.outer_not_adjacent:
-                    ended.append((i, j))
-                if before and after and self.ensured.adjacent_stay_apart:
-                    joined_alone.append((i, j))
-                if a.shared_by and b.shared_by and set(a.shared_by) & set(b.shared_by) and self.ensured.shared_stay_apart:
+                ends = outer_not_adjacent and axes[i].endings.weight == 1 == axes[j].endings.weight
+                if ends or adjacent_stay_apart:
+                    before = adjacent(a, b)
+                    after = adjacent(b, a) if before or ends else False
+                    if ends and (before or after):
+                        ended.append((i, j))
+                    if adjacent_stay_apart and before and after:
+                        joined_alone.append((i, j))
+                if shared_stay_apart and a.shared_by and b.shared_by and not {*a.shared_by}.isdisjoint(b.shared_by):
                     joined.append((i, j))
         return Conflicts(tuple(ended), tuple(joined), tuple(joined_alone))
 
@@ -96,6 +101,14 @@ class Relaxation:
         found = self._axes.get((dim, weights))
         if found is None:
             found = self._axes[dim, weights] = self._find_axis(dim, state)
+        return found
+
+    def _place(self, dim: Dim, state: State) -> tuple[Any, ...]:
+        """Return what the dim's axis is sorted by."""
+        key = dim, state.ends.counts.weights
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = axis_order(self.axis(dim, state))
         return found
 
     def _find_axis(self, dim: Dim, state: State) -> Axis:

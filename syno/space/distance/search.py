@@ -5,18 +5,16 @@ Paper: section 5.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from syno.algebra import ONE, Kind, Size, Trait, product
+from syno.algebra import ONE, Size, Trait, product
 from syno.space.distance.conditions import ended_usage, within_flops
 from syno.space.distance.cost import least_primitives
 from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, Goal, Limits
 from syno.space.distance.reading import ReadingBound
-
-Blocks = list[tuple[Size, ...]]  # the input's axes in blocks
+from syno.space.distance.surpluses import Surpluses, partitions
 
 
 class InputAxes(NamedTuple):
@@ -59,12 +57,12 @@ class ShapeDistance:
     goal: Goal
     reading: ReadingBound | None = None
     _known: dict[tuple[tuple[Axis, ...], Limits], _Answer] = field(default_factory=dict)
-    _surplus: dict[Size, tuple[bool, bool]] = field(default_factory=dict)  # of primaries, and of any variables
 
     def __post_init__(self) -> None:
         self._wanted = product(self.goal.wanted)
-        partitions = sorted(_partitions(sorted(self.goal.wanted, key=str)), key=len, reverse=True)
-        self.partitions = [[(block, product(block), ONE / product(block)) for block in blocks] for blocks in partitions]
+        found = sorted(partitions(sorted(self.goal.wanted, key=str)), key=len, reverse=True)
+        self.partitions = [[(block, product(block), ONE / product(block)) for block in blocks] for blocks in found]
+        self.surpluses = Surpluses()
 
     def __call__(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> int:
         """Return the distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""
@@ -83,26 +81,6 @@ class ShapeDistance:
             return None
         return _BranchAndBound(self, axes, limits, most).run()
 
-    def has_surplus(self, size: Size, coefficients: bool) -> bool:
-        """Return whether a positive power of a primary variable, or of any if `coefficients`, is in the size."""
-        found = self._surplus.get(size)
-        if found is None:
-            kinds = [variable.kind for variable, exponent in size.exponents if exponent > 0]
-            found = self._surplus[size] = (Kind.PRIMARY in kinds, bool(kinds))
-        return found[coefficients]
-
-
-def _partitions(items: list[Size]) -> Iterator[Blocks]:
-    """Yield every partition of the items into blocks."""
-    if not items:
-        yield []
-        return
-    first = items[0]
-    for partition in _partitions(items[1:]):
-        yield [(first,), *partition]
-        for i, block in enumerate(partition):
-            yield [*partition[:i], (first, *block), *partition[i + 1 :]]
-
 
 class Case(IntEnum):
     """The use of an axis. Equal axes take their cases in this order, so that no assignment is tried twice."""
@@ -118,10 +96,19 @@ class _BranchAndBound:
     """Branch and bound: over the partitions of the input's axes into blocks made together, and the cases of the axes."""
 
     def __init__(self, distance: ShapeDistance, axes: tuple[Axis, ...], limits: Limits, most: int) -> None:
-        self.distance, self.given, self.limits, self.has_surplus = distance, axes, limits, distance.has_surplus
+        self.distance, self.given, self.limits, self.has_surplus = distance, axes, limits, distance.surpluses.is_any
         self.axes = sorted(axes, key=_hardest_first)
+        self.lack = distance.surpluses.lack
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.most = most
+        self.costly = [0]  # axes from each place on that no weight can end: each costs a primitive, or begins a group
+        for axis in reversed(self.axes):
+            self.costly.append(self.costly[-1] + (axis.endings.weight > limits.left.contractions))
+        self.costly.reverse()
+        self.supply = [ONE]  # the product of the axes from each place on
+        for axis in reversed(self.axes):
+            self.supply.append(self.supply[-1] * axis.size)
+        self.supply.reverse()
         self.best: CheapestAssignment | None = None
 
     def run(self) -> CheapestAssignment | None:
@@ -135,7 +122,7 @@ class _BranchAndBound:
             if len(self.axes) >= self.empty:
                 self.assignment = Assignment(self.distance.goal, self.given, self.limits, partition)
                 self.groups = self.assignment.groups
-                self._assign(0, base, 0, 0)
+                self._assign(0, base, 0, int(self.limits.needs_weight))
         return self.best
 
     def _assign(
@@ -150,9 +137,14 @@ class _BranchAndBound:
             contractions: that the cases so far need.
             last, last_group: case and group of the axis before; an equal axis does not go below them.
         """
-        if cost + contractions > self.most:
+        if cost + contractions + max(0, self.costly[index] - self.empty) > self.most:
             return
-        chosen = self.assignment
+        chosen, supply = self.assignment, self.supply[index]
+        if index < self.with_primaries:
+            for group in self.groups:
+                supply = supply * self.lack(group.surplus)
+            if supply.trait is Trait.UNDEFINED:  # not enough of a primary for all groups
+                return
         if index == self.with_primaries:  # what follows are coefficients, which only make a surplus larger
             if any(group.surplus.trait is Trait.UNDEFINED for group in self.groups):
                 return
@@ -160,6 +152,8 @@ class _BranchAndBound:
             if now > self.most_cuts:
                 return
             cost, cuts = cost + now - cuts, now
+            if not all(group.surplus is ONE or self._may_be_legal(group.surplus * supply) for group in self.groups):
+                return
         if index == len(self.axes):
             self._complete(cost, contractions)
             return
@@ -187,6 +181,11 @@ class _BranchAndBound:
             chosen.parted.append(axis)
             self._assign(index + 1, cost + endings.pieces.more, cuts + 1, contractions, Case.PIECES)
             chosen.parted.pop()
+
+    def _may_be_legal(self, most: Size) -> bool:
+        """Return whether a surplus may become legal. `most` is its product with all coefficients that are left."""
+        facts = self.assignment.sizes[most]
+        return facts.is_legal or facts.is_one
 
     def _join(self, index: int, cost: int, cuts: int, contractions: int, first: int) -> None:
         """Make the axis part of each group from number `first` on that it may be part of."""
