@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from syno.cli.app import STAGES, app, stopped
+from syno.cli.app import RESULTS, app, stopped
 from syno.cli.arguments import Output
 
 bench = typer.Typer(help="Comparisons on a table of operators that are trained already.", no_args_is_help=True)
-app.add_typer(bench, name="bench", rich_help_panel=STAGES)
+app.add_typer(bench, name="bench", rich_help_panel=RESULTS)
 
 
 @bench.command("policies")

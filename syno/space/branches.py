@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from random import Random
 
 from syno.ir.graph import PGraph
 from syno.space.state import State
@@ -65,3 +66,10 @@ class Branches:
         """Return all branches; callers do not change the list."""
         self._made.extend(map(Branch, self._more))
         return self._made
+
+
+def taken_out(options: list[Branch | PGraph], random: Random) -> Branch | PGraph:
+    """Remove one of the options at random, and return it."""
+    place = random.randrange(len(options))
+    options[place], options[-1] = options[-1], options[place]
+    return options.pop()

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from syno.ir.graph import PGraph
-from syno.space.branches import Branch
+from syno.space.branches import Branch, taken_out
 from syno.space.identity.distinct import Distinct
 from syno.space.identity.fingerprint import fingerprint, glance
 from syno.space.identity.valuations import Comparison
@@ -214,7 +214,7 @@ class Space(StateGraph):
             waiting.setdefault(branch.kind if by_kind else "", []).append(branch)
         while waiting:
             kind = random.choice(list(waiting))
-            chosen = _taken_out(waiting[kind], random)
+            chosen = taken_out(waiting[kind], random)
             if not waiting[kind]:
                 del waiting[kind]
             if isinstance(chosen, PGraph):
@@ -246,9 +246,3 @@ class Space(StateGraph):
     @cached_property
     def _comparison(self) -> Comparison:
         return Comparison(self.spec, self.sizes, self.completion.wanted)
-
-
-def _taken_out(options: list[Branch | PGraph], random: Random) -> Branch | PGraph:
-    place = random.randrange(len(options))
-    options[place], options[-1] = options[-1], options[place]
-    return options.pop()

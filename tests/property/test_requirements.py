@@ -92,4 +92,4 @@ def test_guided_walks_find_every_operator() -> None:
     sampler = Sampler(space, Random(0))
     while not sampler.is_exhausted and sampler.walks < 10_000:
         sampler.draw()
-    assert {operator.id for operator in sampler.operators.values()} == all_ids
+    assert {operator.id for operator in sampler.operators} == all_ids

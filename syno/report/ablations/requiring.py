@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from random import Random
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -73,8 +74,11 @@ def requirement_rows(spec: OperatorSpec, seconds: float, seed: int, show: Show, 
         free = [size for axis, size in enumerate(spec.input_sizes) if axis not in bound]
         spec = spec.with_(reads=usual_reads(spec.input_sizes, spec.output_sizes, free, spec.valuations))
     check_not_empty(Space(spec))
-    sides = {side: partial(walk, spec, side, seconds, seed, show) for side in (WITHOUT, WITH)}
-    kept = [parts.get(f"walks-{side}", lambda run=run: asdict(run())) for side, run in sides.items()]
+
+    def fields_of_walks(side: str) -> dict[str, Any]:
+        return asdict(walk(spec, side, seconds, seed, show))
+
+    kept = [parts.get(f"walks-{side}", partial(fields_of_walks, side)) for side in (WITHOUT, WITH)]
     return [_row(spec, Walks(**one), seed) for one in kept]
 
 

@@ -160,7 +160,7 @@ def _checksum(values: Mapping[str, Any], names: Iterable[str]) -> str:
 def candidate_of(trial: FrozenTrial) -> Candidate:
     """Return a trial's operator as policies know it."""
     path = tuple(Action(kind, id_) for kind, id_ in trial.user_attrs["path"])
-    return Candidate(path, trial.user_attrs[FINGERPRINT], text=trial.user_attrs["operator"])
+    return Candidate(path, trial.user_attrs[FINGERPRINT], text=trial.user_attrs.get("operator"))
 
 
 def operator_of(trial: FrozenTrial) -> PGraph:

@@ -120,7 +120,7 @@ class ReadingBound:
                 if group.surplus is not ONE and self._may_hold_window(group.surplus):
                     anywhere += [axis.source for axis in group.members]
         if len(windows) > MOST_PLACED:
-            windows, anywhere = (), [*anywhere, *(source for _, source in windows)]
+            windows, anywhere = (), [*anywhere, *(axis.source for axis in assignment.windows)]
         groups = tuple((group.block, tuple((a.size, a.source) for a in group.members)) for group in assignment.groups)
         only_digits = not left.shifts and assignment.ensured.merges_below_joins
         return Question(groups, windows, tuple(anywhere), only_digits)
