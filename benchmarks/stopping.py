@@ -29,10 +29,10 @@ from syno.search.replay.table import FOLDER, Subset
 
 BEST = 0.1  # the share of operators that count as the best
 MOST_LOST, LEAST_SAVED = 0.02, 0.5  # what is required
-QUICKSTART = {1: 0.13, 2: 0.35}  # milestones of config/quickstart.yaml before issue 18
+QUICKSTART = {1: 0.13, 2: 0.35}  # milestones of config/quickstart.yaml
 KEEP = HalvingSettings().rungs(4)
 SHORT = 80  # trials of a short study
-DEFAULT, BEFORE = f"**halving, resumed, keep {KEEP}, by loss**", "both (the quickstart before)"
+DEFAULT, BEFORE = f"**halving, resumed, keep {KEEP}, by loss**", "both (the quickstart)"
 
 Run: TypeAlias = Callable[[Sequence[TableEntry], int], Work]  # entries in their order, and the seed of their trainings
 
@@ -139,11 +139,11 @@ def part(
 
 
 def summary(found: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
-    """What the default rule and that of the quickstart before did, in words."""
+    """Sentences on what the default rule and that of the quickstart did."""
     lines = []
     for rule, words in (
         (DEFAULT, "`study: stopping: {keep: auto}`"),
-        (BEFORE, "Milestones and pruner of the quickstart before"),
+        (BEFORE, "Milestones and pruner of the quickstart"),
     ):
         parts = "; ".join(f"{name}: {rows[rule][1]} of the best lost, {rows[rule][2]} saved" for name, rows in found.items())
         lines.append(f"- {words}: {parts}.")

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from syno.base.errors import SpecError
 
 DEVIATIONS = 2.0  # a trial that is so many standard deviations outside of the share that goes on is stopped for good
-SHARES = ((0.25, 0.35), (0.5, 0.25), (0.75, 0.2))  # parts of a training, and shares of all trials; docs/measured/stopping.md
+SHARES = ((0.25, 0.5), (0.5, 0.25), (0.75, 0.2))  # parts of a training, and shares of all trials; docs/measured/stopping.md
 ROUNDING = 1e-9  # 0.15 * 20 is 3.0000000000000004
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -38,7 +38,7 @@ class HalvingSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     keep: Literal["auto"] | Mapping[int, Share] = "auto"
-    """share of all trials that goes on, by epoch, as in {1: 0.35, 2: 0.25, 3: 0.2}; `auto`: these shares after a quarter, half
+    """share of all trials that goes on, by epoch, as in {1: 0.5, 2: 0.25, 3: 0.2}; `auto`: these shares after a quarter, half
     and three quarters of the epochs of `workload: training`"""
     by: Literal["loss", "score"] = "loss"
     """what trials are compared by: `loss`, the mean over the epoch's last quarter of training steps; `score`, of the test"""
@@ -50,7 +50,7 @@ class HalvingSettings(BaseModel):
             return given
         steps = sorted(given)
         if not steps or steps[0] < 1:
-            raise ValueError(f"keep: {dict(given)}: give at least one epoch, counted from 1, as in {{1: 0.35, 2: 0.25}}")
+            raise ValueError(f"keep: {dict(given)}: give at least one epoch, counted from 1, as in {{1: 0.5, 2: 0.25}}")
         for step, later in pairwise(steps):
             if given[later] > given[step]:
                 raise ValueError(
@@ -77,7 +77,7 @@ class HalvingSettings(BaseModel):
         if rounds is None:
             raise SpecError(
                 "study: stopping: keep: auto needs the number of epochs of a workload's training, without round_steps; give "
-                "the shares, as in {keep: {1: 0.35, 2: 0.25}}"
+                "the shares, as in {keep: {1: 0.5, 2: 0.25}}"
             )
         found = {step: share for part, share in SHARES if (step := math.ceil(part * rounds)) < rounds}
         if not found:
