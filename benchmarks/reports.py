@@ -9,10 +9,13 @@ import resource
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import wrap
 
 import syno
 from syno.base.files import write_whole
 from syno.measure.machine import processor
+
+WIDTH = 128  # characters of a line in a page
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -45,6 +48,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 
     """A Markdown table; the first `left` columns are texts, the others numbers."""
     rule = [*["---"] * left, *["---:"] * (len(columns) - left)]
     return [f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows)]
+
+
+def paragraph(text: str) -> list[str]:
+    """The lines of a paragraph, or of an entry of a list."""
+    return wrap(text, WIDTH, subsequent_indent="  " if text.startswith("- ") else "", break_long_words=False)
 
 
 def peak_memory_mib() -> float:

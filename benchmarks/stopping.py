@@ -39,8 +39,13 @@ Run: TypeAlias = Callable[[Sequence[TableEntry], int], Work]  # entries in their
 
 @dataclass(frozen=True)
 class Figures:
-    """What one rule did in one order of trials: shares of the best lost and of CPU-seconds saved, and CPU-seconds to the first
-    of the best that was trained to the end (None: there was none)."""
+    """The figures of merit of one rule in one order of trials.
+
+    Attributes:
+        lost: share of the best operators that were not trained to the end.
+        saved: share of the CPU-seconds that were saved.
+        first: CPU-seconds until the first of the best operators was trained to the end; None if none was.
+    """
 
     lost: float
     saved: float

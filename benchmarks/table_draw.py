@@ -25,8 +25,8 @@ AT = (0, 5, 8, 7)  # the output element: picture, channel, row, column
 
 
 def reading(operator: PGraph, applied: int) -> list[Any]:
-    """What an output element depends on: the rows, the columns, the numbers of positions and of channels, and whether the 3x3
-    positions around its own are among them.
+    """Return the support of an output element: its rows, its columns, the numbers of its positions and of its channels, and
+    whether it contains the 3x3 positions around the element's own.
     """
     found = support(operator, {"N": 1, "C_in": SIZE, "C_out": SIZE, "H": SIZE}, AT, applied)[0]
     positions = found.any(axis=0)

@@ -96,7 +96,7 @@ def tree(rows: Sequence[Record]) -> tuple[dict[str, int], list[tuple[int, str, s
 
 
 def reading(found: Sequence[Any]) -> dict[str, Any]:
-    """What is read, as operators.jsonl has it, by name."""
+    """Return a support in the order of operators.jsonl as columns of the table, by name."""
     rows, columns, *others = found
     return dict(zip(READING, (len(rows), len(columns), *others), strict=True))
 

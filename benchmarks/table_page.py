@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import fmean, median, stdev
-from textwrap import wrap
+from statistics import fmean, stdev
 
 import numpy
 import reports
+from table_policies import SEARCHES, TRIALS, contenders, policies
 from table_statistics import spearman
 
 from syno.base.files import write_whole
@@ -16,17 +16,12 @@ from syno.base.progress import display
 from syno.report.figures import save
 from syno.report.replay_figure import draw
 from syno.report.replays import compare, table_in
-from syno.search.policies import POLICIES
-from syno.search.policies.mcts_choice import PRESETS
-from syno.search.replay.comparison import FLOPS, LOSE, Contender, Searches, p_value, quartiles, summary
+from syno.search.replay.comparison import FLOPS, LOSE, quartiles
 from syno.search.replay.entries import TableEntry
 from syno.search.replay.table import COMPILERS, OperatorTable, Subset
 
 PAGE, FIGURE = Path("docs/measured/table.md"), Path("docs/images/table-policies")
 GOOD = 0.9  # accuracy
-PUBLISHED = "mcts, published"
-SEARCHES, TRIALS = 100, 100
-WIDTH = 128
 Group = tuple[str, Callable[[TableEntry], bool]]
 GROUPS: tuple[Group, ...] = (
     ("all", lambda one: True),
@@ -60,18 +55,6 @@ def page(folder: Path, parts: Path, processes: int) -> Iterator[str]:
     yield f"{PAGE}, {FIGURE}.svg, {FIGURE}.png"
 
 
-def contenders() -> list[Contender]:
-    """All policies with their defaults, and the presets of mcts."""
-    others = [Contender(name, name) for name in ("random", *POLICIES) if name != "mcts"]
-    presets = [Contender(f"mcts, {name}", "mcts", preset.model_dump()) for name, preset in PRESETS.items()]
-    return list({one.name: one for one in (*others, *presets)}.values())
-
-
-def paragraph(text: str) -> list[str]:
-    """The lines of a paragraph, or of an entry of a list."""
-    return wrap(text, WIDTH, subsequent_indent="  " if text.startswith("- ") else "", break_long_words=False)
-
-
 def members(table: OperatorTable, group: Group) -> list[TableEntry]:
     return [one for one in table.entries.values() if group[1](one)]
 
@@ -84,8 +67,10 @@ def made(table: OperatorTable) -> list[str]:
     return [
         "## How it was made",
         "",
-        *paragraph(f"- Trained {about['first']} to {about['last']} UTC on {about['machine']}, one thread each; torch {torch}."),
-        *paragraph(
+        *reports.paragraph(
+            f"- Trained {about['first']} to {about['last']} UTC on {about['machine']}, one thread each; torch {torch}."
+        ),
+        *reports.paragraph(
             f"- {about['operators']} operators of the quickstart's space ([table.yaml](../../benchmarks/table.yaml)), "
             f"no two of which "
             f"mean the same: {about['natural']} *natural* ones, as random walks draw them, and others that random "
@@ -94,12 +79,12 @@ def made(table: OperatorTable) -> list[str]:
             f"it: applied "
             "twice, the operator reads the 3x3 positions around its own and all channels."
         ),
-        *paragraph(
+        *reports.paragraph(
             f"- Trainings: {trained} (the original network included), without milestones or pruner. Accuracy is that "
             f"after an epoch "
             "on the test pictures. CPU-seconds are those of the whole training, with tests; other work ran on the machine."
         ),
-        *paragraph(
+        *reports.paragraph(
             f"- The original: accuracy {accuracies}, {original.flops:,.0f} FLOPs for a batch of 64, "
             f"{original.parameters:,.0f} parameters."
         ),
@@ -142,7 +127,7 @@ def reads(table: OperatorTable) -> list[str]:
     return [
         "## Accuracy by what is read",
         "",
-        *paragraph(
+        *reports.paragraph(
             "What one application of the operator reads, and whether two applications meet the requirement. Accuracy "
             "after the last "
             "epoch, seed 0."
@@ -182,7 +167,7 @@ def epochs(table: OperatorTable) -> list[str]:
     return [
         f"## Epochs before the last ({last})",
         "",
-        *paragraph(
+        *reports.paragraph(
             "Rank correlation of the accuracy after an epoch with the last one, same seed, and the share of the best "
             "decile that is "
             "in the best quarter and in the best half after that epoch."
@@ -211,7 +196,7 @@ def latency(table: OperatorTable) -> list[str]:
     columns = ["compiler", "count", "FLOPs", "parameters", "memory", "speedup, median (quartiles)", "best", "1.5x or more"]
     return [
         *lines,
-        *paragraph(
+        *reports.paragraph(
             "Rank correlation of costs with the latency of the network (batch 64, one thread), and the speedup over "
             "the original, "
             "timed in turns with it. The last column counts operators whose 95 % interval is at 1.5 or above."
@@ -245,80 +230,4 @@ def proxies(table: OperatorTable) -> list[str]:
         "loss's gradient, SNIP, NASWOT and SynFlow.",
         "",
         *reports.table(["operators", "score", "rank correlation", "beyond FLOPs and parameters"], rows, left=2),
-    ]
-
-
-def policies(table: OperatorTable, searches: Sequence[Searches]) -> list[str]:
-    rows = summary(searches)
-    columns = list(rows[0])
-    cells = [["–" if row[name] is None else str(row[name]) for name in columns] for row in rows]
-    return [
-        "## Search policies",
-        "",
-        *paragraph(
-            f"{SEARCHES} searches of {TRIALS} trials with each policy: `syno bench policies` does the same. *natural*: without "
-            "requirements; *required*: with them. Success is judged by seed 0, which the search sees, and, in the last but one "
-            "column, by the means of the seeds. p: one-sided Mann-Whitney test that a policy takes fewer trials than "
-            "random search "
-            "on the same operators."
-        ),
-        "",
-        *reports.table(columns, cells, left=2),
-        "",
-        *against_published(searches),
-        "",
-        "![Lowest error so far](../images/table-policies.svg)",
-        "",
-        *finite(table),
-    ]
-
-
-def against_published(searches: Sequence[Searches]) -> list[str]:
-    """How much sooner each policy with requirements succeeds than the published search without."""
-    published = next(one for one in searches if (one.contender.name, one.subset) == (PUBLISHED, Subset.NATURAL))
-    blind = median(published.trials_to_success)
-    rows = []
-    for one in searches:
-        if one.subset == Subset.REQUIRED:
-            middle = quartiles(one.trials_to_success)[1]
-            reference = min(blind, TRIALS)
-            sign = ">= " if blind > TRIALS else ""
-            ratio = "–" if middle > TRIALS else f"{sign}{reference / middle:.1f}"
-            rows.append([one.contender.name, ratio, f"{p_value(one.trials_to_success, published.trials_to_success):.1e}"])
-    return [
-        "With requirements, against published mcts without (median trials of the latter / median trials, and p of the "
-        "same test):",
-        "",
-        *reports.table(["policy", "ratio", "p"], rows),
-    ]
-
-
-def finite(table: OperatorTable) -> list[str]:
-    counts = {name: len(table.subset(name)) for name in (Subset.NATURAL, Subset.REQUIRED)}
-    among = sum(one.meets for one in table.subset(Subset.NATURAL).values())
-    good = {name: sum(table.succeeds(one, 0) for one in table.subset(name).values()) for name in counts}
-    return [
-        "What a replay on a finite sample means:",
-        "",
-        *paragraph(
-            f"- A search without requirements draws from {counts[Subset.NATURAL]} operators, of which {among} meet "
-            f"the requirement "
-            f"and {good[Subset.NATURAL]} succeed; one with requirements from {counts[Subset.REQUIRED]}, of which "
-            f"{good[Subset.REQUIRED]} succeed. Nothing is drawn twice, so that a long search exhausts the sample, "
-            f"which a live one "
-            "does not."
-        ),
-        *paragraph(
-            "- Walks draw every operator that is left with equal chances, as walks in the whole space drew them into "
-            "the sample. The "
-            "tree has only the steps that lead to the sample. A policy that prefers some steps therefore has fewer "
-            "near relatives of "
-            "a good operator to choose from than it has live, and may gain less."
-        ),
-        *paragraph(
-            "- The required operators were drawn by walks and filtered. A live search with requirements prunes steps "
-            "instead, so "
-            "that its chances differ somewhat."
-        ),
-        *paragraph("- The sample is one draw. The quartiles above are over the seeds of the searches and do not include it."),
     ]

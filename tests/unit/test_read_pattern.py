@@ -1,4 +1,4 @@
-"""What an operator reads, in numbers and in words: at the border, in blocks, with exchanged axes, backwards in sequences."""
+"""Patterns of reading, in numbers and in words: at the border, in blocks, with exchanged axes, backwards in sequences."""
 
 from __future__ import annotations
 
