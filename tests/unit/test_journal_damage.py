@@ -108,8 +108,9 @@ def test_what_is_recovered_is_without_damage(journal: bytes, kind: str, cases: i
         recovered, position = recover(changed), Position()
         assert read(recovered.raw, position) == recovered.logs
         assert recover(recovered.raw).raw == recovered.raw
-        if recovered.logs and changed.endswith(b"\n"):
-            assert position.line <= journal.count(b"\n")
+        # No line is invented: whole lines state their number, and behind the last of them each damaged line counts as one. A
+        # line may be in several pieces there, as the content of this journal and so the damage differ from run to run.
+        assert position.line <= journal.count(b"\n") + len(recovered.damaged)
 
 
 @pytest.mark.slow
