@@ -126,6 +126,21 @@ class WeighedTree(Tree, Protocol):
         ...
 
 
+@runtime_checkable
+class GuidedTree(Tree, Protocol):
+    """A tree with a smaller one inside it, where random walks find operators sooner."""
+
+    @property
+    def guide(self) -> Tree | None:
+        """The smaller tree: some of the nodes, steps and operators of this one, with its root. None if there is none."""
+        ...
+
+    @property
+    def unguided(self) -> float:
+        """The share of random walks that does not keep to the guide, so that walks may find every operator."""
+        ...
+
+
 def actions(steps: Sequence[TreeStep]) -> tuple[Action, ...]:
     """Return the path of these steps as it is stored."""
     return tuple(Action(step.kind, step.id) for step in steps)

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from syno.base.errors import SpecError
-from syno.search.tree import Tree, TreeDraft, TreeStep, WeighedTree
+from syno.search.tree import GuidedTree, Tree, TreeDraft, TreeStep, WeighedTree
 
 T = TypeVar("T")
 
@@ -73,6 +73,7 @@ class Patience:
 SHORT = Patience(300, 0.1)
 LONG = Patience(3000, 0.5)
 LEAST = 3  # visits to spend below a step, however few remain
+OF_GUIDE = "guide "  # before the names of nodes that are closed in the guide
 
 
 class Walks:
@@ -82,6 +83,7 @@ class Walks:
     it backtracks to the next step. So where all dead ends are shallow, it draws like a walk that knows them beforehand, and it
     finds the last operator of a small tree. A node that is proven to have no operators left is "closed" and never visited
     again. In a tree that knows how much lies behind its steps (`WeighedTree`), it draws steps in proportion to that instead.
+    In a tree with a guide (`GuidedTree`), most walks look there first.
 
     Source: hierarchical sampling of final nodes in the published system, with backtracking in place of rejection.
     """
@@ -97,6 +99,11 @@ class Walks:
         self._fingerprints: dict[Hashable, str] = {}
         self._left = 0  # nodes that may still be visited
         self._given_up: set[Hashable] = set()  # nodes where this walk found nothing in time
+        guide = tree.guide if isinstance(tree, GuidedTree) else None
+        self._guide = None if guide is None else Walks(guide, limit)
+        self._unguided = tree.unguided if isinstance(tree, GuidedTree) else 1.0
+        if self._guide is not None:
+            self._guide.taken, self._guide._fingerprints = self.taken, self._fingerprints
 
     def has_more(self, node: Hashable) -> bool:
         """Return whether some step from `node` leads to a node that is not closed."""
@@ -120,11 +127,15 @@ class Walks:
     @property
     def found_closed(self) -> list[str]:
         """Names of the nodes that were closed here and not yet passed to `hear_closed`."""
-        return list(map(self.tree.name, self._found))
+        of_guide = self._guide.found_closed if self._guide is not None else []
+        return [*map(self.tree.name, self._found), *(OF_GUIDE + name for name in of_guide)]
 
     def hear_closed(self, names: Iterable[str]) -> None:
         """Record nodes that any worker has closed. Operators that it knew as taken must be taken here, too."""
         heard = {*names}
+        if self._guide is not None:
+            self._guide.hear_closed(name.removeprefix(OF_GUIDE) for name in heard)
+            heard = {name for name in heard if not name.startswith(OF_GUIDE)}
         self._heard |= heard
         if self._found and heard:
             self._found = [node for node in self._found if self.tree.name(node) not in heard]
@@ -142,12 +153,18 @@ class Walks:
 
         None if there is none (then the node is closed), or if none was found in time (then it is not closed).
         """
+        guided = self._guided(node, draws, patience)
+        if guided is not None:
+            return guided
         self._left = patience.nodes
         self._given_up.clear()
         return self._complete(node, draws, patience.share)
 
     def complete_after(self, step: TreeStep, draws: Draws, patience: Patience = SHORT) -> tuple[TreeStep, ...] | None:
         """Return random steps after `step` to an operator that is not taken; () if the step itself leads to one."""
+        guided = self._guided(step.node, draws.below(step.id), patience) if step.operator is None else None
+        if guided is not None:
+            return guided
         self._left = patience.nodes
         self._given_up.clear()
         return self._below(step, draws, patience.share)
@@ -166,6 +183,12 @@ class Walks:
             f"no operator found that is not proposed yet, among {self.limit} partial operators looked at; the space has next "
             "to none. Loosen its budgets or options, raise its depth, or stop here"
         )
+
+    def _guided(self, node: Hashable, draws: Draws, patience: Patience) -> tuple[TreeStep, ...] | None:
+        """Return random steps in the guide to an operator that is not taken; None if the walk is not to keep to it."""
+        if self._guide is None or draws.of("guide") < self._unguided:
+            return None
+        return self._guide.complete(node, draws, patience)
 
     def _complete(self, node: Hashable, draws: Draws, share: float) -> tuple[TreeStep, ...] | None:
         if self.is_closed(node) or node in self._given_up:

@@ -27,8 +27,6 @@ from syno.space.steps import FINALIZE, Draft, Step
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
 WITH_REQUIREMENTS = 3  # the same where `reads` is given: fewer operators are found at the end, so that more is saved
 
-UNGUIDED = 1 / 32  # the share of walks that do not keep to the guide, so that they may find every operator
-
 
 class Space(StateGraph):
     """All operators that a spec allows, reached step by step from the output up.
@@ -40,6 +38,8 @@ class Space(StateGraph):
         use_distance: whether states that the spec's shape distance excludes are left out, and dead ends a few steps ahead.
         is_guide: whether only operators that meet the requirement in a usual way are reached; for walks, see `guide`.
     """
+
+    unguided = 1 / 32  # the share of walks that do not keep to the guide, so that they may find every operator
 
     def __init__(self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False) -> None:
         super().__init__(spec, use_distance=use_distance, is_guide=is_guide)
@@ -227,7 +227,7 @@ class Space(StateGraph):
     def guided(self, random: Random, node: Hashable) -> Space:
         """Return the space that a walk from the node keeps to: the guide, or sometimes, or where it excludes the node, this."""
         guide = self.guide
-        if guide is None or random.random() < UNGUIDED or not (isinstance(node, State) and guide.is_feasible(node)):
+        if guide is None or random.random() < self.unguided or not (isinstance(node, State) and guide.is_feasible(node)):
             return self
         return guide
 
