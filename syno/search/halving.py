@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from syno.base.errors import SpecError
 
 DEVIATIONS = 2.0  # a trial that is so many standard deviations outside of the share that goes on is stopped for good
-SHARES = ((0.25, 0.5), (0.5, 0.25), (0.75, 0.2))  # parts of a training, and shares of all trials; docs/measured/stopping.md
+SHARES = ((0.25, 0.45), (0.5, 0.25), (0.75, 0.2))  # parts of a training, and shares of all trials; docs/measured/stopping.md
 ROUNDING = 1e-9  # 0.15 * 20 is 3.0000000000000004
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -38,7 +38,7 @@ class HalvingSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     keep: Literal["auto"] | Mapping[int, Share] = "auto"
-    """share of all trials that goes on, by epoch, as in {1: 0.5, 2: 0.25, 3: 0.2}; `auto`: these shares after a quarter, half
+    """share of all trials that goes on, by epoch, as in {1: 0.45, 2: 0.25, 3: 0.2}; `auto`: these shares after a quarter, half
     and three quarters of the epochs of `workload: training`"""
     by: Literal["loss", "score"] = "loss"
     """what trials are compared by: `loss`, the mean over the epoch's last quarter of training steps; `score`, of the test"""

@@ -222,7 +222,7 @@ class TestRungs:
 
 @pytest.mark.parametrize(
     ("rounds", "expected"),
-    [(4, {1: 0.5, 2: 0.25, 3: 0.2}), (100, {25: 0.5, 50: 0.25, 75: 0.2}), (2, {1: 0.25}), (3, {1: 0.5, 2: 0.25})],
+    [(4, {1: 0.45, 2: 0.25, 3: 0.2}), (100, {25: 0.45, 50: 0.25, 75: 0.2}), (2, {1: 0.25}), (3, {1: 0.45, 2: 0.25})],
 )
 def test_rungs_by_default(rounds: int, expected: dict[int, float]) -> None:
     assert HalvingSettings().rungs(rounds) == expected
