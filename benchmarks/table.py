@@ -1,4 +1,4 @@
-"""The table of truth: operators of the quickstart's space, each trained to the end, with costs and latency.
+"""The table of truth: operators of ResNet-8's space (table.yaml), each trained to the end, with costs and latency.
 
     python benchmarks/table.py draw measure proxies --records results/table
     python benchmarks/table.py pack page --records results/table

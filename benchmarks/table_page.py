@@ -71,7 +71,7 @@ def made(table: OperatorTable) -> list[str]:
             f"- Trained {about['first']} to {about['last']} UTC on {about['machine']}, one thread each; torch {torch}."
         ),
         *reports.paragraph(
-            f"- {about['operators']} operators of the quickstart's space ([table.yaml](../../benchmarks/table.yaml)), "
+            f"- {about['operators']} operators of a space of ResNet-8 ([table.yaml](../../benchmarks/table.yaml)), "
             f"no two of which "
             f"mean the same: {about['natural']} *natural* ones, as random walks draw them, and others that random "
             f"walks drew and "
