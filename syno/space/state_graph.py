@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
 from syno.space.branches import Branches
-from syno.space.candidates import Candidates
+from syno.space.candidates import OPTIONS, Candidates
 from syno.space.complete import Completion
 from syno.space.distance.feasibility import Feasibility
 from syno.space.facts import FactTable
@@ -85,7 +85,8 @@ class StateGraph:
     def _branches(self, state: State) -> Branches:
         """Return the operators that the state is, and the steps from it; `branches` remembers them."""
         deepest = state.steps >= self.spec.depth
-        return Branches(self.completion(state), iter(()) if deepest else self.candidates(state))
+        kinds = () if deepest else OPTIONS
+        return Branches(self.completion(state), {kind: self.candidates.of_kind(state, kind) for kind in kinds})
 
 
 def check_not_empty(graph: StateGraph) -> None:
