@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 
 from syno.algebra import Size, product
 from syno.ir import dim as dims
@@ -17,7 +18,7 @@ from syno.space.distance.groupings import LiveAxis
 from syno.space.distance.problem import UNREACHABLE, Allowance, Goal
 from syno.space.distance.published import PublishedDistance
 from syno.space.distance.reading import ReadingBound
-from syno.space.distance.relaxation import Relaxation, axis_order
+from syno.space.distance.relaxation import Relaxation
 from syno.space.distance.search import CheapestAssignment, ShapeDistance
 from syno.space.distance.sums import Sums, SumSets
 from syno.space.options import DistanceKind
@@ -118,6 +119,7 @@ class Feasibility:
         root = self.candidates.root()
         base, limits = self.relax(root, self.spec.depth)
         axes_of = {size: self.relax.axis(dims.reduce(size), root) for size in self.sizes.sizes(self.sizes.none)}
+        by_order = attrgetter("order")
         outputs, start = product(self.spec.output_sizes), product(axis.size for axis in base) / self._wanted
 
         def distance(sums: Sums, reached: Size, usage: Usage) -> int:
@@ -128,7 +130,7 @@ class Feasibility:
                 room = self.spec.occurrences.chain_length
                 live = (*(LiveAxis(dim.size, room) for dim in root.data), *(LiveAxis(size, room - 1) for size in sums))
                 return self.published.of(tuple(sorted(live)), self.published.limits(root, depth), depth)
-            axes = tuple(sorted((*base, *(axes_of[size] for size in sums)), key=axis_order))
+            axes = tuple(sorted((*base, *(axes_of[size] for size in sums)), key=by_order))
             now = limits._replace(
                 left=Allowance(*(min(number, depth) for number in limits.left)),
                 iterations=self.sizes[outputs * reached].total,

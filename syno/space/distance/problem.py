@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from syno.algebra import ONE, Size, product
+from syno.algebra import ONE, Size, Trait, product
 from syno.space.distance.sources import UNKNOWN, Source
 from syno.space.rules.guarantees import Guarantees
 from syno.space.sizes import SizeTable, Usage
@@ -53,8 +53,9 @@ class Endings(NamedTuple):
     pieces: PieceCosts
 
 
-class Axis(NamedTuple):
-    """A live dim as the distance sees it."""
+@dataclass(slots=True, eq=False)
+class Axis:
+    """A live dim as the distance sees it. `Relaxation` makes equal axes one object, so that they are quickly compared."""
 
     size: Size
     is_open: bool  # whether another primitive may stand above it
@@ -69,6 +70,15 @@ class Axis(NamedTuple):
     is_misordered: bool  # whether the rules on channels keep it from being part of an unordered axis
     is_strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
     source: Source = UNKNOWN
+    order: tuple[Any, ...] = field(init=False, repr=False)  # the axes of a state are sorted by it; it tells axes apart
+    hardness: tuple[bool, int, int, int] = field(init=False, repr=False)  # those of a problem are sorted by it: see `search`
+
+    def __post_init__(self) -> None:
+        facts = (self.is_outer, self.is_shareable, self.needs_weight, self.is_fresh, self.only_sums, self.pool)
+        last = (self.is_misordered, self.is_strided, self.source, *(size.code for size in self.cuts.now), self.is_open)
+        self.order = (self.size.code, self.cuts, self.endings, *facts, *last)
+        # those with primaries first, then those that no weight can end; equal axes side by side
+        self.hardness = (self.size.trait is not Trait.GENERAL, -self.endings.weight, self.size.code, len(self.cuts.now))
 
 
 class Allowance(NamedTuple):
@@ -242,7 +252,10 @@ class Assignment:
 
 def fits(room: Usage, usage: Usage) -> bool:
     """Return whether `room` has as many occurrences of each variable as `usage`."""
-    return all(used <= left for used, left in zip(usage, room, strict=True))
+    for used, left in zip(usage, room, strict=True):  # noqa: SIM110  (all() is slower)
+        if used > left:
+            return False
+    return True
 
 
 def total(*usages: Usage) -> Usage:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 from syno.algebra import ONE, Size, Trait, product
@@ -15,6 +16,9 @@ from syno.space.distance.cost import least_primitives
 from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, Goal, Limits
 from syno.space.distance.reading import ReadingBound
 from syno.space.distance.surpluses import Surpluses, partitions
+
+
+BY_HARDNESS = attrgetter("hardness")
 
 
 class InputAxes(NamedTuple):
@@ -97,7 +101,7 @@ class _BranchAndBound:
 
     def __init__(self, distance: ShapeDistance, axes: tuple[Axis, ...], limits: Limits, most: int) -> None:
         self.distance, self.given, self.limits, self.has_surplus = distance, axes, limits, distance.surpluses.is_any
-        self.axes = sorted(axes, key=_hardest_first)
+        self.axes = sorted(axes, key=BY_HARDNESS)
         self.lack = distance.surpluses.lack
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.most = most
@@ -160,7 +164,7 @@ class _BranchAndBound:
         if len(self.axes) - index < self.empty:
             return
         axis, left = self.axes[index], self.limits.left
-        if index == 0 or axis != self.axes[index - 1]:
+        if index == 0 or axis is not self.axes[index - 1]:
             last, last_group = Case.WEIGHT, 0
         endings = axis.endings
         if last is Case.WEIGHT and endings.weight <= left.contractions:
@@ -234,8 +238,3 @@ class _BranchAndBound:
                     return
                 self.most = primitives + number - 1
                 self.best = CheapestAssignment.of(chosen, primitives + number)
-
-
-def _hardest_first(axis: Axis) -> tuple[bool, int, int, int]:
-    """Return a key that sorts axes with primaries first, then those that no weight can end; equal axes side by side."""
-    return (axis.size.trait is not Trait.GENERAL, -axis.endings.weight, axis.size.code, len(axis.cuts.now))
