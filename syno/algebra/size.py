@@ -104,6 +104,18 @@ class Size:
         return cls({variable: exponent})
 
     @classmethod
+    def of_code(cls, code: int) -> Size:
+        """Return the size with this code: a sum of the codes of sizes is that of their product."""
+        found = _sizes.get(code)
+        if found is not None:
+            return found
+        exponents = {}
+        for variable in _digit_of:  # in the order of their digits
+            exponents[variable] = (code + 128) % 256 - 128
+            code = (code - exponents[variable]) // 256
+        return cls(exponents)
+
+    @classmethod
     def parse(cls, text: str, variables: Mapping[str, Variable]) -> Size:
         """Return the size of a text such as `g^-1*C_in`. Raises ParseError for other text, and for unknown variables."""
         exponents: Counter[Variable] = Counter()

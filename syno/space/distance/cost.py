@@ -70,13 +70,13 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     for axis in assignment.parted:
         pieces = axis.endings.pieces
         cost += pieces.given(assignment.contractions) - pieces.more
-    removals: list[list[Removal]] = []
+    choices: list[list[Removal]] = []
     for group in assignment.groups:
         if not group.is_whole:
-            removals.append(_removals(assignment, group))
-            if not removals[-1]:
+            choices.append(removals(assignment, group))
+            if not choices[-1]:
                 return None
-    found = [needed for ways in combinations(*removals) if (needed := _needed(assignment, cost, ways)) is not None]
+    found = [needed for ways in combinations(*choices) if (needed := _needed(assignment, cost, ways)) is not None]
     least = min((needed.primitives for needed in found), default=UNREACHABLE)
     if least > most:
         return None
@@ -142,19 +142,20 @@ def _may_exchange(assignment: Assignment) -> bool:
     return bool(assignment.windows) and any(axis.cuts.above_window <= weights for axis in assignment.axes)
 
 
-def _removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
+def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
     """Return the ways in which a group's surplus may go; without a surplus, the way to part its block."""
     surplus, left, found = group.surplus, assignment.limits.left, list[Removal]()
-    if (cut := _cut(assignment, group, ended=False)) is not None:
-        facts = assignment.sizes[surplus]
-        if surplus is ONE:
-            return [Removal(*cut)]
-        if facts.can_be_window and left.unfolds:
-            found.append(Removal(cut.merges, cut.primitives + 1, windows=1))
-        if left.repeats and facts.highest <= assignment.spec.repeats.largest:
-            found.append(Removal(cut.merges, cut.primitives + 1, repeats=1))
     if surplus is ONE:
-        return []
+        cut = _cut(assignment, group, ended=False)
+        return [] if cut is None else [Removal(*cut)]
+    facts = assignment.sizes[surplus]
+    window = left.unfolds and facts.can_be_window
+    repeat = left.repeats and facts.highest <= assignment.spec.repeats.largest
+    if (window or repeat) and (cut := _cut(assignment, group, ended=False)) is not None:
+        if window:
+            found.append(Removal(cut.merges, cut.primitives + 1, windows=1))
+        if repeat:
+            found.append(Removal(cut.merges, cut.primitives + 1, repeats=1))
     if assignment.contractions and may_end(assignment, surplus) and (cut := _cut(assignment, group, ended=True)) is not None:
         found.append(Removal(*cut, ended=surplus))
     if _merges(assignment) < left.merges and any(_may_be_cut(assignment, axis) for axis in group.members):

@@ -55,7 +55,7 @@ class Endings(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Axis:
-    """A live dim as the distance sees it. `Relaxation` makes equal axes one object, so that they are quickly compared."""
+    """A live dim as the distance sees it. Two dims have two axes, which are equal if their numbers are."""
 
     size: Size
     is_open: bool  # whether another primitive may stand above it
@@ -70,8 +70,9 @@ class Axis:
     is_misordered: bool  # whether the rules on channels keep it from being part of an unordered axis
     is_strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
     source: Source = UNKNOWN
-    order: tuple[Any, ...] = field(init=False, repr=False)  # the axes of a state are sorted by it; it tells axes apart
-    hardness: tuple[bool, int, int, int] = field(init=False, repr=False)  # those of a problem are sorted by it: see `search`
+    number: int = 0  # given by `Relaxation`, so that axes are compared and found quickly
+    order: tuple[Any, ...] = field(init=False, repr=False)  # the axes of a state are sorted by it; equal axes have equal ones
+    hardness: tuple[bool, int, int, int] = field(init=False, repr=False)  # `search` sorts them by it
 
     def __post_init__(self) -> None:
         facts = (self.is_outer, self.is_shareable, self.needs_weight, self.is_fresh, self.only_sums, self.pool)
@@ -187,7 +188,7 @@ class Goal:
         return facts.can_be_window or 1 < self.spec.repeats.largest >= facts.highest
 
 
-Block = tuple[tuple[Size, ...], Size, Size]  # sizes of axes of the input that are made together, their product, 1 over that
+Block = tuple[tuple[Size, ...], Size, int]  # sizes of axes of the input that are made together, their product, its negative code
 
 
 @dataclass(slots=True, eq=False)
@@ -197,14 +198,16 @@ class InputGroup:
     Attributes:
         block: the sizes of the input's axes.
         goal: their product.
-        surplus: the product of the members over the goal. If it is not 1, it is cut off and ended.
+        code: that of the surplus, which changes with every member.
         members: the axes that it is made of.
+        surplus: the product of the members over the goal, once all are known. If it is not 1, it is cut off and ended.
     """
 
     block: tuple[Size, ...]
     goal: Size
-    surplus: Size
+    code: int
     members: list[Axis] = field(default_factory=list)
+    surplus: Size = ONE
 
     @property
     def is_whole(self) -> bool:

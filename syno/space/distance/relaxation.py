@@ -54,7 +54,7 @@ class Relaxation:
     candidates: Candidates
     reading: ReadingBound | None = None
     _axes: dict[int, dict[Dim, Axis]] = field(default_factory=lambda: defaultdict(dict))  # by the number of weights
-    _different: dict[tuple[Any, ...], Axis] = field(default_factory=dict)  # by all that there is to know of an axis
+    _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)  # of axes, by their order
     _apart: dict[tuple[Dim, Dim], Apart] = field(default_factory=dict)
     _iterations: dict[tuple[Dim, ...], int] = field(default_factory=dict)  # by the sums
 
@@ -131,8 +131,8 @@ class Relaxation:
         known = self._axes[state.ends.counts.weights]
         found = known.get(dim)
         if found is None:
-            found = self._find_axis(dim, state)
-            found = known[dim] = self._different.setdefault(found.order, found)
+            found = known[dim] = self._find_axis(dim, state)
+            found.number = self._numbers.setdefault(found.order, len(self._numbers))
         return found
 
     def _find_axis(self, dim: Dim, state: State) -> Axis:
