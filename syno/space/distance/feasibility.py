@@ -89,19 +89,20 @@ class Feasibility:
             return False
         if self.kind != "none" and not self._within_reach(state):  # first, as it rejects by far the most
             return False
-        if self.flops.lower_bound(state) > self.most_flops:
+        flops = self.flops.lower_bound(state)
+        if flops > self.most_flops:
             return False
         if self.kind != "exact":
             return True
         if product(dim.size for dim in state.data) is not self._wanted or not self.ensured.sums_come_first:
             return True
-        return not self._is_cheap(state)
+        return not self._is_cheap(state, flops)
 
-    def _is_cheap(self, state: State) -> bool:
+    def _is_cheap(self, state: State, bound: float) -> bool:
         """Return whether all that the state can become has too few FLOPs."""
         found = self._cheap_states.get(state)
         if found is None:
-            found = self._cheap_states[state] = self.completion.cheap_forever(state)
+            found = self._cheap_states[state] = self.completion.cheap_forever(state, bound)
         return found
 
     def _has_only_sums(self, state: State) -> bool:
