@@ -36,11 +36,10 @@ class Branch:
         self._id = self._id or self.candidate.id
         return self._id
 
-    def child(self, is_feasible: Callable[[State], bool]) -> State | None:
-        """Return the state after the step if it is feasible, else None. `is_feasible` is asked once."""
+    def child(self, after: Callable[[CandidateStep], State | None]) -> State | None:
+        """Return the state after the step if it is feasible, else None. `after`, which finds it, is asked once."""
         if not self._is_known:
-            child = self.candidate.taken()
-            self._child, self._is_known = child if is_feasible(child) else None, True
+            self._child, self._is_known = after(self.candidate), True
         return self._child
 
 

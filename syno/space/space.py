@@ -97,7 +97,7 @@ class Space(StateGraph):
         found = self._alive.get((state, ahead))
         if found is None:
             found = self._alive[state, ahead] = bool(self.operators(state)) or any(
-                (child := branch.child(self.feasibility)) is not None and self.is_alive(child, ahead - 1)
+                (child := branch.child(self.feasibility.after)) is not None and self.is_alive(child, ahead - 1)
                 for branch in self.branches(state).likely_first()
             )
         return found
@@ -131,7 +131,7 @@ class Space(StateGraph):
         return looked[branch.id]
 
     def _leading_on(self, branch: Branch, without: frozenset[Hashable] | set[Hashable] = frozenset()) -> Step | None:
-        child = branch.child(self.feasibility)
+        child = branch.child(self.feasibility.after)
         if child is None or child in without or not self.is_alive(child):
             return None
         return Step(branch.kind, branch.id, child)

@@ -72,9 +72,8 @@ class StateGraph:
 
     def children(self, state: State) -> Iterator[tuple[CandidateStep, State]]:
         """Yield the steps from a state to feasible states, each with its state."""
-        is_feasible = self.feasibility
         for branch in self.branches(state):
-            child = branch.child(is_feasible)
+            child = branch.child(self.feasibility.after)
             if child is not None:
                 yield branch.candidate, child
 

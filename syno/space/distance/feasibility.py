@@ -15,6 +15,7 @@ from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance.flops import FlopsBound
 from syno.space.distance.groupings import LiveAxis
+from syno.space.distance.joins import Joins
 from syno.space.distance.problem import UNREACHABLE, Allowance, Goal
 from syno.space.distance.published import PublishedDistance
 from syno.space.distance.reading import ReadingBound
@@ -25,6 +26,7 @@ from syno.space.options import DistanceKind
 from syno.space.rules.guarantees import Guarantees
 from syno.space.sizes import Usage
 from syno.space.state import State
+from syno.space.steps import SPLIT, CandidateStep
 
 
 class Feasibility:
@@ -52,6 +54,8 @@ class Feasibility:
         self.reading = ReadingBound(completion.requirements, self.sizes, is_narrow) if asks else None
         self.relax = Relaxation(goal, candidates, self.reading)
         self.distance = ShapeDistance(goal, self.reading)
+        quick = self.kind == "exact" and self.ensured.sums_come_first
+        self.joins = Joins(self.sizes, wanted) if quick else None  # with other distances it might say no where they do not
         self._wanted = product(wanted)
         self._cheap_states: dict[State, bool] = {}
 
@@ -97,6 +101,13 @@ class Feasibility:
         if product(dim.size for dim in state.data) is not self._wanted or not self.ensured.sums_come_first:
             return True
         return not self._is_cheap(state, flops)
+
+    def after(self, step: CandidateStep) -> State | None:
+        """Return the state after a step if it may still become an operator, else None."""
+        if step.kind == SPLIT and self.joins is not None and not self.joins.allow(step):
+            return None
+        state = step.taken()
+        return state if self(state) else None
 
     def _is_cheap(self, state: State, bound: float) -> bool:
         """Return whether all that the state can become has too few FLOPs."""
