@@ -55,7 +55,8 @@ class Feasibility:
         self.relax = Relaxation(goal, candidates, self.reading)
         self.distance = ShapeDistance(goal, self.reading)
         quick = self.kind == "exact" and self.ensured.sums_come_first
-        self.joins = Joins(self.sizes, wanted) if quick else None  # with other distances it might say no where they do not
+        narrow = self.reading if is_narrow else None
+        self.joins = Joins(goal, narrow) if quick else None  # with other distances it might say no where they do not
         self._wanted = product(wanted)
         self._cheap_states: dict[State, bool] = {}
 

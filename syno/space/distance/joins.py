@@ -2,7 +2,8 @@
 
 Once no Merge is left, nothing can be cut off any more. Then no case but INPUT is left for what a Split joins, unless it is small
 enough for a window: no weight ends it, and no Expand. Its group is an axis of the input exactly. So what it has more than that
-axis must be cancelled: another live dim has the same variable in its denominator.
+axis must be cancelled: another live dim has the same variable in its denominator. The narrow bound on what is read cuts nothing off a group
+at any time, but then Merges may cut what the Split joins into pieces.
 
 Paper: section 5.4.
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from syno.algebra import Size, Variable
-from syno.space.sizes import SizeTable
+from syno.space.distance.problem import UNREACHABLE, Goal
+from syno.space.distance.reading import ReadingBound
 from syno.space.steps import CandidateStep
 
 
@@ -21,26 +23,27 @@ class Joins:
     """The test whether what a Split joins has a place in some operator.
 
     Attributes:
-        sizes: facts about sizes.
-        wanted: the sizes of the input's axes, those bound to the output's left out.
+        goal: of the distance.
+        narrow: the narrow bound, in the space of guided walks.
     """
 
-    sizes: SizeTable
-    wanted: tuple[Size, ...]
+    goal: Goal
+    narrow: ReadingBound | None
     _excess: dict[Size, tuple[frozenset[Variable], ...]] = field(default_factory=dict)
     _below: dict[Size, frozenset[Variable]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._merges = self.sizes.spec.occurrences.merges
-        self._depth = self.sizes.spec.depth
+        self._merges = self.goal.spec.occurrences.merges
+        self._depth = self.goal.spec.depth
 
     def allow(self, split: CandidateStep) -> bool:
         """Return False only if the shape distance of the state after the Split is UNREACHABLE."""
         state, (major, minor) = split.state, split.dims
+        size = major.size * minor.size
         is_last = state.steps + 1 >= self._depth
         if not is_last and (self._merges is None or state.ends.counts.merges < self._merges):
-            return True
-        size = major.size * minor.size
+            if self.narrow is None or self.goal.pieces(size).more < UNREACHABLE:
+                return True
         excess = self._excess.get(size)
         if excess is None:
             excess = self._excess[size] = self._find_excess(size)
@@ -51,9 +54,10 @@ class Joins:
 
     def _find_excess(self, size: Size) -> tuple[frozenset[Variable], ...]:
         """Return the variables of which the size has more than an axis of the input, for each of these; none if it may be a window."""
-        if self.sizes[size].can_be_window:
+        if self.goal.sizes[size].can_be_window:
             return (frozenset(),)
-        return tuple(self._denominator(wanted / size) for wanted in self.wanted)
+        alone = set[Size]() if self.narrow is None else self.narrow.named  # axes of the input that are one live dim as it is
+        return tuple(self._denominator(wanted / size) for wanted in self.goal.wanted if wanted is size or wanted not in alone)
 
     def _denominator(self, size: Size) -> frozenset[Variable]:
         """Return the variables in the denominator of a size."""

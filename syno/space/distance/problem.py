@@ -188,7 +188,9 @@ class Goal:
         return facts.can_be_window or 1 < self.spec.repeats.largest >= facts.highest
 
 
-Block = tuple[tuple[Size, ...], Size, int]  # sizes of axes of the input that are made together, their product, its negative code
+Block = tuple[
+    tuple[Size, ...], Size, int
+]  # sizes of axes of the input that are made together, their product, its negative code
 
 
 @dataclass(slots=True, eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from syno.algebra import Size, product
@@ -100,19 +101,18 @@ class Relaxation:
     def _conflicts(self, dims: list[Dim]) -> Conflicts:
         """Return the pairs of axes that rules keep from each other."""
         ended, joined, joined_alone = [], [], []
-        for place, first in enumerate(dims):
-            for other in range(place + 1, len(dims)):
-                pair = first, dims[other]
-                apart = self._apart.get(pair)
-                if apart is None:
-                    apart = self._apart[pair] = self._find_apart(*pair)
-                if apart is not NOT_APART:
-                    if apart.ended:
-                        ended.append((place, other))
-                    if apart.joined:
-                        joined.append((place, other))
-                    if apart.joined_alone:
-                        joined_alone.append((place, other))
+        tied = [(place, dim) for place, dim in enumerate(dims) if self.facts[dim].is_tied]
+        for (place, one), (other, another) in combinations(tied, 2):
+            apart = self._apart.get((one, another))
+            if apart is None:
+                apart = self._apart[one, another] = self._find_apart(one, another)
+            if apart is not NOT_APART:
+                if apart.ended:
+                    ended.append((place, other))
+                if apart.joined:
+                    joined.append((place, other))
+                if apart.joined_alone:
+                    joined_alone.append((place, other))
         return Conflicts(tuple(ended), tuple(joined), tuple(joined_alone))
 
     def _find_apart(self, one: Dim, other: Dim) -> Apart:

@@ -108,6 +108,8 @@ class _BranchAndBound:
         self.axes = sorted(axes, key=BY_HARDNESS)
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.most = most
+        reading = distance.reading
+        self.narrow = reading if reading is not None and reading.is_narrow else None  # allows no surplus
         self.costly = [0]  # axes from each place on that no weight can end: each costs a primitive, or begins a group
         for axis in reversed(self.axes):
             self.costly.append(self.costly[-1] + (axis.endings.weight > limits.left.contractions))
@@ -124,7 +126,7 @@ class _BranchAndBound:
             self.empty = len(partition)  # groups without members
             base = len(self.distance.goal.wanted) - self.empty  # Merges that part the blocks
             self.most_cuts = self.limits.left.merges - base  # Merges that may cut off surpluses and pieces
-            if self.most_cuts < 0:
+            if self.most_cuts < 0 or (base and self.narrow is not None):
                 break
             if len(self.axes) >= self.empty:
                 self.assignment = Assignment(self.distance.goal, self.given, self.limits, partition)
@@ -156,7 +158,7 @@ class _BranchAndBound:
             now, legality = len(chosen.parted), self.distance.legality
             for group in self.groups:
                 surplus = surpluses[group.code]
-                if surplus.is_undefined:
+                if surplus.is_undefined or (surplus.anything and self.narrow is not None):
                     return
                 now += surplus.anything
             if now > self.most_cuts:
@@ -214,6 +216,8 @@ class _BranchAndBound:
             after = before + axis.size.code
             cut = surpluses[after][counted] - surpluses[before][counted]
             if cuts + cut > self.most_cuts:
+                continue
+            if self.narrow is not None and (cut > 0 or not self.narrow.may_join(group, axis)):
                 continue
             group.code = after
             self.empty = empty - (not members)
