@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from syno.algebra import ONE, Size, product
-from syno.space.distance.problem import Assignment, Axis, fits, total
+from syno.space.distance.assignment import Assignment, fits, total
+from syno.space.distance.problem import Axis
 from syno.space.sizes import Usage
 
 # ---- Splits and Unfolds ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from itertools import product as combinations
 from typing import NamedTuple
 
 from syno.algebra import ONE, Size, product
+from syno.space.distance.assignment import Assignment, InputGroup
 from syno.space.distance.conditions import (
     ends_adjacent,
     joins_two_large_sums,
@@ -22,7 +23,7 @@ from syno.space.distance.conditions import (
     weights_large_enough,
     windows_fit,
 )
-from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, InputGroup
+from syno.space.distance.problem import UNREACHABLE, Axis
 
 
 class CutCost(NamedTuple):
@@ -70,12 +71,7 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     for axis in assignment.parted:
         pieces = axis.endings.pieces
         cost += pieces.given(assignment.contractions) - pieces.more
-    choices: list[list[Removal]] = []
-    for group in assignment.groups:
-        if not group.is_whole:
-            choices.append(removals(assignment, group))
-            if not choices[-1]:
-                return None
+    choices = [removals(assignment, group) for group in assignment.groups if not group.is_whole]
     found = [needed for ways in combinations(*choices) if (needed := _needed(assignment, cost, ways)) is not None]
     least = min((needed.primitives for needed in found), default=UNREACHABLE)
     if least > most:
@@ -146,8 +142,7 @@ def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
     """Return the ways in which a group's surplus may go; without a surplus, the way to part its block."""
     surplus, left, found = group.surplus, assignment.limits.left, list[Removal]()
     if surplus is ONE:
-        cut = _cut(assignment, group, ended=False)
-        return [] if cut is None else [Removal(*cut)]
+        return [Removal(*cut) for cut in [_cut(assignment, group, ended=False)] if cut is not None]
     facts = assignment.sizes[surplus]
     window = left.unfolds and facts.can_be_window
     repeat = left.repeats and facts.highest <= assignment.spec.repeats.largest

@@ -1,9 +1,9 @@
 """A quick look at Splits, before their state is made: of those that rules allow, forty are in vain for each that leads on.
 
-Once no Merge is left, nothing can be cut off any more. Then no case but INPUT is left for what a Split joins, unless it is small
-enough for a window: no weight ends it, and no Expand. Its group is an axis of the input exactly. So what it has more than that
-axis must be cancelled: another live dim has the same variable in its denominator. The narrow bound on what is read cuts nothing off a group
-at any time, but then Merges may cut what the Split joins into pieces.
+Once no Merge is left, nothing can be cut off any more. Then no case but INPUT is left for what a Split joins, unless it is
+small enough for a window: no weight ends it, and no Expand. Its group is an axis of the input exactly. So what it has more
+than that axis must be cancelled: another live dim has the same variable in its denominator. The narrow bound on what is read
+cuts nothing off a group at any time, but while Merges are left they may cut what the Split joins into pieces.
 
 Paper: section 5.4.
 """
@@ -41,9 +41,9 @@ class Joins:
         state, (major, minor) = split.state, split.dims
         size = major.size * minor.size
         is_last = state.steps + 1 >= self._depth
-        if not is_last and (self._merges is None or state.ends.counts.merges < self._merges):
-            if self.narrow is None or self.goal.pieces(size).more < UNREACHABLE:
-                return True
+        has_merges = not is_last and (self._merges is None or state.ends.counts.merges < self._merges)
+        if has_merges and (self.narrow is None or self.goal.pieces(size).more < UNREACHABLE):
+            return True
         excess = self._excess.get(size)
         if excess is None:
             excess = self._excess[size] = self._find_excess(size)
@@ -53,7 +53,7 @@ class Joins:
         return any(variables <= cancelled for variables in excess)
 
     def _find_excess(self, size: Size) -> tuple[frozenset[Variable], ...]:
-        """Return the variables of which the size has more than an axis of the input, for each of these; none if it may be a window."""
+        """Return, for each axis of the input, the variables of which the size has more; none of them if it may be a window."""
         if self.goal.sizes[size].can_be_window:
             return (frozenset(),)
         alone = set[Size]() if self.narrow is None else self.narrow.named  # axes of the input that are one live dim as it is

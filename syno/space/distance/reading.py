@@ -36,7 +36,8 @@ from math import prod
 from typing import NamedTuple
 
 from syno.algebra import ONE, Kind, Size, Valuation, product
-from syno.space.distance.problem import Assignment, Axis, InputGroup
+from syno.space.distance.assignment import Assignment, InputGroup
+from syno.space.distance.problem import Axis
 from syno.space.distance.sources import Source, Sources, joined
 from syno.space.requirements import Requirements
 from syno.space.sizes import SizeTable

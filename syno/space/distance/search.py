@@ -11,12 +11,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from syno.algebra import ONE, Size, Trait, product
+from syno.space.distance.assignment import Assignment
 from syno.space.distance.conditions import ended_usage, within_flops
 from syno.space.distance.cost import least_primitives, removals
-from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, Goal, Limits
+from syno.space.distance.problem import UNREACHABLE, Axis, Goal, Limits
 from syno.space.distance.reading import ReadingBound
-from syno.space.distance.surpluses import Legality, Surpluses, partitions
-
+from syno.space.distance.surpluses import Legality, Surpluses, different_partitions
 
 BY_HARDNESS = attrgetter("hardness")
 
@@ -64,12 +64,10 @@ class ShapeDistance:
 
     def __post_init__(self) -> None:
         self._wanted = product(self.goal.wanted)
-        found = {tuple(sorted(blocks)): blocks for blocks in partitions(sorted(self.goal.wanted, key=str))}  # by their sizes
-        self.partitions = [
-            [(block, product(block), -product(block).code) for block in blocks]
-            for blocks in sorted(found.values(), key=len, reverse=True)
-        ]
+        found = different_partitions(sorted(self.goal.wanted, key=str))
+        self.partitions = [[(block, product(block), -product(block).code) for block in blocks] for blocks in found]
         self.surpluses, self.legality = Surpluses(), Legality(self.goal.sizes)
+        self.narrow = self.reading if self.reading is not None and self.reading.is_narrow else None  # allows no surplus
 
     def __call__(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> int:
         """Return the distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""
@@ -108,8 +106,7 @@ class _BranchAndBound:
         self.axes = sorted(axes, key=BY_HARDNESS)
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.most = most
-        reading = distance.reading
-        self.narrow = reading if reading is not None and reading.is_narrow else None  # allows no surplus
+        self.narrow = distance.narrow
         self.costly = [0]  # axes from each place on that no weight can end: each costs a primitive, or begins a group
         for axis in reversed(self.axes):
             self.costly.append(self.costly[-1] + (axis.endings.weight > limits.left.contractions))

@@ -50,6 +50,14 @@ class Legality(dict[int, bool]):
         return found
 
 
+def different_partitions(items: list[Size]) -> list[Blocks]:
+    """Return the partitions of the items into blocks, those with most blocks first; of those with equal blocks one."""
+    found: dict[tuple[tuple[Size, ...], ...], Blocks] = {}
+    for partition in partitions(items):
+        found.setdefault(tuple(sorted(partition)), partition)
+    return sorted(found.values(), key=len, reverse=True)
+
+
 def partitions(items: list[Size]) -> Iterator[Blocks]:
     """Yield every partition of the items into blocks."""
     if not items:
