@@ -154,8 +154,8 @@ class Completion:
             return True
         if bound + views >= least:
             return False
-        bound = (self._bound[axis] for axis in sorted(self._bound))
-        partial = state.assembled(self.spec, (*bound, *state.data))
+        bound_axes = (self._bound[axis] for axis in sorted(self._bound))
+        partial = state.assembled(self.spec, (*bound_axes, *state.data))
         return flops(partial, self.spec) + views < self.spec.budget.least_flops
 
     def leak(self, operator: PGraph) -> str | None:
