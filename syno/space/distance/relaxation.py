@@ -37,7 +37,7 @@ from syno.space.steps import MERGE, SHIFT, UNFOLD, CandidateStep
 
 
 class Apart(NamedTuple):
-    """Whether rules keep two dims from each other, in each of the ways of `Conflicts`."""
+    """The ways of `Conflicts` in which rules keep two dims from each other."""
 
     ended: bool
     joined: bool
