@@ -9,53 +9,19 @@ Paper: section 5.1 (coordinate sizes).
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
 from syno.algebra.code_names import code_name
-from syno.algebra.limits import MOST_NAME_CHARACTERS, shortened
+from syno.algebra.limits import shortened
+from syno.algebra.variable import Kind, Variable
 from syno.base.errors import ParseError, SizeError, suggestion
 
 EXPONENT_LIMIT = 63  # sums of two such digits are unique in base 256, so an overflow is noticed
-
-
-class Kind(Enum):
-    """Primary variables are large (channels, height); coefficients are small (kernel size, groups)."""
-
-    PRIMARY = "primary"
-    COEFFICIENT = "coefficient"
-
-    def __repr__(self) -> str:
-        return self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A named symbolic size. A valuation gives it a value."""
-
-    name: str
-    kind: Kind
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name) or keyword.iskeyword(self.name):
-            raise SizeError(
-                f'"{shortened(self.name)}" cannot name a variable: a name is a letter, then letters, digits or "_", '
-                "and no Python keyword (generated code uses it)"
-            )
-        if (length := len(self.name)) > MOST_NAME_CHARACTERS:
-            name = shortened(self.name, 20)
-            raise SizeError(f'"{name}" cannot name a variable: it has {length} characters; at most {MOST_NAME_CHARACTERS}')
-
-    @property
-    def sort_key(self) -> tuple[bool, str]:
-        """A key that puts primaries first and sorts each kind by name."""
-        return (self.kind is Kind.COEFFICIENT, self.name)
 
 
 class Trait(Enum):
@@ -102,6 +68,18 @@ class Size:
     def of(cls, variable: Variable, exponent: int = 1) -> Size:
         """Return the size `variable ** exponent`."""
         return cls({variable: exponent})
+
+    @classmethod
+    def of_code(cls, code: int) -> Size:
+        """Return the size with this code: a sum of the codes of sizes is that of their product."""
+        found = _sizes.get(code)
+        if found is not None:
+            return found
+        exponents = {}
+        for variable in _digit_of:  # in the order of their digits
+            exponents[variable] = (code + 128) % 256 - 128
+            code = (code - exponents[variable]) // 256
+        return cls(exponents)
 
     @classmethod
     def parse(cls, text: str, variables: Mapping[str, Variable]) -> Size:

@@ -12,7 +12,8 @@ from math import prod
 from typing import NamedTuple
 
 from syno.algebra.limits import LARGEST_NUMBER, MOST_VARIABLES, shortened
-from syno.algebra.size import Kind, Size, Variable
+from syno.algebra.size import Size
+from syno.algebra.variable import Kind, Variable
 from syno.base.errors import ParseError, SizeError, ValuationError, suggestion
 
 

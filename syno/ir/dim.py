@@ -117,10 +117,14 @@ class Dim:
     position: int  # among the operation's tops, or the output's axes
     size: Size
     height: int  # the number of operations on the longest way down
+    is_reduce: bool  # True for a reduction loop
+    is_weight_side: bool  # True for an axis of a weight: the right side of a Share
 
     def __init__(self, operation: Operation | None, position: int, size: Size, height: int = 0) -> None:
         """Make a dim. Call `output_axis` and the functions below instead: they make each dim only once."""
         self.operation, self.position, self.size, self.height = operation, position, size, height
+        self.is_reduce = self.primitive is REDUCE
+        self.is_weight_side = self.primitive is SHARE and position == 1
 
     @cached_property
     def id(self) -> str:
@@ -138,16 +142,6 @@ class Dim:
     def is_output(self) -> bool:
         """True for an axis of the output."""
         return self.operation is None
-
-    @property
-    def is_reduce(self) -> bool:
-        """True for a reduction loop."""
-        return self.primitive is REDUCE
-
-    @property
-    def is_weight_side(self) -> bool:
-        """True for an axis of a weight: the right side of a Share."""
-        return self.primitive is SHARE and self.position == 1
 
     @cached_property
     def discards(self) -> bool:

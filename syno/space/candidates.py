@@ -58,9 +58,15 @@ class Candidates:
 
     def __call__(self, state: State) -> Iterator[CandidateStep]:
         """Yield every step that options and rules allow, in an order that is the same in every process."""
-        for step in self.proposed(state):
-            if self.rules.reject(step) is None:
-                yield step
+        for kind in self._proposers:
+            yield from self.of_kind(state, kind)
+
+    def of_kind(self, state: State, kind: str) -> Iterator[CandidateStep]:
+        """Yield those of them that are of this kind."""
+        if self._has_room(state, kind):
+            for step in self._proposers[kind](state):
+                if self.rules.reject(step) is None:
+                    yield step
 
     def proposed(self, state: State) -> Iterator[CandidateStep]:
         """Yield every step that the options allow."""

@@ -102,15 +102,15 @@ class Completion:
         found = [axes for axes in self.assignments(state) if self.rules.reject(self.candidate(state, axes)) is None]
         if not found:
             return []
-        operators = [self.operator(state, axes) for axes in found]
+        operators = [state.assembled(self.spec, axes) for axes in found]
         enough = [self.requirements.unmet(operator) is None for operator in operators]
         if not any(enough):  # takes much less time to know than the cost
             return []
-        price = cost(operators[0], self.spec)  # which axis is which changes no cost
+        price = cost(normal_form(operators[0]), self.spec)  # which axis is which changes no cost
         if self.excess(price) is not None:
             return []
         kept = [pair for pair in zip(operators, enough, strict=True) if self.leak(pair[0]) is None][: self.spec.finalizations]
-        return [operator for operator, reads_enough in kept if reads_enough]
+        return [normal_form(operator) for operator, reads_enough in kept if reads_enough]
 
     def cost(self, operator: PGraph) -> Cost:
         """Return the cost of an operator."""
@@ -137,11 +137,12 @@ class Completion:
         """Return the operator with these axes of the input, in normal form."""
         return normal_form(state.assembled(self.spec, axes))
 
-    def cheap_forever(self, state: State) -> bool:
+    def cheap_forever(self, state: State, bound: float = 0) -> bool:
         """Return whether the state is so cheap that no operator made of it by reshaping alone reaches the least FLOPs.
 
         Only for states whose data has as many elements as the input: neither a weight nor a window can follow. Reshaping the
-        input takes at most one pass over it for each view.
+        input takes at most one pass over it for each view. `bound` is a lower bound on the FLOPs of what is there already,
+        which saves finding its cheapest plan where it is enough.
         """
         least = self.spec.budget.least_flops - self.spec.budget.rest_flops
         if least <= 0 or not state.ends.counts.weights:
@@ -151,8 +152,10 @@ class Completion:
         last = self.sizes[product(self.spec.output_sizes)].total
         if not state.ends.counts.strides and state.ends.counts.weights * loops + last + views < least:
             return True
-        bound = (self._bound[axis] for axis in sorted(self._bound))
-        partial = state.assembled(self.spec, (*bound, *state.data))
+        if bound + views >= least:
+            return False
+        bound_axes = (self._bound[axis] for axis in sorted(self._bound))
+        partial = state.assembled(self.spec, (*bound_axes, *state.data))
         return flops(partial, self.spec) + views < self.spec.budget.least_flops
 
     def leak(self, operator: PGraph) -> str | None:

@@ -70,19 +70,19 @@ class DimFacts:
     shared_by: tuple[int, ...]  # the weights of the Shares right below, through Splits
     pooled: frozenset[Dim]  # reductions below without a Share between
     weighted: frozenset[Dim]  # reductions below with a Share between
+    is_tied: bool  # whether it may be adjacent to another dim, or share a weight with it
 
 
-class FactTable:
-    """Facts about dims, each computed once."""
+class FactTable(dict[Dim, DimFacts]):
+    """Facts about dims, each computed once. A dict, whose look-ups run no Python."""
 
     def __init__(self, spec: OperatorSpec, sizes: SizeTable) -> None:
+        super().__init__()
         self.spec, self.sizes = spec, sizes
-        self._facts: dict[Dim, DimFacts] = {}
 
-    def __getitem__(self, dim: Dim) -> DimFacts:
-        found = self._facts.get(dim)
-        if found is None:
-            found = self._facts[dim] = self._find(dim)
+    def __missing__(self, dim: Dim) -> DimFacts:
+        found = self[dim] = self._find(dim)
+        found.is_tied = bool(found.shared_by) or any(side is not None for sides in found.blocks.values() for side in sides)
         return found
 
     def _find(self, dim: Dim) -> DimFacts:

@@ -14,6 +14,7 @@ from operator import add
 from syno.algebra import Kind, Size, Trait, Variable, product
 from syno.space.spec import OperatorSpec
 
+LEGAL = (Trait.GENERAL, Trait.COEFFICIENT)  # of the sizes that coordinates may have, beside 1
 Usage = tuple[int, ...]  # occurrences used up so far, one number per variable of the spec
 
 
@@ -40,24 +41,25 @@ class SizeFacts:
     joined: Usage  # the least of these occurrences once the axis is joined with others: coefficients may cancel
 
 
-class SizeTable:
-    """Facts about sizes, each computed once, and the sizes that reductions, strides and merges may take."""
+class SizeTable(dict[Size, SizeFacts]):
+    """Facts about sizes, each computed once, and the sizes that reductions, strides and merges may take.
+
+    Nothing is looked up more often, so that this is a dict, whose look-ups run no Python.
+    """
 
     def __init__(self, spec: OperatorSpec) -> None:
+        super().__init__()
         self.spec = spec
         self.variables = tuple(spec.table.values())
         self.limits: Usage = tuple(spec.limits[variable] for variable in self.variables)
         self.none: Usage = (0,) * len(self.variables)
-        self._facts: dict[Size, SizeFacts] = {}
         self._sizes: dict[Usage, tuple[Size, ...]] = {}
         self._divisors: dict[Size, tuple[tuple[Size, Usage], ...]] = {}
         distinct = Counter(tuple(row[name] for name in spec.table) for row in spec.valuations)
         self._rows = [(dict(zip(self.variables, row, strict=True)), count) for row, count in distinct.items()]
 
-    def __getitem__(self, size: Size) -> SizeFacts:
-        found = self._facts.get(size)
-        if found is None:
-            found = self._facts[size] = self._find(size)
+    def __missing__(self, size: Size) -> SizeFacts:
+        found = self[size] = self._find(size)
         return found
 
     def _find(self, size: Size) -> SizeFacts:
@@ -69,9 +71,7 @@ class SizeTable:
         whole = all(above % below == 0 for above, below in values)
         facts.is_odd = whole and all(above // below % 2 for above, below in values)
         facts.is_legal = (
-            size.trait in (Trait.GENERAL, Trait.COEFFICIENT)
-            and all(above >= below for above, below in values)
-            and not (options.drop_ones and facts.is_one)
+            size.trait in LEGAL and all(above >= below for above, below in values) and not (options.drop_ones and facts.is_one)
         )
         facts.is_valid = (
             len(size.exponents) <= options.variables
@@ -154,7 +154,10 @@ class SizeTable:
         return found
 
     def _divides(self, block: Size, size: Size) -> bool:
-        return all(facts.is_legal and facts.is_valid for facts in (self[block], self[size / block]))
+        sizes = (block, size / block)
+        if not all(one.trait in LEGAL for one in sizes):  # cheaper than the facts, which most do not need then
+            return False
+        return all(facts.is_legal and facts.is_valid for facts in (self[one] for one in sizes))
 
     def _combined(self, windows: list[range]) -> Iterator[Size]:
         """Yield the sizes with exponents from the windows, at most `variables` of them; the first variable changes fastest."""

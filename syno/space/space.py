@@ -96,8 +96,10 @@ class Space(StateGraph):
             return True
         found = self._alive.get((state, ahead))
         if found is None:
-            found = bool(self.operators(state)) or any(self.is_alive(child, ahead - 1) for _, child in self.children(state))
-            self._alive[state, ahead] = found
+            found = self._alive[state, ahead] = bool(self.operators(state)) or any(
+                (child := branch.child(self.feasibility.after)) is not None and self.is_alive(child, ahead - 1)
+                for branch in self.branches(state).likely_first()
+            )
         return found
 
     def steps(self, node: Hashable) -> tuple[Step, ...]:
@@ -129,7 +131,7 @@ class Space(StateGraph):
         return looked[branch.id]
 
     def _leading_on(self, branch: Branch, without: frozenset[Hashable] | set[Hashable] = frozenset()) -> Step | None:
-        child = branch.child(self.feasibility)
+        child = branch.child(self.feasibility.after)
         if child is None or child in without or not self.is_alive(child):
             return None
         return Step(branch.kind, branch.id, child)
@@ -206,12 +208,11 @@ class Space(StateGraph):
 
         Steps are tried in random order until one leads on, which is cheaper than trying all.
         """
-        waiting: dict[str, list[Branch | PGraph]] = {}
         branches = self.branches(state)
-        for operator in branches.operators:
-            waiting.setdefault(FINALIZE if by_kind else "", []).append(operator)
-        for branch in branches.all():
-            waiting.setdefault(branch.kind if by_kind else "", []).append(branch)
+        waiting: dict[str, list[Branch | PGraph]] = {FINALIZE: [*branches.operators]} if branches.operators else {}
+        waiting.update(branches.by_kind())
+        if not by_kind and waiting:
+            waiting = {"": [option for options in waiting.values() for option in options]}
         while waiting:
             kind = random.choice(list(waiting))
             chosen = taken_out(waiting[kind], random)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import Any, NamedTuple
 
 from syno.algebra import ONE, Size
@@ -45,12 +45,11 @@ class Increase(NamedTuple):
     tags: int  # the weights below, as bits
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(NamedTuple):
     """Running totals of a state: what it has used up, and where its weights begin. They follow from the dims."""
 
     usage: Usage
-    counts: Counts = Counts()  # noqa: RUF009  (an immutable tuple)
+    counts: Counts = Counts()
     outer: Size = ONE  # product of the output-only axes of weights
     repeats: Size = ONE  # product of repeated elements
     copies: Size = ONE  # product of repeated elements and of windows that are pieces of the output
@@ -60,10 +59,10 @@ class Ends:
     increases: tuple[Increase, ...] = ()
     weight_sums: tuple[frozenset[Dim], ...] = ()  # for each weight, the reductions below it
 
-    def after(self, usage: Usage, counts: Mapping[str, int], **changes: Any) -> Ends:
+    def after(self, usage: Usage, counts: Counts, **changes: Any) -> Ends:
         """Return the totals after a step that adds `usage` and `counts`, with the other fields changed as given."""
-        now = self.counts._replace(**{name: getattr(self.counts, name) + number for name, number in counts.items()})
-        return replace(self, usage=added(self.usage, usage), counts=now, **changes)
+        now = Counts._make(map(add, self.counts, counts))
+        return self._replace(usage=added(self.usage, usage), counts=now, **changes)
 
 
 @dataclass(frozen=True)
@@ -102,12 +101,13 @@ class State:
         """Content id, the same in every process."""
         return content_id("state", *(dim.id for dim in self.live), "expand", *(dim.id for dim in self.expansions))
 
-    def replaced(self, bottoms: Iterable[Dim], tops: Iterable[Dim], expanded: Iterable[Dim], ends: Ends) -> State:
+    def replaced(self, bottoms: Sequence[Dim], tops: Iterable[Dim], expanded: Sequence[Dim], ends: Ends) -> State:
         """Return the state in which `tops` are live in place of `bottoms`, and `expanded` are expanded."""
-        gone = set(bottoms)
-        live = (*(dim for dim in self.live if dim not in gone), *tops)
-        expansions = (*self.expansions, *expanded)
-        return State(tuple(sorted(live, key=BY_ID)), tuple(sorted(expansions, key=BY_ID)), ends)
+        live = [dim for dim in self.live if dim not in bottoms]
+        live += tops
+        live.sort(key=BY_ID)
+        expansions = tuple(sorted((*self.expansions, *expanded), key=BY_ID)) if expanded else self.expansions
+        return State(tuple(live), expansions, ends)
 
     def assembled(self, spec: OperatorSpec, axes: tuple[Dim, ...]) -> PGraph:
         """Return the operator that reads its input at `axes`, and its weights at the axes that the state has for them."""

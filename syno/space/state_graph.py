@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
 from syno.space.branches import Branches
-from syno.space.candidates import Candidates
+from syno.space.candidates import OPTIONS, Candidates
 from syno.space.complete import Completion
 from syno.space.distance.feasibility import Feasibility
 from syno.space.facts import FactTable
@@ -72,9 +72,8 @@ class StateGraph:
 
     def children(self, state: State) -> Iterator[tuple[CandidateStep, State]]:
         """Yield the steps from a state to feasible states, each with its state."""
-        is_feasible = self.feasibility
         for branch in self.branches(state):
-            child = branch.child(is_feasible)
+            child = branch.child(self.feasibility.after)
             if child is not None:
                 yield branch.candidate, child
 
@@ -85,7 +84,8 @@ class StateGraph:
     def _branches(self, state: State) -> Branches:
         """Return the operators that the state is, and the steps from it; `branches` remembers them."""
         deepest = state.steps >= self.spec.depth
-        return Branches(self.completion(state), iter(()) if deepest else self.candidates(state))
+        kinds = () if deepest else OPTIONS
+        return Branches(self.completion(state), {kind: self.candidates.of_kind(state, kind) for kind in kinds})
 
 
 def check_not_empty(graph: StateGraph) -> None:

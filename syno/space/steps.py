@@ -12,7 +12,7 @@ from syno.ir.graph import PGraph
 from syno.space.facts import DimFacts, FactTable, Role
 from syno.space.sizes import SizeTable, added
 from syno.space.spec import OperatorSpec
-from syno.space.state import Increase, State
+from syno.space.state import Counts, Increase, State
 
 REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE = KINDS = (
     "Reduce",
@@ -26,6 +26,15 @@ REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE = KIN
     "Finalize",
 )
 IN_ORDER = (SPLIT, UNFOLD)  # primitives whose two dims play different parts
+ONE_MORE = {  # what a step of this kind adds to the counts of a state; a contraction adds its shares as well
+    REDUCE: Counts(reductions=1),
+    SHIFT: Counts(shifts=1),
+    STRIDE: Counts(strides=1),
+    SPLIT: Counts(splits=1),
+    MERGE: Counts(merges=1),
+    UNFOLD: Counts(unfolds=1),
+    EXPAND: Counts(repeats=1),
+}
 SHIFT_AMOUNT = 1  # a Shift by more is seldom useful; the published system has no other
 
 
@@ -87,31 +96,31 @@ class CandidateStep:
         match self.kind:
             case "Reduce":
                 top = dims.reduce(self.block, sum(dim.size is self.size for dim in ends.sums))
-                now = ends.after(self.sizes.reduced(self.block), {"reductions": 1}, sums=(*ends.sums, top))
+                now = ends.after(self.sizes.reduced(self.block), ONE_MORE[self.kind], sums=(*ends.sums, top))
                 return state.replaced((), (top,), (), now)
             case "Contraction":
                 return self._contracted()
             case "Shift":
-                return state.replaced(on, (dims.shift(on[0], SHIFT_AMOUNT),), (), ends.after(none, {"shifts": 1}))
+                return state.replaced(on, (dims.shift(on[0], SHIFT_AMOUNT),), (), ends.after(none, ONE_MORE[self.kind]))
             case "Stride":
                 usage = self.sizes.reduced(self.block)
-                now = ends.after(usage, {"strides": 1}, strides=ends.strides * self.block)
+                now = ends.after(usage, ONE_MORE[self.kind], strides=ends.strides * self.block)
                 return state.replaced(on, (dims.stride(on[0], self.block),), (), now)
             case "Split":
-                return state.replaced(on, (dims.split(*on),), (), ends.after(none, {"splits": 1}))
+                return state.replaced(on, (dims.split(*on),), (), ends.after(none, ONE_MORE[self.kind]))
             case "Merge":
                 usage = self.sizes.merged(self.block, on[0].size / self.block) if self.spec.sizes.count_merges else none
-                return state.replaced(on, dims.merge(on[0], self.block), (), ends.after(usage, {"merges": 1}))
+                return state.replaced(on, dims.merge(on[0], self.block), (), ends.after(usage, ONE_MORE[self.kind]))
             case "Unfold":
                 increases = (*ends.increases, self._increase(on, on[1].size))
                 copies = ends.copies if self.of(1).only_sums else ends.copies * on[1].size
-                now = ends.after(none, {"unfolds": 1}, increases=increases, copies=copies)
+                now = ends.after(none, ONE_MORE[self.kind], increases=increases, copies=copies)
                 return state.replaced(on, (dims.unfold(*on),), (), now)
             case "Expand":
                 size = on[0].size
                 increases = (*ends.increases, self._increase(on, size))
                 now = ends.after(
-                    none, {"repeats": 1}, increases=increases, repeats=ends.repeats * size, copies=ends.copies * size
+                    none, ONE_MORE[self.kind], increases=increases, repeats=ends.repeats * size, copies=ends.copies * size
                 )
                 return state.replaced(on, (), on, now)
             case kind:
@@ -131,7 +140,7 @@ class CandidateStep:
                 tops.append(data)
         now = ends.after(
             usage,
-            {"shares": len(self.dims), "weights": 1},
+            Counts(shares=len(self.dims), weights=1),
             outer=outer,
             leaders=(*ends.leaders, self.leader),
             increases=(*ends.increases, *(self._increase((dim,), dim.size) for dim in expanded)),

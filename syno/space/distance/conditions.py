@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from syno.algebra import ONE, Size, product
-from syno.space.distance.problem import Assignment, Axis, fits, total
+from syno.space.distance.assignment import Assignment, fits, total
+from syno.space.distance.problem import Axis
 from syno.space.sizes import Usage
 
 # ---- Splits and Unfolds ----------------------------------------------------------------------------------------------
@@ -80,9 +81,10 @@ def _axes(assignment: Assignment, pairs: tuple[tuple[int, int], ...]) -> Iterato
 
 def _joins(assignment: Assignment, a: Axis, b: Axis, alone: bool) -> bool:
     """Return whether the two, whichever of equal axes they are, are joined as they are; with no third axis if `alone`."""
-    alike = sum(axis in (a, b) for axis in assignment.axes)
+    numbers = (a.number, b.number)
+    alike = sum(axis.number in numbers for axis in assignment.axes)
     return any(
-        sum(axis in (a, b) for axis in group.members) == alike and (not alone or len(group.members) == 2)
+        sum(axis.number in numbers for axis in group.members) == alike and (not alone or len(group.members) == 2)
         for group in assignment.whole_groups
     )
 
@@ -172,8 +174,8 @@ def shared_axes_fit(assignment: Assignment) -> bool:
 def ends_adjacent(assignment: Assignment) -> bool:
     """Return whether one weight ends two axes that rules keep apart, whichever of equal axes it ends."""
     ended = {id(axis) for axis in assignment.ended}
-    pairs = _axes(assignment, assignment.limits.conflicts.ended)
-    return any(all(id(axis) in ended for axis in assignment.axes if axis in pair) for pair in pairs)
+    pairs = [(a.number, b.number) for a, b in _axes(assignment, assignment.limits.conflicts.ended)]
+    return any(all(id(axis) in ended for axis in assignment.axes if axis.number in pair) for pair in pairs)
 
 
 # ---- FLOPs -----------------------------------------------------------------------------------------------------------

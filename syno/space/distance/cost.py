@@ -12,6 +12,7 @@ from itertools import product as combinations
 from typing import NamedTuple
 
 from syno.algebra import ONE, Size, product
+from syno.space.distance.assignment import Assignment, InputGroup
 from syno.space.distance.conditions import (
     ends_adjacent,
     joins_two_large_sums,
@@ -22,7 +23,7 @@ from syno.space.distance.conditions import (
     weights_large_enough,
     windows_fit,
 )
-from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, InputGroup
+from syno.space.distance.problem import UNREACHABLE, Axis
 
 
 class CutCost(NamedTuple):
@@ -70,13 +71,8 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     for axis in assignment.parted:
         pieces = axis.endings.pieces
         cost += pieces.given(assignment.contractions) - pieces.more
-    removals: list[list[Removal]] = []
-    for group in assignment.groups:
-        if not group.is_whole:
-            removals.append(_removals(assignment, group))
-            if not removals[-1]:
-                return None
-    found = [needed for ways in combinations(*removals) if (needed := _needed(assignment, cost, ways)) is not None]
+    choices = [removals(assignment, group) for group in assignment.groups if not group.is_whole]
+    found = [needed for ways in combinations(*choices) if (needed := _needed(assignment, cost, ways)) is not None]
     least = min((needed.primitives for needed in found), default=UNREACHABLE)
     if least > most:
         return None
@@ -142,19 +138,19 @@ def _may_exchange(assignment: Assignment) -> bool:
     return bool(assignment.windows) and any(axis.cuts.above_window <= weights for axis in assignment.axes)
 
 
-def _removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
+def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
     """Return the ways in which a group's surplus may go; without a surplus, the way to part its block."""
     surplus, left, found = group.surplus, assignment.limits.left, list[Removal]()
-    if (cut := _cut(assignment, group, ended=False)) is not None:
-        facts = assignment.sizes[surplus]
-        if surplus is ONE:
-            return [Removal(*cut)]
-        if facts.can_be_window and left.unfolds:
-            found.append(Removal(cut.merges, cut.primitives + 1, windows=1))
-        if left.repeats and facts.highest <= assignment.spec.repeats.largest:
-            found.append(Removal(cut.merges, cut.primitives + 1, repeats=1))
     if surplus is ONE:
-        return []
+        return [Removal(*cut) for cut in [_cut(assignment, group, ended=False)] if cut is not None]
+    facts = assignment.sizes[surplus]
+    window = left.unfolds and facts.can_be_window
+    repeat = left.repeats and facts.highest <= assignment.spec.repeats.largest
+    if (window or repeat) and (cut := _cut(assignment, group, ended=False)) is not None:
+        if window:
+            found.append(Removal(cut.merges, cut.primitives + 1, windows=1))
+        if repeat:
+            found.append(Removal(cut.merges, cut.primitives + 1, repeats=1))
     if assignment.contractions and may_end(assignment, surplus) and (cut := _cut(assignment, group, ended=True)) is not None:
         found.append(Removal(*cut, ended=surplus))
     if _merges(assignment) < left.merges and any(_may_be_cut(assignment, axis) for axis in group.members):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 
 from syno.algebra import Size, product
 from syno.ir import dim as dims
@@ -14,16 +15,18 @@ from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance.flops import FlopsBound
 from syno.space.distance.groupings import LiveAxis
+from syno.space.distance.joins import Joins
 from syno.space.distance.problem import UNREACHABLE, Allowance, Goal
 from syno.space.distance.published import PublishedDistance
 from syno.space.distance.reading import ReadingBound
-from syno.space.distance.relaxation import Relaxation, axis_order
+from syno.space.distance.relaxation import Relaxation
 from syno.space.distance.search import CheapestAssignment, ShapeDistance
 from syno.space.distance.sums import Sums, SumSets
 from syno.space.options import DistanceKind
 from syno.space.rules.guarantees import Guarantees
 from syno.space.sizes import Usage
 from syno.space.state import State
+from syno.space.steps import SPLIT, CandidateStep
 
 
 class Feasibility:
@@ -51,6 +54,9 @@ class Feasibility:
         self.reading = ReadingBound(completion.requirements, self.sizes, is_narrow) if asks else None
         self.relax = Relaxation(goal, candidates, self.reading)
         self.distance = ShapeDistance(goal, self.reading)
+        quick = self.kind == "exact" and self.ensured.sums_come_first
+        narrow = self.reading if is_narrow else None
+        self.joins = Joins(goal, narrow) if quick else None  # with other distances it might say no where they do not
         self._wanted = product(wanted)
         self._cheap_states: dict[State, bool] = {}
 
@@ -88,19 +94,27 @@ class Feasibility:
             return False
         if self.kind != "none" and not self._within_reach(state):  # first, as it rejects by far the most
             return False
-        if self.flops.lower_bound(state) > self.most_flops:
+        flops = self.flops.lower_bound(state)
+        if flops > self.most_flops:
             return False
         if self.kind != "exact":
             return True
         if product(dim.size for dim in state.data) is not self._wanted or not self.ensured.sums_come_first:
             return True
-        return not self._is_cheap(state)
+        return not self._is_cheap(state, flops)
 
-    def _is_cheap(self, state: State) -> bool:
+    def after(self, step: CandidateStep) -> State | None:
+        """Return the state after a step if it may still become an operator, else None."""
+        if step.kind == SPLIT and self.joins is not None and not self.joins.allow(step):
+            return None
+        state = step.taken()
+        return state if self(state) else None
+
+    def _is_cheap(self, state: State, bound: float) -> bool:
         """Return whether all that the state can become has too few FLOPs."""
         found = self._cheap_states.get(state)
         if found is None:
-            found = self._cheap_states[state] = self.completion.cheap_forever(state)
+            found = self._cheap_states[state] = self.completion.cheap_forever(state, bound)
         return found
 
     def _has_only_sums(self, state: State) -> bool:
@@ -118,6 +132,7 @@ class Feasibility:
         root = self.candidates.root()
         base, limits = self.relax(root, self.spec.depth)
         axes_of = {size: self.relax.axis(dims.reduce(size), root) for size in self.sizes.sizes(self.sizes.none)}
+        by_order = attrgetter("order")
         outputs, start = product(self.spec.output_sizes), product(axis.size for axis in base) / self._wanted
 
         def distance(sums: Sums, reached: Size, usage: Usage) -> int:
@@ -128,7 +143,7 @@ class Feasibility:
                 room = self.spec.occurrences.chain_length
                 live = (*(LiveAxis(dim.size, room) for dim in root.data), *(LiveAxis(size, room - 1) for size in sums))
                 return self.published.of(tuple(sorted(live)), self.published.limits(root, depth), depth)
-            axes = tuple(sorted((*base, *(axes_of[size] for size in sums)), key=axis_order))
+            axes = tuple(sorted((*base, *(axes_of[size] for size in sums)), key=by_order))
             now = limits._replace(
                 left=Allowance(*(min(number, depth) for number in limits.left)),
                 iterations=self.sizes[outputs * reached].total,

@@ -11,7 +11,7 @@ Source: the published system's bound on FLOPs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeVar
 
@@ -29,6 +29,7 @@ class FlopsBound:
 
     spec: OperatorSpec
     sizes: SizeTable
+    _known: dict[tuple[object, ...], int] = field(default_factory=dict)  # by what `cheapest` is given
 
     def __post_init__(self) -> None:
         self._input = product(self.spec.input_sizes)
@@ -38,14 +39,18 @@ class FlopsBound:
         ends = state.ends
         if not ends.increases or not ends.sums:
             return 0
-        return self.cheapest(
-            [dim.size for dim in ends.sums],
-            [increase.size for increase in ends.increases],
-            waits(ends),
+        given = (
+            tuple([dim.size for dim in ends.sums]),
+            tuple([increase.size for increase in ends.increases]),
+            tuple(waits(ends)),
             self._input / ends.strides,  # as if all that they skip was left out at the start
         )
+        found = self._known.get(given)
+        if found is None:
+            found = self._known[given] = self.cheapest(*given)
+        return found
 
-    def cheapest(self, sums: list[Size], increases: list[Size], waits: list[int], start: Size) -> int:
+    def cheapest(self, sums: Sequence[Size], increases: Sequence[Size], waits: Sequence[int], start: Size) -> int:
         """Return the multiply-adds of the cheapest order of sums.
 
         Args:

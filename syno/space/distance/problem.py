@@ -1,4 +1,4 @@
-"""The relaxed problem that the shape distance solves: axes, limits, and an assignment of cases to the axes.
+"""The relaxed problem that the shape distance solves: axes, limits, and the goal.
 
 Paper: section 5.4.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from syno.algebra import ONE, Size, product
+from syno.algebra import Size, Trait, product
 from syno.space.distance.sources import UNKNOWN, Source
 from syno.space.rules.guarantees import Guarantees
 from syno.space.sizes import SizeTable, Usage
@@ -53,8 +53,9 @@ class Endings(NamedTuple):
     pieces: PieceCosts
 
 
-class Axis(NamedTuple):
-    """A live dim as the distance sees it."""
+@dataclass(slots=True, eq=False)
+class Axis:
+    """A live dim as the distance sees it. Two dims have two axes, which are equal if their numbers are."""
 
     size: Size
     is_open: bool  # whether another primitive may stand above it
@@ -69,6 +70,16 @@ class Axis(NamedTuple):
     is_misordered: bool  # whether the rules on channels keep it from being part of an unordered axis
     is_strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
     source: Source = UNKNOWN
+    number: int = 0  # given by `Relaxation`, so that axes are compared and found quickly
+    order: tuple[Any, ...] = field(init=False, repr=False)  # the axes of a state are sorted by it; equal axes have equal ones
+    hardness: tuple[bool, int, int, int] = field(init=False, repr=False)  # `search` sorts them by it
+
+    def __post_init__(self) -> None:
+        facts = (self.is_outer, self.is_shareable, self.needs_weight, self.is_fresh, self.only_sums, self.pool)
+        last = (self.is_misordered, self.is_strided, self.source, *(size.code for size in self.cuts.now), self.is_open)
+        self.order = (self.size.code, self.cuts, self.endings, *facts, *last)
+        # those with primaries first, then those that no weight can end; equal axes side by side
+        self.hardness = (self.size.trait is not Trait.GENERAL, -self.endings.weight, self.size.code, len(self.cuts.now))
 
 
 class Allowance(NamedTuple):
@@ -175,76 +186,3 @@ class Goal:
         """Return whether the piece may be a window or a repeat."""
         facts = self.sizes[piece]
         return facts.can_be_window or 1 < self.spec.repeats.largest >= facts.highest
-
-
-Block = tuple[tuple[Size, ...], Size, Size]  # sizes of axes of the input that are made together, their product, 1 over that
-
-
-@dataclass(slots=True, eq=False)
-class InputGroup:
-    """A block of axes of the input that are made together, by Splits of its members and then Merges.
-
-    Attributes:
-        block: the sizes of the input's axes.
-        goal: their product.
-        surplus: the product of the members over the goal. If it is not 1, it is cut off and ended.
-        members: the axes that it is made of.
-    """
-
-    block: tuple[Size, ...]
-    goal: Size
-    surplus: Size
-    members: list[Axis] = field(default_factory=list)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the members are joined as they are: to one axis of the input, with nothing cut off."""
-        return self.surplus is ONE and len(self.block) == 1
-
-
-class Assignment:
-    """A case for each axis of a state. The search changes it in place.
-
-    Attributes:
-        goal, limits: of the problem.
-        axes: in the order to which `limits.conflicts` refers.
-        groups: the input's axes, and the axes that become part of them.
-        windows, repeated, ended, parted: the axes that become windows, are repeated, are ended by weights, end in pieces.
-        contractions: how many are still to come.
-        base: the number of Merges that part the input's axes in a block.
-    """
-
-    def __init__(self, goal: Goal, axes: tuple[Axis, ...], limits: Limits, partition: list[Block]) -> None:
-        self.goal, self.axes, self.limits = goal, axes, limits
-        self.spec, self.sizes, self.ensured = goal.spec, goal.sizes, goal.ensured
-        self.groups = [InputGroup(*block) for block in partition]
-        self.base = len(goal.wanted) - len(partition)
-        self.windows: list[Axis] = []
-        self.repeated: list[Axis] = []
-        self.ended: list[Axis] = []
-        self.parted: list[Axis] = []
-        self.contractions = 0
-
-    @property
-    def surpluses(self) -> list[Size]:
-        """The sizes that must be cut off, one for each group that has too much."""
-        return [group.surplus for group in self.groups if group.surplus is not ONE]
-
-    @property
-    def whole_groups(self) -> list[InputGroup]:
-        """The groups whose members are joined as they are."""
-        return [group for group in self.groups if group.is_whole]
-
-    def has_room(self, usage: Usage) -> bool:
-        """Return whether that many occurrences of each variable are left."""
-        return fits(self.limits.room, usage)
-
-
-def fits(room: Usage, usage: Usage) -> bool:
-    """Return whether `room` has as many occurrences of each variable as `usage`."""
-    return all(used <= left for used, left in zip(usage, room, strict=True))
-
-
-def total(*usages: Usage) -> Usage:
-    """Return the occurrences of all together."""
-    return tuple(map(sum, zip(*usages, strict=True)))

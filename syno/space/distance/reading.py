@@ -36,7 +36,8 @@ from math import prod
 from typing import NamedTuple
 
 from syno.algebra import ONE, Kind, Size, Valuation, product
-from syno.space.distance.problem import Assignment
+from syno.space.distance.assignment import Assignment, InputGroup
+from syno.space.distance.problem import Axis
 from syno.space.distance.sources import Source, Sources, joined
 from syno.space.requirements import Requirements
 from syno.space.sizes import SizeTable
@@ -61,6 +62,7 @@ class ReadingBound:
     Attributes:
         requirements, table: of the space.
         is_narrow: whether this is the narrow bound, for guided walks.
+        named: the sizes of the axes of the input that are asked for.
     """
 
     requirements: Requirements
@@ -84,7 +86,7 @@ class ReadingBound:
         }
         asked = [(least, found.asked[name]) for name, least in self.reads.positions.items()]
         self._asked = [(least, axes, all if self.reads.along == "every" else any) for least, axes in asked]
-        self._named = {self._sizes[axis] for _, axes in asked for axis in axes}
+        self.named = {self._sizes[axis] for _, axes in asked for axis in axes}
         wide = {axis for least, axes in asked for axis in axes if least > 1 and self.reads.centred}
         self._centred = wide & found.own.keys()
 
@@ -109,6 +111,10 @@ class ReadingBound:
             )
         return found
 
+    def may_join(self, group: InputGroup, axis: Axis) -> bool:
+        """Return False if the narrow bound allows no assignment in which the axis is added to the group as it is now."""
+        return group.goal not in self.named or (not group.members and axis.size is group.goal and axis.source.outputs != 0)
+
     def _question(self, assignment: Assignment) -> Question:
         left, anywhere = assignment.limits.left, list[Source]()
         windows = tuple((axis.size, axis.source) for axis in assignment.windows)
@@ -130,10 +136,10 @@ class ReadingBound:
         for group in assignment.groups:
             if not group.is_whole:
                 return False
-            if group.block[0] in self._named and (len(group.members) > 1 or not group.members[0].source.outputs):
+            if group.block[0] in self.named and (len(group.members) > 1 or not group.members[0].source.outputs):
                 return False
         least = self.spec.windows.least_ratio
-        return all(any(self.table[size / window.size].lowest >= least for size in self._named) for window in assignment.windows)
+        return all(any(self.table[size / window.size].lowest >= least for size in self.named) for window in assignment.windows)
 
     def _may_hold_window(self, size: Size) -> bool:
         """Return whether some piece may be a window that takes several values. A piece of an even number may be odd."""

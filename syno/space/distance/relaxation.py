@@ -7,8 +7,10 @@ Paper: section 5.4.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
 from syno.algebra import Size, product
 from syno.ir.dim import Dim
@@ -34,6 +36,17 @@ from syno.space.state import State
 from syno.space.steps import MERGE, SHIFT, UNFOLD, CandidateStep
 
 
+class Apart(NamedTuple):
+    """The ways of `Conflicts` in which rules keep two dims from each other."""
+
+    ended: bool
+    joined: bool
+    joined_alone: bool
+
+
+NOT_APART = Apart(False, False, False)
+
+
 @dataclass
 class Relaxation:
     """Axes and limits of states that have one goal; each axis is found once."""
@@ -41,8 +54,10 @@ class Relaxation:
     goal: Goal
     candidates: Candidates
     reading: ReadingBound | None = None
-    _axes: dict[tuple[Dim, int], Axis] = field(default_factory=dict)
-    _places: dict[tuple[Dim, int], tuple[Any, ...]] = field(default_factory=dict)  # what axes are sorted by
+    _axes: dict[int, dict[Dim, Axis]] = field(default_factory=lambda: defaultdict(dict))  # by the number of weights
+    _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)  # of axes, by their order
+    _apart: dict[tuple[Dim, Dim], Apart] = field(default_factory=dict)
+    _iterations: dict[tuple[Dim, ...], int] = field(default_factory=dict)  # by the sums
 
     def __post_init__(self) -> None:
         self.spec, self.sizes, self.ensured = self.goal.spec, self.goal.sizes, self.goal.ensured
@@ -55,8 +70,15 @@ class Relaxation:
         def remaining(used: int, limit: int | None) -> int:
             return left if limit is None else min(left, limit - used)
 
-        dims = sorted(state.data, key=lambda dim: self._place(dim, state))
-        axes = tuple(self.axis(dim, state) for dim in dims)
+        known = self._axes[counts.weights]
+        for dim in state.data:
+            if dim not in known:
+                self.axis(dim, state)
+        dims = sorted(state.data, key=lambda dim: known[dim].order)
+        iterations = self._iterations.get(ends.sums)
+        if iterations is None:
+            loops = product((*self.spec.output_sizes, *(dim.size for dim in ends.sums)))
+            iterations = self._iterations[ends.sums] = self.sizes[loops].total
         limits = Limits(
             left=Allowance(
                 merges=remaining(counts.merges, most.merges),
@@ -69,51 +91,53 @@ class Relaxation:
             room=tuple(limit - used for limit, used in zip(self.sizes.limits, ends.usage, strict=True)),
             needs_weight=not counts.weights or (self.ensured.pooling_is_small and pools_much(state, self.facts, self.spec)),
             weights=counts.weights,
-            iterations=self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in ends.sums)))].total,
+            iterations=iterations,
             outer=ends.outer,
             copies=self.sizes[ends.copies].highest,
-            conflicts=self._conflicts(axes, [self.facts[dim] for dim in dims]),
+            conflicts=self._conflicts(dims),
         )
-        return axes, limits
+        return tuple([known[dim] for dim in dims]), limits
 
-    def _conflicts(self, axes: tuple[Axis, ...], facts: list[DimFacts]) -> Conflicts:
+    def _conflicts(self, dims: list[Dim]) -> Conflicts:
         """Return the pairs of axes that rules keep from each other."""
-        ended, joined, joined_alone, ensured = [], [], [], self.ensured
-        outer_not_adjacent, adjacent_stay_apart = ensured.outer_not_adjacent, ensured.adjacent_stay_apart
-        shared_stay_apart = ensured.shared_stay_apart
-        for i, a in enumerate(facts):
-            for j, b in enumerate(facts[i + 1 :], i + 1):
-                ends = outer_not_adjacent and axes[i].endings.weight == 1 == axes[j].endings.weight
-                if ends or adjacent_stay_apart:
-                    before = adjacent(a, b)
-                    after = adjacent(b, a) if before or ends else False
-                    if ends and (before or after):
-                        ended.append((i, j))
-                    if adjacent_stay_apart and before and after:
-                        joined_alone.append((i, j))
-                if shared_stay_apart and a.shared_by and b.shared_by and not {*a.shared_by}.isdisjoint(b.shared_by):
-                    joined.append((i, j))
+        ended, joined, joined_alone = [], [], []
+        tied = [(place, dim) for place, dim in enumerate(dims) if self.facts[dim].is_tied]
+        for (place, one), (other, another) in combinations(tied, 2):
+            apart = self._apart.get((one, another))
+            if apart is None:
+                apart = self._apart[one, another] = self._find_apart(one, another)
+            if apart is not NOT_APART:
+                if apart.ended:
+                    ended.append((place, other))
+                if apart.joined:
+                    joined.append((place, other))
+                if apart.joined_alone:
+                    joined_alone.append((place, other))
         return Conflicts(tuple(ended), tuple(joined), tuple(joined_alone))
+
+    def _find_apart(self, one: Dim, other: Dim) -> Apart:
+        a, b, ensured = self.facts[one], self.facts[other], self.ensured
+        before, after = adjacent(a, b), adjacent(b, a)
+        both_end = all(self._ended_after(dim, facts) == 1 for dim, facts in ((one, a), (other, b)))
+        apart = Apart(
+            ended=ensured.outer_not_adjacent and both_end and (before or after),
+            joined=ensured.shared_stay_apart and not {*a.shared_by}.isdisjoint(b.shared_by),
+            joined_alone=ensured.adjacent_stay_apart and before and after,
+        )
+        return apart if any(apart) else NOT_APART
 
     def axis(self, dim: Dim, state: State) -> Axis:
         """Return what the distance knows of one dim."""
-        weights = state.ends.counts.weights
-        found = self._axes.get((dim, weights))
+        known = self._axes[state.ends.counts.weights]
+        found = known.get(dim)
         if found is None:
-            found = self._axes[dim, weights] = self._find_axis(dim, state)
-        return found
-
-    def _place(self, dim: Dim, state: State) -> tuple[Any, ...]:
-        """Return what the dim's axis is sorted by."""
-        key = dim, state.ends.counts.weights
-        found = self._places.get(key)
-        if found is None:
-            found = self._places[key] = axis_order(self.axis(dim, state))
+            found = known[dim] = self._find_axis(dim, state)
+            found.number = self._numbers.setdefault(found.order, len(self._numbers))
         return found
 
     def _find_axis(self, dim: Dim, state: State) -> Axis:
         facts, spec, ensured, weights = self.facts[dim], self.spec, self.ensured, state.ends.counts.weights
-        above = spec.occurrences.chain_length - facts.height if ensured.chains_are_short else spec.depth
+        above = self._above(facts)
         pooling = spec.reductions.largest_pooling
         is_shareable = self.sizes.fits(self.sizes.none, facts.size.joined)
         is_sum = facts.origin is Origin.REDUCE
@@ -130,7 +154,7 @@ class Relaxation:
             and (facts.size.highest <= spec.windows.shift_pattern or not ensured.shifted_blocks_are_small),
             above_window=above_window,
         )
-        weight = self._ended_after(dim, facts, above)
+        weight = self._ended_after(dim, facts)
         return Axis(
             size=dim.size,
             is_open=above > 0,
@@ -152,9 +176,13 @@ class Relaxation:
             source=UNKNOWN if self.reading is None else self.reading.sources[dim],
         )
 
-    def _ended_after(self, dim: Dim, facts: DimFacts, above: int) -> int:
+    def _above(self, facts: DimFacts) -> int:
+        """Return how many primitives may stand above the dim."""
+        return self.spec.occurrences.chain_length - facts.height if self.ensured.chains_are_short else self.spec.depth
+
+    def _ended_after(self, dim: Dim, facts: DimFacts) -> int:
         """Return after how many contractions a weight may have ended the dim."""
-        options = self.spec.contractions
+        options, above = self.spec.contractions, self._above(facts)
         if above > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):
             if self.candidates.may_be_outer(facts, dim.size):
                 return 1
@@ -195,8 +223,3 @@ class Relaxation:
     def _is_blocked(self, kind: str, dim: Dim, state: State) -> bool:
         """Return whether rules reject every such step on the dim."""
         return is_blocked(self.rules, CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,)))
-
-
-def axis_order(axis: Axis) -> tuple[Any, ...]:
-    """Return the key by which the axes of a state are sorted."""
-    return (axis.size.code, *axis[2:], *(size.code for size in axis.cuts.now))

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 from syno.algebra import ONE, Size, Trait, product
+from syno.space.distance.assignment import Assignment
 from syno.space.distance.conditions import ended_usage, within_flops
-from syno.space.distance.cost import least_primitives
-from syno.space.distance.problem import UNREACHABLE, Assignment, Axis, Goal, Limits
+from syno.space.distance.cost import least_primitives, removals
+from syno.space.distance.problem import UNREACHABLE, Axis, Goal, Limits
 from syno.space.distance.reading import ReadingBound
-from syno.space.distance.surpluses import Surpluses, partitions
+from syno.space.distance.surpluses import Legality, Surpluses, different_partitions
+
+BY_HARDNESS = attrgetter("hardness")
 
 
 class InputAxes(NamedTuple):
@@ -56,22 +60,24 @@ class ShapeDistance:
 
     goal: Goal
     reading: ReadingBound | None = None
-    _known: dict[tuple[tuple[Axis, ...], Limits], _Answer] = field(default_factory=dict)
+    _known: dict[tuple[tuple[int, ...], Limits], _Answer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._wanted = product(self.goal.wanted)
-        found = sorted(partitions(sorted(self.goal.wanted, key=str)), key=len, reverse=True)
-        self.partitions = [[(block, product(block), ONE / product(block)) for block in blocks] for blocks in found]
-        self.surpluses = Surpluses()
+        found = different_partitions(sorted(self.goal.wanted, key=str))
+        self.partitions = [[(block, product(block), -product(block).code) for block in blocks] for blocks in found]
+        self.surpluses, self.legality = Surpluses(), Legality(self.goal.sizes)
+        self.narrow = self.reading if self.reading is not None and self.reading.is_narrow else None  # allows no surplus
 
     def __call__(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> int:
         """Return the distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""
         if most < 0:
             return UNREACHABLE
-        found = self._known.get((axes, limits))
+        key = tuple([axis.number for axis in axes]), limits
+        found = self._known.get(key)
         if found is None or (found.distance > found.most and most > found.most):
             cheapest = self.cheapest(axes, limits, most)
-            found = self._known[axes, limits] = _Answer(UNREACHABLE if cheapest is None else cheapest.steps, most)
+            found = self._known[key] = _Answer(UNREACHABLE if cheapest is None else cheapest.steps, most)
         return found.distance if found.distance <= most else UNREACHABLE
 
     def cheapest(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> CheapestAssignment | None:
@@ -96,18 +102,18 @@ class _BranchAndBound:
     """Branch and bound: over the partitions of the input's axes into blocks made together, and the cases of the axes."""
 
     def __init__(self, distance: ShapeDistance, axes: tuple[Axis, ...], limits: Limits, most: int) -> None:
-        self.distance, self.given, self.limits, self.has_surplus = distance, axes, limits, distance.surpluses.is_any
-        self.axes = sorted(axes, key=_hardest_first)
-        self.lack = distance.surpluses.lack
+        self.distance, self.given, self.limits, self.surpluses = distance, axes, limits, distance.surpluses
+        self.axes = sorted(axes, key=BY_HARDNESS)
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.most = most
+        self.narrow = distance.narrow
         self.costly = [0]  # axes from each place on that no weight can end: each costs a primitive, or begins a group
         for axis in reversed(self.axes):
             self.costly.append(self.costly[-1] + (axis.endings.weight > limits.left.contractions))
         self.costly.reverse()
-        self.supply = [ONE]  # the product of the axes from each place on
+        self.supply = [0]  # the code of the product of the axes from each place on
         for axis in reversed(self.axes):
-            self.supply.append(self.supply[-1] * axis.size)
+            self.supply.append(self.supply[-1] + axis.size.code)
         self.supply.reverse()
         self.best: CheapestAssignment | None = None
 
@@ -117,7 +123,7 @@ class _BranchAndBound:
             self.empty = len(partition)  # groups without members
             base = len(self.distance.goal.wanted) - self.empty  # Merges that part the blocks
             self.most_cuts = self.limits.left.merges - base  # Merges that may cut off surpluses and pieces
-            if self.most_cuts < 0:
+            if self.most_cuts < 0 or (base and self.narrow is not None):
                 break
             if len(self.axes) >= self.empty:
                 self.assignment = Assignment(self.distance.goal, self.given, self.limits, partition)
@@ -139,28 +145,32 @@ class _BranchAndBound:
         """
         if cost + contractions + max(0, self.costly[index] - self.empty) > self.most:
             return
-        chosen, supply = self.assignment, self.supply[index]
+        chosen, supply, surpluses = self.assignment, self.supply[index], self.surpluses
         if index < self.with_primaries:
             for group in self.groups:
-                supply = supply * self.lack(group.surplus)
-            if supply.trait is Trait.UNDEFINED:  # not enough of a primary for all groups
+                supply += surpluses[group.code].lack
+            if surpluses[supply].is_undefined:  # not enough of a primary for all groups
                 return
         if index == self.with_primaries:  # what follows are coefficients, which only make a surplus larger
-            if any(group.surplus.trait is Trait.UNDEFINED for group in self.groups):
-                return
-            now = sum(self.has_surplus(group.surplus, True) for group in self.groups) + len(chosen.parted)
+            now, legality = len(chosen.parted), self.distance.legality
+            for group in self.groups:
+                surplus = surpluses[group.code]
+                if surplus.is_undefined or (surplus.anything and self.narrow is not None):
+                    return
+                now += surplus.anything
             if now > self.most_cuts:
                 return
             cost, cuts = cost + now - cuts, now
-            if not all(group.surplus is ONE or self._may_be_legal(group.surplus * supply) for group in self.groups):
-                return
+            for group in self.groups:
+                if group.code and not legality[group.code + supply]:
+                    return
         if index == len(self.axes):
             self._complete(cost, contractions)
             return
         if len(self.axes) - index < self.empty:
             return
         axis, left = self.axes[index], self.limits.left
-        if index == 0 or axis != self.axes[index - 1]:
+        if index == 0 or axis.number != self.axes[index - 1].number:
             last, last_group = Case.WEIGHT, 0
         endings = axis.endings
         if last is Case.WEIGHT and endings.weight <= left.contractions:
@@ -182,17 +192,13 @@ class _BranchAndBound:
             self._assign(index + 1, cost + endings.pieces.more, cuts + 1, contractions, Case.PIECES)
             chosen.parted.pop()
 
-    def _may_be_legal(self, most: Size) -> bool:
-        """Return whether a surplus may become legal. `most` is its product with all coefficients that are left."""
-        facts = self.assignment.sizes[most]
-        return facts.is_legal or facts.is_one
-
     def _join(self, index: int, cost: int, cuts: int, contractions: int, first: int) -> None:
         """Make the axis part of each group from number `first` on that it may be part of."""
-        axis, late, empty = self.axes[index], index >= self.with_primaries, self.empty
+        axis, empty, surpluses = self.axes[index], self.empty, self.surpluses
+        counted = 1 if index >= self.with_primaries else 0  # the field of a Surplus that says whether a cut is needed
         tried = set()
         for number, group in enumerate(self.groups):
-            members, before = group.members, group.surplus
+            members, before = group.members, group.code
             if not members:
                 if group.goal in tried:  # an equal group is as empty
                     continue
@@ -204,16 +210,18 @@ class _BranchAndBound:
                     continue
             elif members or len(group.block) > 1 or axis.size is not group.goal:
                 continue
-            surplus = before * axis.size
-            cut = self.has_surplus(surplus, late) - self.has_surplus(before, late)
+            after = before + axis.size.code
+            cut = surpluses[after][counted] - surpluses[before][counted]
             if cuts + cut > self.most_cuts:
                 continue
-            group.surplus = surplus
+            if self.narrow is not None and (cut > 0 or not self.narrow.may_join(group, axis)):
+                continue
+            group.code = after
             self.empty = empty - (not members)
             members.append(axis)
             self._assign(index + 1, cost + (len(members) > 1) + cut, cuts + cut, contractions, Case.INPUT, number)
             members.pop()
-            group.surplus = before
+            group.code = before
         self.empty = empty
 
     def _complete(self, cost: int, contractions: int) -> None:
@@ -222,9 +230,15 @@ class _BranchAndBound:
         if self.empty or (chosen.windows and not limits.left.unfolds):
             return
         for group in self.groups:
-            if group.surplus is not ONE and not (sizes[group.surplus].is_legal and group.members[0].is_open):
-                return
+            group.surplus = ONE
+            if group.code:
+                group.surplus = Size.of_code(group.code)
+                if not (sizes[group.surplus].is_legal and group.members[0].is_open):
+                    return
         if ended_usage(chosen) is None:
+            return
+        chosen.contractions = limits.left.contractions
+        if not all(group.is_whole or removals(chosen, group) for group in self.groups):  # fewer contractions allow no more
             return
         for number in range(max(contractions, int(limits.needs_weight)), limits.left.contractions + 1):
             chosen.contractions = number
@@ -234,8 +248,3 @@ class _BranchAndBound:
                     return
                 self.most = primitives + number - 1
                 self.best = CheapestAssignment.of(chosen, primitives + number)
-
-
-def _hardest_first(axis: Axis) -> tuple[bool, int, int, int]:
-    """Return a key that sorts axes with primaries first, then those that no weight can end; equal axes side by side."""
-    return (axis.size.trait is not Trait.GENERAL, -axis.endings.weight, axis.size.code, len(axis.cuts.now))

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from syno.algebra import Size, product
-from syno.space.distance.problem import UNREACHABLE, total
+from syno.space.distance.assignment import total
+from syno.space.distance.problem import UNREACHABLE
 from syno.space.sizes import SizeTable, Usage
 
 Sums = tuple[Size, ...]  # in the order of their enumeration

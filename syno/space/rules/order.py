@@ -6,6 +6,7 @@ Paper: section 5.3.
 from __future__ import annotations
 
 from syno.algebra import product
+from syno.ir.dim import Dim
 from syno.space.facts import FactTable, Origin, adjacent, touches
 from syno.space.rules.forms import outer_alike
 from syno.space.rules.table import Rest, rule
@@ -125,6 +126,8 @@ def _(step: CandidateStep) -> bool:
 
 def pools_much(state: State, facts: FactTable, spec: OperatorSpec) -> bool:
     """Return whether the product of the sums that no Share stands above is larger than the spec allows."""
-    found = [facts[dim] for dim in state.data]
-    pooled, weighted = (frozenset().union(*dims) for dims in ((f.pooled for f in found), (f.weighted for f in found)))
+    pooled, weighted = set[Dim](), set[Dim]()
+    for dim in state.data:
+        pooled |= facts[dim].pooled
+        weighted |= facts[dim].weighted
     return facts.sizes[product(dim.size for dim in pooled - weighted)].highest > spec.reductions.largest_pooling

@@ -1,0 +1,47 @@
+"""Variables: the named symbolic sizes that sizes are made of.
+
+Paper: section 5.1 (coordinate sizes).
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from syno.algebra.limits import MOST_NAME_CHARACTERS, shortened
+from syno.base.errors import SizeError
+
+
+class Kind(Enum):
+    """Primary variables are large (channels, height); coefficients are small (kernel size, groups)."""
+
+    PRIMARY = "primary"
+    COEFFICIENT = "coefficient"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A named symbolic size. A valuation gives it a value."""
+
+    name: str
+    kind: Kind
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name) or keyword.iskeyword(self.name):
+            raise SizeError(
+                f'"{shortened(self.name)}" cannot name a variable: a name is a letter, then letters, digits or "_", '
+                "and no Python keyword (generated code uses it)"
+            )
+        if (length := len(self.name)) > MOST_NAME_CHARACTERS:
+            name = shortened(self.name, 20)
+            raise SizeError(f'"{name}" cannot name a variable: it has {length} characters; at most {MOST_NAME_CHARACTERS}')
+
+    @property
+    def sort_key(self) -> tuple[bool, str]:
+        """A key that puts primaries first and sorts each kind by name."""
+        return (self.kind is Kind.COEFFICIENT, self.name)

@@ -1,0 +1,67 @@
+"""A quick look at Splits, before their state is made: of those that rules allow, forty are in vain for each that leads on.
+
+Once no Merge is left, nothing can be cut off any more. Then no case but INPUT is left for what a Split joins, unless it is
+small enough for a window: no weight ends it, and no Expand. Its group is an axis of the input exactly. So what it has more
+than that axis must be cancelled: another live dim has the same variable in its denominator. The narrow bound on what is read
+cuts nothing off a group at any time, but while Merges are left they may cut what the Split joins into pieces.
+
+Paper: section 5.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from syno.algebra import Size, Variable
+from syno.space.distance.problem import UNREACHABLE, Goal
+from syno.space.distance.reading import ReadingBound
+from syno.space.steps import CandidateStep
+
+
+@dataclass
+class Joins:
+    """The test whether what a Split joins has a place in some operator.
+
+    Attributes:
+        goal: of the distance.
+        narrow: the narrow bound, in the space of guided walks.
+    """
+
+    goal: Goal
+    narrow: ReadingBound | None
+    _excess: dict[Size, tuple[frozenset[Variable], ...]] = field(default_factory=dict)
+    _below: dict[Size, frozenset[Variable]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._merges = self.goal.spec.occurrences.merges
+        self._depth = self.goal.spec.depth
+
+    def allow(self, split: CandidateStep) -> bool:
+        """Return False only if the shape distance of the state after the Split is UNREACHABLE."""
+        state, (major, minor) = split.state, split.dims
+        size = major.size * minor.size
+        is_last = state.steps + 1 >= self._depth
+        has_merges = not is_last and (self._merges is None or state.ends.counts.merges < self._merges)
+        if has_merges and (self.narrow is None or self.goal.pieces(size).more < UNREACHABLE):
+            return True
+        excess = self._excess.get(size)
+        if excess is None:
+            excess = self._excess[size] = self._find_excess(size)
+        if frozenset() in excess:
+            return True
+        cancelled = frozenset().union(*(self._denominator(d.size) for d in state.data if d is not major and d is not minor))
+        return any(variables <= cancelled for variables in excess)
+
+    def _find_excess(self, size: Size) -> tuple[frozenset[Variable], ...]:
+        """Return, for each axis of the input, the variables of which the size has more; none of them if it may be a window."""
+        if self.goal.sizes[size].can_be_window:
+            return (frozenset(),)
+        alone = set[Size]() if self.narrow is None else self.narrow.named  # axes of the input that are one live dim as it is
+        return tuple(self._denominator(wanted / size) for wanted in self.goal.wanted if wanted is size or wanted not in alone)
+
+    def _denominator(self, size: Size) -> frozenset[Variable]:
+        """Return the variables in the denominator of a size."""
+        found = self._below.get(size)
+        if found is None:
+            found = self._below[size] = frozenset(variable for variable, exponent in size.exponents if exponent < 0)
+        return found
