@@ -1,6 +1,6 @@
 """How many searches of the demo find a good operator, with its own training, seed by seed.
 
-    python benchmarks/live.py --configs before=old.yaml now=config/quickstart.yaml --records results/live
+    python benchmarks/live.py --configs before=benchmarks/live_before.yaml now=config/quickstart.yaml --records results/live
 
 Each search is a study of its own, which is resumed if it was interrupted. It ends with the part of its trials, a third or two,
 in which it succeeded. A search succeeds if one of its operators is at most one point less accurate than the original network,

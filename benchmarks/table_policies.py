@@ -13,7 +13,7 @@ from syno.search.replay.comparison import Contender, Searches, p_value, quartile
 from syno.search.replay.table import OperatorTable, Subset
 
 PUBLISHED = "mcts, published"
-SEARCHES, TRIALS = 100, 100
+SEARCHES, TRIALS = 100, 60
 
 
 def contenders() -> list[Contender]:
