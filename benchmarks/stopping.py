@@ -31,8 +31,10 @@ BEST = 0.1  # the share of operators that count as the best
 MOST_LOST, LEAST_SAVED = 0.02, 0.5  # what is required
 MILESTONES = {1: 0.13, 2: 0.35}  # with the pruner below, what config/quickstart.yaml had before `stopping`
 KEEP = HalvingSettings().rungs(4)
+GENTLE = {1: 0.7, 2: 0.4, 3: 0.25}
 SHORT = 80  # trials of a short study
 DEFAULT, BEFORE = f"**halving, resumed, keep {KEEP}, by loss**", "milestones {1: 0.13, 2: 0.35} and percentile 75"
+GENTLE_HALVING = f"halving, resumed, keep {GENTLE}, by loss"
 
 Run: TypeAlias = Callable[[Sequence[TableEntry], int], Work]  # entries in their order, and the seed of their trainings
 
@@ -78,6 +80,7 @@ RULES: Mapping[str, Run] = {
     "halving, resumed, factor 2, by accuracy": by_accuracy(halving({1: 1 / 2, 2: 1 / 4})),
     "halving, resumed, factor 2, by loss": by_loss(halving({1: 1 / 2, 2: 1 / 4})),
     "halving, resumed, factor 3, by loss": by_loss(halving({1: 1 / 3, 3: 1 / 9})),
+    GENTLE_HALVING: by_loss(halving(GENTLE)),
     f"halving, resumed, keep {KEEP}, by accuracy": by_accuracy(halving(KEEP)),
     DEFAULT: by_loss(halving(KEEP)),
 }
@@ -205,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rules = {**RULES, **fitted(parts, name, best_of)}
         found[name] = part(entries, 0, options.orders, None, rules)
         lines += ["", f"## {WORDS[name]}: {len(entries)} trials", "", *reports.table(COLUMNS, list(found[name].values()))]
-    default = {name: RULES[name] for name in (BEFORE, DEFAULT)}
+    default = {name: RULES[name] for name in (BEFORE, DEFAULT, GENTLE_HALVING)}
     for name, entries in parts.items():
         rows = list(part(entries, 0, options.orders, SHORT, default).values())
         lines += ["", f"## Studies of {SHORT} trials: {WORDS[name].lower()}", "", *reports.table(COLUMNS, rows)]
