@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from random import Random
 
 import reports
+import yaml
 
 from syno.space.presets import paper
 from syno.space.sample import Sampler
 from syno.space.space import Space
+from syno.space.spec import OperatorSpec
 
 REQUIRED = 40.0  # distinct operators per CPU-second over the first 1000, start included
 
@@ -41,10 +43,18 @@ class Mark:
     memory_mib: float
 
 
-def run(name: str, marks: Sequence[int], seed: int, *, use_distance: bool, most_seconds: float) -> tuple[float, list[Mark]]:
+def spec_of(name: str, reads: str) -> OperatorSpec:
+    """The paper's spec of a model, with a requirement if one is given."""
+    spec = paper(name)
+    return spec.with_(reads=yaml.safe_load(reads)) if reads else spec
+
+
+def run(
+    spec: OperatorSpec, marks: Sequence[int], seed: int, *, use_distance: bool = True, most_seconds: float
+) -> tuple[float, list[Mark]]:
     """Draw until every mark is reached or the CPU-seconds are used up. Returns those of the start, and the marks."""
     begin = time.process_time()
-    space = Space(paper(name), use_distance=use_distance)
+    space = Space(spec, use_distance=use_distance)
     space.is_feasible(space.root)
     start = time.process_time() - begin
     sampler, reached, waiting = Sampler(space, Random(seed)), [], sorted(marks)
@@ -59,13 +69,13 @@ def run(name: str, marks: Sequence[int], seed: int, *, use_distance: bool, most_
         if sampler.draw() is not None and len(sampler.operators) == waiting[0]:
             waiting.pop(0)
             reached.append(mark())
-            print(f"{name}: {reached[-1]}", file=sys.stderr)
+            print(f"{spec.name}: {reached[-1]}", file=sys.stderr)
     return start, reached if not waiting else [*reached, mark()]
 
 
-def walks(name: str, count: int, seed: int) -> float:
+def walks(spec: OperatorSpec, count: int, seed: int) -> float:
     """The share of plain random walks, each from the start and whatever was found before, that end in an operator."""
-    space, random = Space(paper(name)), Random(seed)
+    space, random = Space(spec), Random(seed)
     return sum(space.walk(space.root, random) is not None for _ in range(count)) / count
 
 
@@ -94,27 +104,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without-seconds", type=float, default=60, help="CPU-seconds without the distance")
     parser.add_argument("--seconds", type=float, default=3600, help="CPU-seconds with it, at most")
     parser.add_argument("--walks", type=int, default=1000, help="plain walks, for the share that ends in an operator")
+    parser.add_argument("--reads", default="", help="a requirement, with which it is measured as well, such as {H: 3}")
     parser.add_argument("--seed", type=int, default=0)
     options = reports.parse(parser, arguments)
     command = (
         f"benchmarks/sampling.py --spec {options.spec} --operators {' '.join(map(str, options.operators))} "
         f"--without-seconds {options.without_seconds:g} --walks {options.walks} --seed {options.seed}"
-    )
+    ) + (f' --reads "{options.reads}"' if options.reads else "")
+    plain = spec_of(options.spec, "")
     lines = reports.heading(f"Random sampling of {options.spec}'s space, depth {paper(options.spec).depth}", command)
-    start, found = run(options.spec, options.operators, options.seed, use_distance=True, most_seconds=options.seconds)
-    _, blind = run(options.spec, options.operators, options.seed, use_distance=False, most_seconds=options.without_seconds)
-    share = walks(options.spec, options.walks, options.seed)
+    start, found = run(plain, options.operators, options.seed, most_seconds=options.seconds)
+    table = rows("with the distance", found)
+    shares = [f"{walks(plain, options.walks, options.seed):.1%} ended in an operator"]
+    if options.reads:
+        spec = spec_of(options.spec, options.reads)
+        table += rows(
+            f"that, and reads {options.reads}", run(spec, options.operators, options.seed, most_seconds=options.seconds)[1]
+        )
+        shares.append(f"{walks(spec, options.walks, options.seed):.1%} with the requirement")
+    blind = run(plain, options.operators, options.seed, use_distance=False, most_seconds=options.without_seconds)[1]
     measured = ["CPU-seconds", "per CPU-second", "walks", "valid walks", "duplicates", "peak MiB"]
     columns = ["", "distinct operators", *measured]
     lines += [
         "- Distinct: by fingerprint, which is timed. The sampler does not draw again what it has found, nor dead ends it has "
         "met. CPU-seconds include the start; one process, one thread. Peak memory of the process, Python and libraries "
-        "included.",
+        "included; the rows were measured one after another in it.",
         f"- The start, once: {start:.2f} of these CPU-seconds.",
-        f"- Of {options.walks} plain random walks, which remember nothing, {100 * share:.1f} % ended in an operator.",
+        f"- Of {options.walks} plain random walks, which remember nothing, {', '.join(shares)}.",
         f"- Required: {REQUIRED:g} distinct operators per CPU-second over the first 1000, start included.",
         "",
-        *reports.table(columns, [*rows("with the distance", found), *rows("without", blind)]),
+        *reports.table(columns, [*table, *rows("without", blind)]),
         "",
         "The published implementation (C++) on the same spec, measured on another machine, after 7 s of start:",
         "",
