@@ -1,4 +1,4 @@
-"""What a space tells without a search of the shape distance is what the search would have told."""
+"""The quick looks of a space: a Split that they refuse is one that the shape distance excludes, and codes stand for products."""
 
 from __future__ import annotations
 
