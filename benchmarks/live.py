@@ -1,4 +1,4 @@
-"""How many searches of the demo find a good operator, with its own training, seed by seed.
+"""Count the searches of the demo, one for each seed, that find a good operator with trainings of their own.
 
     python benchmarks/live.py --configs before=benchmarks/live_before.yaml now=config/quickstart.yaml --records results/live
 
@@ -35,7 +35,7 @@ PARTS = 3  # of a search's trials
 
 
 def searched(label: str, config: Path, seed: int, trials: int, records: Path, accuracy: float) -> dict[str, Any]:
-    """The record of one search; made by running it if there is none."""
+    """Return the record of one search, which runs now if it has none."""
     place = records / label / str(seed)
     file = place / "record.json"
     if file.is_file():
@@ -82,7 +82,7 @@ def original_accuracy(config: Path, records: Path) -> float:
 
 
 def first_success(record: dict[str, Any], accuracy: float) -> int | None:
-    """How many operators were proposed up to the end of the first that succeeds; None if there is none."""
+    """Return how many operators were proposed up to the end of the first that succeeds; None if there is none."""
     proposed = 0
     for trial in sorted(record["trials"], key=lambda trial: trial["number"]):
         proposed += trial["attempt"] == 0

@@ -1,4 +1,4 @@
-"""The quick looks of a space: a Split that they refuse is one that the shape distance excludes, and codes stand for products."""
+"""The quick looks of a space: they refuse no Split that the shape distance allows, and codes of sizes stand for products."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""A quick look at Splits, before their state is made: of those that rules allow, forty are in vain for each that leads on.
+"""A test that refuses most Splits before their state is made: of forty that the rules allow, about one leads on.
 
-Once no Merge is left, nothing can be cut off any more. Then no case but INPUT is left for what a Split joins, unless it is
-small enough for a window: no weight ends it, and no Expand. Its group is an axis of the input exactly. So what it has more
-than that axis must be cancelled: another live dim has the same variable in its denominator. The narrow bound on what is read
-cuts nothing off a group at any time, but while Merges are left they may cut what the Split joins into pieces.
+If no Merge is left, the axis that a Split joins can only become part of an axis of the input (case INPUT), or a window if it is
+small enough: no weight and no Expand ends it, and nothing can be cut off. So the axes of its group multiply to exactly one axis
+of the input. If the joined axis has variables that this axis does not have, another live dim must have them in its denominator.
+The narrow bound on what is read cuts nothing off a group either, but while Merges are left, they may cut the joined axis into
+pieces.
 
 Paper: section 5.4.
 """
