@@ -23,15 +23,15 @@ from stopping_fitted import fitted
 
 from syno.search.halving import HalvingSettings
 from syno.search.replay import OperatorTable
-from syno.search.replay.entries import TableEntry
+from syno.search.replay.entries import PARTS, TableEntry
 from syno.search.replay.stopping import Curves, Rule, Work, brackets, halving, milestones, percentile, promotion
 from syno.search.replay.table import FOLDER, Subset
 
 BEST = 0.1  # the share of operators that count as the best
 MOST_LOST, LEAST_SAVED = 0.02, 0.5  # what is required
 MILESTONES = {1: 0.13, 2: 0.35}  # with the pruner below, what config/quickstart.yaml had before `stopping`
-KEEP = HalvingSettings().rungs(4)
-GENTLE = {1: 0.7, 2: 0.4, 3: 0.25}
+KEEP, BY_SCORE = (HalvingSettings(by=by).rungs(4) for by in ("loss", "score"))
+GENTLE: Mapping[float, float] = {1: 0.7, 2: 0.4, 3: 0.25}
 SHORT = 80  # trials of a short study
 DEFAULT, BEFORE = f"**halving, resumed, keep {KEEP}, by loss**", "milestones {1: 0.13, 2: 0.35} and percentile 75"
 GENTLE_HALVING = f"halving, resumed, keep {GENTLE}, by loss"
@@ -58,7 +58,8 @@ def by_accuracy(rule: Rule) -> Run:
     return lambda entries, seed: rule([entry.accuracies[seed] for entry in entries])
 
 
-def by_loss(rule: Rule) -> Run:
+def by_loss(keep: Mapping[float, float]) -> Run:
+    rule = halving(keep, PARTS)
     return lambda entries, seed: rule(losses(entries, seed))
 
 
@@ -66,7 +67,7 @@ def losses(entries: Sequence[TableEntry], seed: int) -> Curves:
     return [[-loss for loss in entry.recent_losses[seed]] for entry in entries]
 
 
-HYPERBAND: tuple[Mapping[int, float], ...] = ({1: 1 / 2, 2: 1 / 4}, {2: 1 / 2}, {1: 1 / 2, 2: 1 / 4}, {})
+HYPERBAND: tuple[Mapping[float, float], ...] = ({1: 1 / 2, 2: 1 / 4}, {2: 1 / 2}, {1: 1 / 2, 2: 1 / 4}, {})
 RULES: Mapping[str, Run] = {
     "none: every training to its end": by_accuracy(milestones({})),
     "milestones {1: 0.13}": by_accuracy(milestones({1: 0.13})),
@@ -78,11 +79,11 @@ RULES: Mapping[str, Run] = {
     "pruner successive_halving, factor 4": by_accuracy(promotion(4, (1,))),
     "hyperband, resumed, factor 2, by accuracy": by_accuracy(brackets(HYPERBAND)),
     "halving, resumed, factor 2, by accuracy": by_accuracy(halving({1: 1 / 2, 2: 1 / 4})),
-    "halving, resumed, factor 2, by loss": by_loss(halving({1: 1 / 2, 2: 1 / 4})),
-    "halving, resumed, factor 3, by loss": by_loss(halving({1: 1 / 3, 3: 1 / 9})),
-    GENTLE_HALVING: by_loss(halving(GENTLE)),
-    f"halving, resumed, keep {KEEP}, by accuracy": by_accuracy(halving(KEEP)),
-    DEFAULT: by_loss(halving(KEEP)),
+    "halving, resumed, factor 2, by loss": by_loss({1: 1 / 2, 2: 1 / 4}),
+    "halving, resumed, factor 3, by loss": by_loss({1: 1 / 3, 3: 1 / 9}),
+    GENTLE_HALVING: by_loss(GENTLE),
+    f"halving, resumed, keep {BY_SCORE}, by accuracy": by_accuracy(halving(BY_SCORE)),
+    DEFAULT: by_loss(KEEP),
 }
 
 
@@ -95,10 +96,11 @@ def best_of(entries: Sequence[TableEntry], seed: int) -> float:
 def figures(entries: Sequence[TableEntry], work: Work, seed: int, least: float) -> Figures:
     """Count what was lost and saved, where operators of an accuracy of `least` are the best."""
     best = [entry.accuracy(seed) >= least for entry in entries]
-    left = [len(entry.accuracies[seed]) for entry in entries]
+    values = max(work.epochs)  # of a whole training
+    left = [values] * len(entries)
     spent, first = 0.0, None
     for trial in work.order:
-        spent += entries[trial].cpu_seconds[seed] / len(entries[trial].accuracies[seed])
+        spent += entries[trial].cpu_seconds[seed] / values
         left[trial] -= 1
         if first is None and best[trial] and not left[trial] and trial not in work.pruned:
             first = spent
@@ -158,7 +160,13 @@ def summary(found: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
     return lines
 
 
-GRID = [{1: a, 2: b, 3: c} for a in (0.3, 0.35, 0.4, 0.45) for b in (0.2, 0.25, 0.3) for c in (0.12, 0.15, 0.2)]
+STEPS: tuple[Mapping[float, float], ...] = (
+    KEEP,
+    {1: 0.45, 2: 0.25, 3: 0.2},
+    {0.5: 0.9, 0.75: 0.6, 1.5: 0.4, 2.25: 0.3, 3: 0.2},
+)
+POWERS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0)  # to which all shares are raised
+GRID = [{step: share**power for step, share in keep.items()} for keep in STEPS for power in POWERS]
 
 
 def chosen_elsewhere(parts: Sequence[Sequence[TableEntry]], seed: int, splits: int = 20, count: int = 5) -> list[list[str]]:
@@ -173,18 +181,18 @@ def chosen_elsewhere(parts: Sequence[Sequence[TableEntry]], seed: int, splits: i
         unseen = [entries[len(entries) // 2 :] for entries in halves]
 
         def worth(keep: Mapping[int, float], seen: Sequence[Sequence[TableEntry]] = seen) -> tuple[bool, float, float]:
-            runs = [measure(entries, by_loss(halving(keep)), seed, count, None) for entries in seen]
+            runs = [measure(entries, by_loss(keep), seed, count, None) for entries in seen]
             lost = max(fmean(one.lost for one in run) for run in runs)
             saved = fmean(one.saved for run in runs for one in run)
             return lost <= MOST_LOST / 2, saved if lost <= MOST_LOST / 2 else -lost, saved
 
         keep = max(GRID, key=worth)
         for place, entries in enumerate(unseen):
-            found[place] += measure(entries, by_loss(halving(keep)), seed, count, None)
-    return [row(name, figures) for name, figures in zip(PARTS, found, strict=True)]
+            found[place] += measure(entries, by_loss(keep), seed, count, None)
+    return [row(name, figures) for name, figures in zip(SUBSETS, found, strict=True)]
 
 
-PARTS = {"natural": Subset.NATURAL, "required": Subset.REQUIRED, "all": Subset.ALL}
+SUBSETS = {"natural": Subset.NATURAL, "required": Subset.REQUIRED, "all": Subset.ALL}
 WORDS = {
     "natural": "Operators as random walks draw them",
     "required": "Operators that meet the requirement",
@@ -200,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--splits", type=int, default=20, help="random halves for the choice of the shares")
     options = reports.parse(parser, arguments)
     table = OperatorTable.read(options.table)
-    parts = {name: list(table.subset(subset).values()) for name, subset in PARTS.items()}
+    parts = {name: list(table.subset(subset).values()) for name, subset in SUBSETS.items()}
     command = "benchmarks/stopping.py" + (f" --orders {options.orders}" if options.orders != 100 else "")
     lines, found = list[str](), dict[str, dict[str, list[str]]]()
     for name, entries in parts.items():
@@ -226,7 +234,7 @@ def intro(table: OperatorTable, count: int) -> list[str]:
         f"- Required: at most {MOST_LOST:.0%} of the best decile lost, at least {LEAST_SAVED:.0%} of the CPU-seconds saved",
         "- One worker; orders are random, as of a policy that does not learn. Where later trials are better than earlier ones, "
         "more of them go on, and less is saved. A training that is resumed costs nothing twice. Accuracies are those after "
-        "each epoch; losses are means over the last quarter of its training steps.",
+        "each epoch; losses are means over the quarter of an epoch before the step at which trials are compared.",
         "- `fitted` rules stop a trial for good if a logistic regression finds it unlikely to end among the best. They are "
         "fitted on other operators than those that they stop (10 folds), or on those of the other part of the table.",
     ]

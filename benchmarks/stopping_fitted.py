@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from syno.search.replay.entries import TableEntry
+from syno.search.replay.entries import PARTS, TableEntry
 from syno.search.replay.stopping import Work
 
 FOLDS = 10
@@ -21,7 +21,7 @@ def features(entries: Entries, seed: int, epoch: int) -> np.ndarray:
     """[operators, features]: accuracies and losses up to an epoch."""
     return np.array(
         [
-            [*entry.accuracies[seed][:epoch], *entry.losses[seed][:epoch], *entry.recent_losses[seed][:epoch]]
+            [*entry.accuracies[seed][:epoch], *entry.losses[seed][:epoch], *entry.recent_losses[seed][: epoch * PARTS]]
             for entry in entries
         ]
     )

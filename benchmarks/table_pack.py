@@ -21,12 +21,12 @@ from syno.ir.text import parse_stored
 from syno.measure.machine import processor
 from syno.measure.timing import interval_of_median
 from syno.results.parquet import write_parquet
+from syno.search.replay.entries import PARTS
 from syno.search.replay.table import ABOUT, COMPILERS, OPERATORS, SPEC, STEPS
 from syno.search.replay.tree import ROOT
 from syno.space.complete import Cost, cost
 from syno.space.orders import all_orders
 from syno.space.space import Space
-from syno.train.progress import RECENT
 
 TIMES = ("ms", "original_ms", "speedup", "low", "high")
 READING = ("rows", "columns", "positions", "channels", "centred")
@@ -117,10 +117,10 @@ def trained(trainings: Mapping[int, Mapping[str, Record]], name: str) -> dict[st
 
 
 def recent_losses(record: Record) -> list[float]:
-    """The mean loss over the last quarter of each epoch, from the loss curve; a search compares trials by it."""
-    curve, epochs = record["curve"], len(record["accuracies"])
-    per_epoch = curve[-1][0] / epochs
-    ranges = [(per_epoch * (epoch - RECENT), per_epoch * epoch) for epoch in range(1, epochs + 1)]
+    """The mean loss over each quarter of each epoch, from the loss curve; a search compares trials by it."""
+    curve, quarters = record["curve"], PARTS * len(record["accuracies"])
+    length = curve[-1][0] / quarters
+    ranges = [(length * quarter, length * (quarter + 1)) for quarter in range(quarters)]
     return [fmean(loss for step, _, loss in curve if first < step <= last) for first, last in ranges]
 
 

@@ -35,7 +35,7 @@ class StudySettings(Section):
     pruner: Mapping[str, Any] | None = None
     """name and settings of an Optuna pruner, as in {name: median, n_warmup_steps: 1}"""
     stopping: HalvingSettings | None = None
-    """early stopping of trials that can be resumed, as in {keep: {1: 0.45, 2: 0.25, 3: 0.2}}; not together with a pruner"""
+    """early stopping of trials that can be resumed, as in {keep: auto} or {keep: {1: 0.5, 2: 0.3}}; not with a pruner"""
     most_attempts: Annotated[int, Field(ge=1)] = 3
     """number of workers that may die while they evaluate an operator, before its trial counts as failed"""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 60

@@ -33,24 +33,39 @@ class TrialReport:
     trial: RunningTrial
     dispatch: Dispatch
     by: Literal["loss", "score"] = "loss"
-    _loss: float | None = None
+    _loss: tuple[float, float] | None = None  # the last one, with its step
 
     @property
-    def passed(self) -> int:
+    def passed(self) -> float:
         """The step after which the evaluation of this operator paused before; 0 if it did not."""
         return self.trial.passed
 
-    def recent_loss(self, step: int, loss: float) -> None:
-        """Take the recent loss of a training, before its value at this step is reported."""
-        self._loss = loss
+    @property
+    def looks(self) -> tuple[float, ...]:
+        """The steps between two values, after which the recent loss is wanted, too; ascending."""
+        keep = self.dispatch.ledger.keep if self.by == "loss" else {}
+        return tuple(step for step in keep if not isinstance(step, int))
+
+    def recent_loss(self, step: float, loss: float) -> None:
+        """Take the recent loss of a training: before its value at this step is reported, or at a look.
+
+        Raises Paused at a look if the trial is to pause.
+        """
+        self._loss = (step, loss)
+        if step in self.looks:
+            self._compare(step, -loss)
 
     def __call__(self, step: int, value: float) -> None:
         """Store a value at a step. Raise TrialPruned if the pruner stops the trial, Paused if it is to pause."""
         if self.dispatch.store.report(self.trial.trial_id, step, value):
             raise TrialPruned(f"pruned at step {step}, where {value:g} was reported")
-        compared = value if self.by == "score" or self._loss is None else -self._loss
-        if not self.dispatch.goes_on(self.trial, step, compared):
-            raise Paused(f"paused after step {step}: others are ahead", step)
+        at, loss = self._loss or (None, 0.0)
+        compared = -loss if self.by == "loss" and at == step else value
+        self._compare(step, compared)
+
+    def _compare(self, step: float, value: float) -> None:
+        if not self.dispatch.goes_on(self.trial, step, value):
+            raise Paused(f"paused after step {step:g}: others are ahead", step)
 
 
 def run_trial(

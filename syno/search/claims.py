@@ -38,7 +38,7 @@ class Claim:
     numbers: list[int]
     outcome: Outcome | None = None
     needs_trial: bool = False
-    passed: int = 0
+    passed: float = 0
     failure: Result | None = None
 
     @property
@@ -67,7 +67,7 @@ class Claim:
         return None
 
 
-def _paused_after(trial: FrozenTrial) -> int:
+def _paused_after(trial: FrozenTrial) -> float:
     """Return the step after which a trial paused; 0 if it did not."""
     result = Result.of(trial)
     return result.step if result is not None and result.kind == "paused" else 0
@@ -94,4 +94,4 @@ class RunningTrial:
     trial_id: int
     number: int
     operator: PGraph
-    passed: int = 0
+    passed: float = 0

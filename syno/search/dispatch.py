@@ -40,7 +40,7 @@ class Dispatch:
         policy: Policy,
         most_attempts: int,
         stopping: Stopping | None = None,
-        keep: Mapping[int, float] | None = None,
+        keep: Mapping[float, float] | None = None,
     ) -> None:
         """Without `stopping`, failures never stop the worker; without `keep`, trials do not pause (`syno.search.halving`)."""
         self.store = store
@@ -104,7 +104,7 @@ class Dispatch:
             else:
                 self.policy.tell(claim.candidate, claim.outcome)
 
-    def _report(self, told: tuple[int, int]) -> None:
+    def _report(self, told: tuple[int, float]) -> None:
         claim = self.ledger.waiting.unreported.pop(told, None)
         if claim is not None:
             self._unrecorded.append(told)
@@ -221,7 +221,7 @@ class Dispatch:
 
     # ---- a trial that runs ----------------------------------------------------------------------------------------
 
-    def goes_on(self, trial: RunningTrial, step: int, value: float) -> bool:
+    def goes_on(self, trial: RunningTrial, step: float, value: float) -> bool:
         """Return whether a running trial goes on after a step; if not, it is to pause.
 
         If the step is a rung that the operator has not passed, the value is stored, and compared with those of all trials.

@@ -28,7 +28,8 @@ class Report(Protocol):
     Raises Paused (`syno.train.progress`) if the trial pauses; an evaluation may keep its state, by the operator's id, and lets
     it pass. When the trial is resumed, the evaluation is called again, and reports the steps before the pause again, too.
 
-    `passed`, if the report has it, is the step after which the trial paused before, or 0.
+    `passed`, if the report has it, is the step after which the trial paused before, or 0. `looks` are parts of steps, such as
+    0.5 epochs, after which its method `recent_loss` is to be called with the step and the recent loss, for early stopping.
     """
 
     def __call__(self, step: int, value: float) -> None:

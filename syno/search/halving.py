@@ -1,6 +1,6 @@
 """Early stopping by successive halving: which trials go on after some steps, and which pause.
 
-A trial is measured at a few steps of its evaluation, its rungs: after the first, second and third of four epochs, say. The best
+A trial is measured at a few steps of its evaluation, its rungs: after half an epoch, one, and two of four, say. The best
 share of all trials goes on at each rung. The others pause, and keep a checkpoint of their training. As the study grows, a
 paused trial may come to belong to the best; it is then resumed from its checkpoint, by any worker. A trial that so many others
 have overtaken that this is no longer likely is stopped for good.
@@ -19,17 +19,32 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from syno.base.errors import SpecError
 
 DEVIATIONS = 2.0  # a trial that is so many standard deviations outside of the share that goes on is stopped for good
-SHARES = ((0.25, 0.45), (0.5, 0.25), (0.75, 0.2))  # parts of a training, and shares of all trials; docs/measured/stopping.md
+SHARES = (  # parts of a training, and shares of all trials; docs/measured/stopping.md
+    (1 / 8, 0.9),
+    (3 / 16, 0.6),
+    (5 / 16, 0.5),
+    (3 / 8, 0.42),
+    (9 / 16, 0.32),
+    (11 / 16, 0.25),
+    (13 / 16, 0.2),
+)
 ROUNDING = 1e-9  # 0.15 * 20 is 3.0000000000000004
 
 Share = Annotated[float, Field(gt=0, le=1)]
+Step: TypeAlias = float  # epochs or rounds of an evaluation; whole numbers are kept as int
+
+
+def as_step(given: float | str) -> Step:
+    """Return a number of epochs, whole numbers as int. Raises ValueError for a text that is no number."""
+    step = float(given)
+    return int(step) if step.is_integer() else step
 
 
 class HalvingSettings(BaseModel):
@@ -37,20 +52,21 @@ class HalvingSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    keep: Literal["auto"] | Mapping[int, Share] = "auto"
-    """share of all trials that goes on, by epoch, as in {1: 0.45, 2: 0.25, 3: 0.2}; `auto`: these shares after a quarter, half
-    and three quarters of the epochs of `workload: training`"""
+    keep: Literal["auto"] | Mapping[int | float, Share] = "auto"
+    """share of all trials that goes on, by epoch, as in {0.5: 0.8, 1: 0.5, 2: 0.3}; `auto`: shares after an eighth up to three
+    quarters of the epochs of `workload: training` that lose few of the best, see docs/measured/stopping.md"""
     by: Literal["loss", "score"] = "loss"
     """what trials are compared by: `loss`, the mean over the epoch's last quarter of training steps; `score`, of the test"""
 
     @field_validator("keep", mode="after")
     @classmethod
-    def _is_halving(cls, given: Literal["auto"] | Mapping[int, float]) -> Literal["auto"] | Mapping[int, float]:
+    def _is_halving(cls, given: Literal["auto"] | Mapping[float, float]) -> Literal["auto"] | Mapping[float, float]:
         if given == "auto":
             return given
+        given = {as_step(step): share for step, share in given.items()}
         steps = sorted(given)
-        if not steps or steps[0] < 1:
-            raise ValueError(f"keep: {dict(given)}: give at least one epoch, counted from 1, as in {{1: 0.5, 2: 0.25}}")
+        if not steps or steps[0] <= 0:
+            raise ValueError(f"keep: {given}: give at least one epoch or part of one, above 0, as in {{0.5: 0.7, 1: 0.4}}")
         for step, later in pairwise(steps):
             if given[later] > given[step]:
                 raise ValueError(
@@ -59,7 +75,13 @@ class HalvingSettings(BaseModel):
                 )
         return {step: given[step] for step in steps}
 
-    def rungs(self, rounds: int | None = None) -> dict[int, float]:
+    @model_validator(mode="after")
+    def _has_scores(self) -> Self:
+        if self.by == "score" and self.keep != "auto" and not all(isinstance(step, int) for step in self.keep):
+            raise ValueError(f"keep: {dict(self.keep)}: a network is tested after whole epochs only; give these, or by: loss")
+        return self
+
+    def rungs(self, rounds: int | None = None) -> dict[Step, float]:
         """Return the share that goes on at each rung.
 
         Args:
@@ -71,7 +93,7 @@ class HalvingSettings(BaseModel):
             last = max(self.keep)
             if rounds is not None and last >= rounds:
                 raise SpecError(
-                    f"study: stopping: keep has {last}, and a training ends after {rounds}; give numbers from 1 to {rounds - 1}"
+                    f"study: stopping: keep has {last:g}, and a training ends after {rounds}; give numbers below {rounds}"
                 )
             return dict(self.keep)
         if rounds is None:
@@ -79,10 +101,14 @@ class HalvingSettings(BaseModel):
                 "study: stopping: keep: auto needs the number of epochs of a workload's training, without round_steps; give "
                 "the shares, as in {keep: {1: 0.5, 2: 0.25}}"
             )
-        found = {step: share for part, share in SHARES if (step := math.ceil(part * rounds)) < rounds}
+        found: dict[Step, float] = {}
+        for part, share in SHARES:
+            step = as_step(part * rounds) if self.by == "loss" else math.ceil(part * rounds)
+            if step < rounds:
+                found[step] = share
         if not found:
             raise SpecError(
-                "study: stopping: a training of one epoch cannot be stopped early; give more epochs, or leave it out"
+                "study: stopping: a training of one epoch cannot be stopped early by its score; give more epochs, or by: loss"
             )
         return found
 
@@ -102,15 +128,14 @@ class Rungs:
         keep: the share that goes on, by step.
     """
 
-    def __init__(self, keep: Mapping[int, float]) -> None:
+    def __init__(self, keep: Mapping[Step, float]) -> None:
         self.keep = dict(sorted(keep.items()))
-        self._first = next(iter(self.keep), 0)
-        self._entries: dict[int, dict[int, tuple[float, int]]] = {step: {} for step in self.keep}  # keys by trial, best first
-        self._order: dict[int, list[tuple[float, int]]] = {step: [] for step in self.keep}  # sorted keys
-        self._within: dict[int, list[tuple[float, int]]] = {step: [] for step in self.keep}  # those not overtaken
-        self._overtaken: dict[int, set[int]] = {step: set() for step in self.keep}
+        self._entries: dict[Step, dict[int, tuple[float, int]]] = {step: {} for step in self.keep}  # keys by trial, best first
+        self._order: dict[Step, list[tuple[float, int]]] = {step: [] for step in self.keep}  # sorted keys
+        self._within: dict[Step, list[tuple[float, int]]] = {step: [] for step in self.keep}  # those not overtaken
+        self._overtaken: dict[Step, set[int]] = {step: set() for step in self.keep}
 
-    def enter(self, trial: int, step: int, value: float) -> None:
+    def enter(self, trial: int, step: Step, value: float) -> None:
         """Add the value of a trial at a rung; more is better, NaN the worst. A second value of the same trial is ignored."""
         entries = self._entries[step]
         if trial in entries:
@@ -122,36 +147,36 @@ class Rungs:
         while within and self.place(within[-1][1], step) > bound:
             self._overtaken[step].add(within.pop()[1])
 
-    def has(self, trial: int, step: int) -> bool:
+    def has(self, trial: int, step: Step) -> bool:
         """Return whether the trial has a value at the rung."""
         return trial in self._entries[step]
 
-    def value(self, trial: int, step: int) -> float:
+    def value(self, trial: int, step: Step) -> float:
         """Return the value of a trial at a rung; -inf for NaN."""
         return -self._entries[step][trial][0]
 
-    def place(self, trial: int, step: int) -> int:
+    def place(self, trial: int, step: Step) -> int:
         """Return the place of a trial at a rung, from 1 for the best; of equal ones the earlier is the better."""
         return bisect_left(self._order[step], self._entries[step][trial]) + 1
 
-    def places(self, step: int) -> int:
+    def places(self, step: Step) -> int:
         """Return how many trials go on at a rung as it is now."""
         return math.ceil(self.keep[step] * self.trials - ROUNDING)
 
     @property
     def trials(self) -> int:
-        """The number of trials at the first rung."""
-        return len(self._order[self._first]) if self.keep else 0
+        """The number of trials at the first rung that the evaluation reports; it may not report parts of epochs."""
+        return max(map(len, self._order.values()), default=0)
 
-    def goes_on(self, trial: int, step: int) -> bool:
+    def goes_on(self, trial: int, step: Step) -> bool:
         """Return whether a trial belongs to those that go on at a rung as it is now."""
         return self.place(trial, step) <= self.places(step)
 
-    def is_overtaken(self, trial: int, step: int) -> bool:
+    def is_overtaken(self, trial: int, step: Step) -> bool:
         """Return whether a trial was once so far behind at a rung that it is stopped for good."""
         return trial in self._overtaken[step]
 
-    def best(self, paused: Mapping[int, int]) -> list[int]:
+    def best(self, paused: Mapping[int, Step]) -> list[int]:
         """Return the paused trials to resume: the highest rung first, and the best first.
 
         Args:
@@ -163,7 +188,7 @@ class Rungs:
             found += [trial for trial in ahead if paused.get(trial) == step and trial not in self._overtaken[step]]
         return found
 
-    def _bound(self, step: int) -> float:
+    def _bound(self, step: Step) -> float:
         """Return the place behind which a trial is overtaken: two standard deviations behind the last to go on."""
         share, count = self.keep[step], self.trials
         return math.ceil(share * count - ROUNDING) + DEVIATIONS * math.sqrt(count * share * (1 - share))

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from optuna.trial import FrozenTrial, TrialState
 
 from syno.search.claims import Claim, Purpose
+from syno.search.halving import Step
 from syno.search.storage.records import FINGERPRINT, Kind, candidate_of
 from syno.search.waiting import Waiting
 
@@ -32,7 +33,7 @@ class Ledger:
         waiting: the paused claims, and those among them that were stopped for good (`Waiting`).
     """
 
-    def __init__(self, most_attempts: int, withdrawn: Set[int] = frozenset(), keep: Mapping[int, float] | None = None) -> None:
+    def __init__(self, most_attempts: int, withdrawn: Set[int] = frozenset(), keep: Mapping[Step, float] | None = None) -> None:
         """`keep` is the share of all trials that goes on, by step; without it, none pauses."""
         self.most_attempts = most_attempts
         self.keep = keep or {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from optuna.trial import FrozenTrial
 
 from syno.search.claims import Claim
-from syno.search.halving import Rungs
+from syno.search.halving import Rungs, Step
 from syno.search.storage.records import PRUNED_REWARD
 from syno.search.storage.rungs import values_at_rungs
 
@@ -24,10 +24,10 @@ class Waiting:
         unreported: the steps of values that the policy was not told, in the order of entry, by the first trial of the claim.
     """
 
-    def __init__(self, keep: Mapping[int, float]) -> None:
+    def __init__(self, keep: Mapping[Step, float]) -> None:
         self.rungs = Rungs(keep)
         self.stopped: list[Claim] = []
-        self.unreported: dict[tuple[int, int], Claim] = {}
+        self.unreported: dict[tuple[int, Step], Claim] = {}
         self._paused: dict[int, Claim] = {}  # by rank
         self._overtaken: dict[int, Claim] = {}
 

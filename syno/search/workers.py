@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -214,12 +214,16 @@ class _UninterruptedReport:
     interruption: Interruption
 
     def __call__(self, step: int, value: float) -> None:
+        self._tell(self.report, step, value)
+
+    def _tell(self, method: Callable[..., None], *values: float) -> None:
         with self.interruption.allowed(False):
-            self.report(step, value)
+            method(*values)
         self.interruption.check()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.report, name)
+        found = getattr(self.report, name)
+        return partial(self._tell, found) if name == "recent_loss" else found
 
 
 @dataclass(frozen=True)

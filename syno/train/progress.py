@@ -45,10 +45,10 @@ class Paused(Exception):  # noqa: N818  (a decision, no error)
     """The training was paused by a report after a round, and may be resumed from its checkpoint; the message says why.
 
     Attributes:
-        step: number of rounds done.
+        step: number of rounds done, which need not be whole.
     """
 
-    def __init__(self, message: str, step: int) -> None:
+    def __init__(self, message: str, step: float) -> None:
         super().__init__(message)
         self.step = step
 
@@ -167,7 +167,11 @@ class TrainingProgress:
     def recent_loss(self, number: int) -> float:
         """The mean loss over the last quarter of the steps of a round, in nats."""
         first, end = [0, *self.ends][number - 1 : number + 1]
-        losses = self.losses[end - max(1, round(RECENT * (end - first))) : end]
+        return self.loss_before(end, end - first)
+
+    def loss_before(self, step: int, length: int) -> float:
+        """The mean loss before a step, over a quarter of a round of this many steps, in nats."""
+        losses = self.losses[max(0, step - max(1, round(RECENT * length))) : step]
         return sum(losses) / len(losses)
 
     @property

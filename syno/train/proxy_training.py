@@ -45,7 +45,8 @@ class ProxyTraining:
             operator: replaces the network's layers.
             report: called after every round with a number of which more is better: the accuracy, or minus the loss. It may
                 raise an exception to end the training, or Paused. If it has a method `recent_loss`, that is called before with
-                the round and its recent loss; `passed` is the round after which the training paused before, 0 if it did not.
+                the round and its recent loss, and after each part of a round in its `looks`; `passed` is the round after which
+                the training paused before, 0 if it did not.
 
         Raises TrainingError if training produced NaN or infinity, if the device's memory did not suffice, or if the operator
         cannot learn on the first batch; see `syno.train.first_batch`.
@@ -55,7 +56,7 @@ class ProxyTraining:
         has_begun = file is not None and file.exists()
         if passed and not has_begun:
             place = "" if file is None else f": {file} is not there"
-            warnings.warn(f"a training that paused after round {passed} begins anew{place}", stacklevel=2)
+            warnings.warn(f"a training that paused after round {passed:g} begins anew{place}", stacklevel=2)
         if self.check_gradients and not has_begun:
             fault = self.workload.fault_on_first_batch(operator)
             if fault is not None:
@@ -87,4 +88,5 @@ class ProxyTraining:
             report=lambda number, score: report(number, sign * score),
             checkpoint=file,
             recent_loss=getattr(report, "recent_loss", None),
+            looks=getattr(report, "looks", ()),
         )

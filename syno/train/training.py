@@ -7,7 +7,7 @@ round the network is tested, and a report is asked whether to continue.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from syno.data.tokens import TokenSet
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
 from syno.train.optimization import make_optimizer, make_schedule, own_state
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
+from syno.train.reports import Reports
 from syno.train.settings import TrainingSettings
 from syno.train.tasks import Task, task_of
 
@@ -36,35 +37,36 @@ def train(
     report: EpochReport | None = None,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = EVERY_SECONDS,
-    recent_loss: Callable[[int, float], object] | None = None,
+    recent_loss: Callable[[float, float], object] | None = None,
+    looks: Sequence[float] = (),
 ) -> TrainingResult:
     """Train `model`, in place, on the device where it is, and return the result.
 
-    The global random state and number of threads are restored afterwards. A training that breaks (its loss is not finite) and
-    one that a report stops end with a result, not with an exception.
+    The global random state and number of threads are restored afterwards. A training that breaks (its loss is not finite) or
+    that a report stops ends with a result, not with an exception.
 
     Args:
         model: [N, channels, H, W] -> logits [N, classes]; for text, [N, L] tokens -> logits [N, L, vocabulary].
         data: to train and to test on.
         settings: of the training; the defaults if None.
         seed: of the order of the data, and of what is random in the model (dropout). Its weights stay as given.
-        report: called after every round with its number and score; see `syno.train.progress`. If training resumes from a
-            checkpoint, it is called for the rounds before that, too.
+        report: called after every round with its number and score; if training resumes, for the rounds before that, too.
         checkpoint: file in which the state is kept; an interrupted training with equal arguments resumes from it. It is deleted
             at the end, but not if the report raises Paused.
         checkpoint_seconds: time between two checkpoints.
-        recent_loss: called before `report` with the number of the round and the mean loss of the last quarter of its steps.
+        recent_loss, looks: see `syno.train.reports`; `recent_loss` may raise what `report` may.
 
     Raises:
-        ShapeError: the batch is larger than the data set.
-        DamagedCheckpointError: the checkpoint is damaged. Paused: the report raised it.
+        ShapeError: the batch is larger than the data set. Paused: the report raised it.
+        DamagedCheckpointError: the checkpoint is damaged.
     """
     settings = settings or TrainingSettings()
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     with own_state(seed, settings, device):
         identity = checksum(f"{settings.model_dump_json()} {seed} {data.hash} {model}".encode())
         kept = Checkpoint(checkpoint, identity, checkpoint_seconds)
-        return _Training(model, task_of(data, settings, seed, device), settings, device, kept).run(report, recent_loss)
+        task = task_of(data, settings, seed, device)
+        return _Training(model, task, settings, device, kept).run(Reports(report, recent_loss, looks))
 
 
 class _Training:
@@ -96,19 +98,15 @@ class _Training:
 
     # ---- rounds and steps -----------------------------------------------------------------------------------------
 
-    def run(self, report: EpochReport | None, recent_loss: Callable[[int, float], object] | None) -> TrainingResult:
+    def run(self, reports: Reports) -> TrainingResult:
         """Run all remaining rounds, and return the result."""
-        stopped, broken, asked = None, False, 0
+        stopped, broken = None, False
         try:
             while True:
-                for number, score in enumerate(self.progress.scores[asked:], asked + 1):
-                    asked = number
-                    if recent_loss is not None:
-                        recent_loss(number, self.progress.recent_loss(number))
-                    self._ask(report, number, score)
+                self._report(reports)
                 if (stopped := self._limit()) or self.progress.steps >= self.total:
                     break
-                self._run_round()
+                self._run_round(reports)
                 self._keep()
         except Pruned as pruned:
             stopped = str(pruned)
@@ -117,11 +115,12 @@ class _Training:
         self.checkpoint.remove()
         return self.progress.result(self.task.metric, self.settings.score, stopped, broken=broken, **self._elapsed())
 
-    def _ask(self, report: EpochReport | None, number: int, score: float) -> None:
-        """Call the report. Raise Pruned, or what the report raises, if training is to stop or to pause."""
+    def _report(self, reports: Reports) -> None:
+        """Make the reports that are due. Raise Pruned, or what a report raises, if training is to stop or to pause."""
         try:
-            if report is not None and report(number, score) is False:
-                raise Pruned(f"stopped by the report after {self._place(number)}")
+            for tell, number, value in reports.due(self.progress, self.round):
+                if tell(number, value) is False:
+                    raise Pruned(f"stopped by the report after {self._place(number)}")
         except Paused:
             self._keep(now=True)
             raise
@@ -129,7 +128,7 @@ class _Training:
             self.checkpoint.remove()
             raise
 
-    def _run_round(self) -> None:
+    def _run_round(self, reports: Reports) -> None:
         """Train up to the end of the round, and test."""
         began, progress = time.perf_counter(), self.progress
         self.began = began
@@ -141,6 +140,9 @@ class _Training:
             batch = next(batches)
             progress.waited += time.perf_counter() - asked
             self._step(batch)
+            if reports.is_due(progress.steps, self.round):
+                self._look()
+                self._report(reports)
             if self._out_of_time():
                 break
             if progress.steps < end:  # after the last step, the state is kept after the test, which ends the round
@@ -192,8 +194,8 @@ class _Training:
             self.progress.steps = step = len(self.progress.losses)
             raise Broken(f"the loss is {value} at step {step}, in epoch {(step - 1) // self.per_epoch + 1}")
 
-    def _place(self, number: int) -> str:
-        return f"{'epoch' if self.settings.round_steps is None else 'round'} {number}"
+    def _place(self, number: float) -> str:
+        return f"{'epoch' if self.settings.round_steps is None else 'round'} {number:g}"
 
     def _out_of_time(self) -> bool:
         most = self.settings.most_minutes

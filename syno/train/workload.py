@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -142,7 +142,8 @@ class Workload:
         report: EpochReport | None = None,
         checkpoint: Path | None = None,
         then: Callable[[nn.Module], None] | None = None,
-        recent_loss: Callable[[int, float], object] | None = None,
+        recent_loss: Callable[[float, float], object] | None = None,
+        looks: Sequence[float] = (),
     ) -> TrainingResult:
         """Train the network with `operator` in its layers, or as it is, and return the result.
 
@@ -150,7 +151,7 @@ class Workload:
             operator: see `substitute`.
             seed: of weights and order, instead of the settings' seed.
             report: called after each round whose milestone was met; see `syno.train.progress`.
-            checkpoint: file of the training's state; see `syno.train.training.train`, also for `recent_loss`.
+            checkpoint: file of the training's state; see `syno.train.training.train`, also for `recent_loss` and `looks`.
             then: called with the trained network, unless training broke.
 
         Raises:
@@ -162,7 +163,7 @@ class Workload:
         asked = Milestones(self.settings.milestones, report, metric=self.metric, rounds=rounds)
         with on_device(settings.device) as device:
             network = self.network(operator, chosen).to(device)
-            kept: dict[str, Any] = {"checkpoint": checkpoint, "recent_loss": recent_loss}
+            kept: dict[str, Any] = {"checkpoint": checkpoint, "recent_loss": recent_loss, "looks": looks}
             result = train(network, self.data, settings, seed=chosen, report=asked, **kept)
             if then is not None and not result.broken:
                 then(network)

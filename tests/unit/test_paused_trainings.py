@@ -30,13 +30,17 @@ CONV = with_variables(OPERATORS["conv2d"](), {"k": "k_1"})
 class Pauses:
     """A report that pauses the training after a step that it did not pass before, and notes what it sees."""
 
-    def __init__(self, after: int | None = None, passed: int = 0) -> None:
+    looks = (0.5, 1.25)
+
+    def __init__(self, after: float | None = None, passed: float = 0) -> None:
         self.after, self.passed = after, passed
         self.seen: list[tuple[int, float]] = []
-        self.losses: list[tuple[int, float]] = []
+        self.losses: list[tuple[float, float]] = []
 
-    def recent_loss(self, step: int, loss: float) -> None:
+    def recent_loss(self, step: float, loss: float) -> None:
         self.losses.append((step, loss))
+        if step == self.after and step in self.looks:
+            raise Paused("paused", step)
 
     def __call__(self, step: int, value: float) -> None:
         self.seen.append((step, value))
@@ -56,7 +60,7 @@ def through(workload: Workload) -> tuple[Pauses, Any]:
     return report, ProxyTraining(workload, workload.spec())(CONV, report)
 
 
-def paused(workload: Workload, folder: Path, after: int = 1) -> ProxyTraining:
+def paused(workload: Workload, folder: Path, after: float = 1) -> ProxyTraining:
     evaluate = ProxyTraining(workload, workload.spec(), folder)
     with pytest.raises(Paused):
         evaluate(CONV, Pauses(after))
@@ -64,12 +68,14 @@ def paused(workload: Workload, folder: Path, after: int = 1) -> ProxyTraining:
 
 
 def test_it_ends_as_one_that_ran_through(workload: Workload, through: tuple[Pauses, Any], tmp_path: Path) -> None:
-    evaluate = paused(workload, tmp_path)
-    with pytest.raises(Paused):
-        evaluate(CONV, Pauses(2, passed=1))
-    report = Pauses(passed=2)
+    evaluate = paused(workload, tmp_path, after=0.5)
+    for after, passed in ((1, 0.5), (1.25, 1)):
+        with pytest.raises(Paused):
+            evaluate(CONV, Pauses(after, passed))
+    report = Pauses(passed=1.25)
     assert evaluate(CONV, report) == through[1]
     assert (report.seen, report.losses) == (through[0].seen, through[0].losses)
+    assert [step for step, _ in report.losses] == [0.5, 1, 1.25, 2, 3]
     assert not list(tmp_path.iterdir())
 
 

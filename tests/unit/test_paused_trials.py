@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import paused_worker
 import pytest
@@ -35,7 +36,7 @@ def test_the_best_are_trained_to_the_end_and_no_step_twice() -> None:
     assert max(Counter(training.trained).values()) == 1 and len(depths) == 40
     operators = {operator.id: operator for operator in map(parse, table.operator)}
     by_value = sorted(depths, key=lambda id_: -value(operators[id_], 1))
-    assert depths[by_value[0]] == STEPS and depths[by_value[-1]] == 1
+    assert depths[by_value[0]] == STEPS and depths[by_value[-1]] == min(KEEP)
     assert Counter(depths.values())[STEPS] < 20 and (table.outcome == "resumed").any()
     last = table.groupby("fingerprint").outcome.last()
     assert set(last) == {"complete", "paused"} and (last == "complete").sum() == Counter(depths.values())[STEPS]
@@ -50,9 +51,9 @@ def test_decisions_are_those_of_the_rungs() -> None:
     study.run(training, 40)
     first = study.trials[study.trials.attempt == 0]
     operators = [parse(text) for text in first.operator]
-    curves = [[value(operator, step) for step in range(1, STEPS + 1)] for operator in operators]
-    replayed = halving(KEEP)(curves)
-    assert [training.depths()[operator.id] for operator in operators] == replayed.epochs
+    curves = [[value(operator, half / 2) for half in range(1, 2 * STEPS + 1)] for operator in operators]
+    replayed = halving(KEEP, parts=2)(curves)
+    assert [2 * training.depths()[operator.id] for operator in operators] == replayed.epochs
 
 
 @pytest.mark.parametrize("storage", ["journal:{}/trials", pytest.param("sqlite:///{}/trials.db", marks=pytest.mark.slow)])
@@ -124,7 +125,7 @@ def test_a_lost_state_is_trained_again(tmp_path: Path) -> None:
 
 
 def test_policies_are_told_once_and_checkpoints_of_the_overtaken_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    study, training, told, reported = open_study(), Training(), dict[str, Outcome | None](), dict[tuple[str, int], float]()
+    study, training, told, reported = open_study(), Training(), dict[str, Outcome | None](), dict[tuple[str, float], float]()
     tell, stop = study.policy.tell, study.policy.stop
 
     def record(candidate: Candidate, outcome: Outcome) -> None:
@@ -137,7 +138,7 @@ def test_policies_are_told_once_and_checkpoints_of_the_overtaken_are_deleted(mon
         told[candidate.fingerprint] = None
         stop(candidate)
 
-    def report(candidate: Candidate, step: int, at: float) -> None:
+    def report(candidate: Candidate, step: float, at: float) -> None:
         operator = candidate.parsed()
         assert operator is not None and at == value(operator, step) and (candidate.fingerprint, step) not in reported
         reported[candidate.fingerprint, step] = at
@@ -221,19 +222,24 @@ class TestRungs:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "expected"),
-    [(4, {1: 0.45, 2: 0.25, 3: 0.2}), (100, {25: 0.45, 50: 0.25, 75: 0.2}), (2, {1: 0.25}), (3, {1: 0.45, 2: 0.25})],
+    ("by", "rounds", "expected"),
+    [
+        ("loss", 4, {0.5: 0.9, 0.75: 0.6, 1.25: 0.5, 1.5: 0.42, 2.25: 0.32, 2.75: 0.25, 3.25: 0.2}),
+        ("loss", 1, {0.125: 0.9, 0.1875: 0.6, 0.3125: 0.5, 0.375: 0.42, 0.5625: 0.32, 0.6875: 0.25, 0.8125: 0.2}),
+        ("score", 4, {1: 0.6, 2: 0.42, 3: 0.25}),
+        ("score", 2, {1: 0.42}),
+    ],
 )
-def test_rungs_by_default(rounds: int, expected: dict[int, float]) -> None:
-    assert HalvingSettings().rungs(rounds) == expected
+def test_rungs_by_default(by: Literal["loss", "score"], rounds: int, expected: dict[float, float]) -> None:
+    assert HalvingSettings(by=by).rungs(rounds) == expected
 
 
 @pytest.mark.parametrize(
     ("settings", "rounds", "why"),
     [
-        ({}, 1, "one epoch"),
+        ({"by": "score"}, 1, "one epoch"),
         ({}, None, "give the shares"),
-        ({"keep": {1: 0.5, 4: 0.2}}, 4, "keep has 4, and a training ends after 4; give numbers from 1 to 3"),
+        ({"keep": {1: 0.5, 4: 0.2}}, 4, "keep has 4, and a training ends after 4; give numbers below 4"),
     ],
 )
 def test_rungs_that_do_not_fit(settings: dict[str, object], rounds: int | None, why: str) -> None:
@@ -241,10 +247,16 @@ def test_rungs_that_do_not_fit(settings: dict[str, object], rounds: int | None, 
         HalvingSettings(**settings).rungs(rounds)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("keep", [{}, {0: 0.5}, {1: 0.2, 2: 0.5}, {1: 1.5}, {1: 0}, "half"])
+@pytest.mark.parametrize("keep", [{}, {0: 0.5}, {1: 0.2, 2: 0.5}, {1: 1.5}, {1: 0}, "half", {-0.5: 0.5}])
 def test_shares_that_mean_nothing(keep: object) -> None:
     with pytest.raises(ValueError, match="keep"):
         HalvingSettings(keep=keep)  # type: ignore[arg-type]
+
+
+def test_parts_of_epochs_have_no_score() -> None:
+    with pytest.raises(ValueError, match="whole epochs only"):
+        HalvingSettings(keep={0.5: 0.5}, by="score")
+    assert list(HalvingSettings(keep={1.0: 0.5}, by="score").rungs(2)) == [1]
 
 
 @pytest.mark.slow

@@ -69,11 +69,16 @@ def test_halving_resumes_what_comes_to_belong_to_the_best() -> None:
     assert work.epochs == [2, 2, 2, 1, 1]
 
 
+def test_halving_after_parts_of_epochs() -> None:
+    work = halving({0.5: 0.5}, parts=2)([[0.9, 1, 1, 1], [0.5, 1, 1, 1]])
+    assert work.order == [0, 0, 0, 0, 1]
+
+
 def test_what_large_studies_train() -> None:
-    settings, found = HalvingSettings(), curves(0, 2000)
+    settings, found = HalvingSettings(by="score"), curves(0, 2000)
     work = halving(settings.rungs(4))(found)
     assert len(work.order) / 8000 == pytest.approx(settings.part_of_training(4), rel=0.05)
-    assert settings.part_of_training(4) == pytest.approx((1 + 0.45 + 0.25 + 0.2) / 4)
+    assert settings.part_of_training(4) == pytest.approx((1 + 0.6 + 0.42 + 0.25) / 4)
     best = sorted(range(2000), key=lambda trial: -found[trial][-1])[:100]
     assert sum(work.epochs[trial] == 4 for trial in best) >= 98
 

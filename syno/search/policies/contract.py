@@ -187,7 +187,7 @@ class Policy(ABC):
             raise SpecError(f"a reward is in [0, 1], or a Failure; given: {outcome}")
         self._told(self._no_longer_outstanding(candidate), outcome)
 
-    def report(self, candidate: Candidate, step: int, value: float) -> None:
+    def report(self, candidate: Candidate, step: float, value: float) -> None:
         """Record a value that an operator has reached after a step of its evaluation.
 
         It remains outstanding: its evaluation goes on, or pauses. Values of one step are comparable, more is better, -inf the
@@ -224,7 +224,7 @@ class Policy(ABC):
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:  # noqa: B027
         """Record the outcome of a candidate that is no longer outstanding."""
 
-    def _reported(self, candidate: Candidate, step: int, value: float) -> None:  # noqa: B027
+    def _reported(self, candidate: Candidate, step: float, value: float) -> None:  # noqa: B027
         """Record a value that an outstanding candidate has reached after a step."""
 
     def _stopped(self, candidate: Candidate) -> None:

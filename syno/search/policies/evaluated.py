@@ -23,7 +23,7 @@ class Evaluated(NamedTuple):
 
     place: str
     reward: float | None = None
-    values: tuple[tuple[int, float], ...] = ()
+    values: tuple[tuple[float, float], ...] = ()
     candidate: Candidate | None = None
     row: tuple[float, ...] | None = None
 

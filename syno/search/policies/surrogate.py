@@ -217,7 +217,7 @@ class Surrogate(Policy):
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:
         self._learn(candidate, reward=0.0 if isinstance(outcome, Failure) else float(outcome))
 
-    def _reported(self, candidate: Candidate, step: int, value: float) -> None:
+    def _reported(self, candidate: Candidate, step: float, value: float) -> None:
         values = dict(self._evaluated[candidate.fingerprint].values) | {step: value}
         self._learn(candidate, values=tuple(sorted(values.items())))
 

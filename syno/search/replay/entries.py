@@ -10,6 +10,8 @@ from statistics import fmean
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 
+PARTS = 4  # of an epoch, with a recent loss each
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -54,7 +56,7 @@ class TrainedRow:
     Attributes:
         accuracies: after each epoch, by seed.
         losses: mean training loss of each epoch, by seed.
-        recent_losses: mean training loss over the last quarter of each epoch, by seed.
+        recent_losses: mean training loss over each quarter of each epoch, by seed.
         cpu_seconds: of the whole training, by seed.
         flops, parameters, memory_bytes: costs of the network for one batch; one multiply-add counts as one.
     """
@@ -66,6 +68,10 @@ class TrainedRow:
     flops: float
     parameters: float
     memory_bytes: float
+
+    def recent_loss(self, seed: int, epochs: float) -> float:
+        """Return the mean training loss over a quarter of an epoch, after so many epochs, a multiple of 1/4 above 0."""
+        return self.recent_losses[seed][round(epochs * PARTS) - 1]
 
     def accuracy(self, seed: int | None = None) -> float:
         """Return the accuracy after the last epoch: of a seed, or by default the mean over the seeds there are."""

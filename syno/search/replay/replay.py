@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from typing import TypeAlias
 
+from syno.base.errors import SpecError
 from syno.search.halving import HalvingSettings, Rungs
 from syno.search.policies.contract import STOPPED, Policy, PolicySettings, Proposal
-from syno.search.replay.entries import TableEntry
+from syno.search.replay.entries import PARTS, TableEntry
 from syno.search.replay.table import OperatorTable, Subset
 from syno.search.replay.tree import TableTree
 from syno.search.reward import AccuracyReward, Failure, Outcome, Reward
@@ -49,8 +51,8 @@ class ReplayedTrial:
 
     @property
     def accuracy(self) -> float:
-        """The accuracy after the last epoch that was trained."""
-        return self.accuracies[-1]
+        """The accuracy after the last epoch that was trained; 0 if none was trained to its end."""
+        return self.accuracies[-1] if self.accuracies else 0.0
 
 
 def milestones(bounds: Mapping[int, float]) -> Stops:
@@ -139,7 +141,7 @@ def _trained(
 
 
 class _Halved:
-    """A search whose trials pause and are resumed, as in a study with `stopping`, epoch by epoch."""
+    """A search whose trials pause and are resumed, as in a study with `stopping`, from rung to rung."""
 
     def __init__(
         self, table: OperatorTable, policy: Policy, tree: TableTree, reward: Reward, stopping: HalvingSettings
@@ -147,8 +149,11 @@ class _Halved:
         self.table, self.policy, self.tree, self.reward, self.by = table, policy, tree, reward, stopping.by
         self.last = len(table.original.accuracies[SEARCH_SEED])
         self.rungs = Rungs(stopping.rungs(self.last))
+        if other := [step for step in self.rungs.keep if step * PARTS % 1]:
+            raise SpecError(f"stopping: keep has {other[0]:g}, and a table has losses of quarters of epochs only, such as 0.25")
+        self.steps = [*self.rungs.keep, self.last]
         self.asked: list[tuple[Proposal, TableEntry]] = []
-        self.epochs: list[int] = []  # of each trial
+        self.epochs: list[float] = []  # of each trial
         self.paused: dict[int, float] = {}  # since when
         self.stopped: dict[int, float] = {}
 
@@ -156,17 +161,17 @@ class _Halved:
         ended, running, now = list[ReplayedTrial](), list[tuple[float, int]](), 0.0
         while True:
             while len(running) < workers and (number := self._next(trials)) is not None:
-                heappush(running, (now + self._epoch(number), number))
+                heappush(running, (now + self._seconds(number), number))
             if not running:
                 left = sorted((since, number) for number, since in (self.paused | self.stopped).items())
                 return ended + [self._ended(number, since) for since, number in left]
             now, number = heappop(running)
-            self.epochs[number] += 1
+            self.epochs[number] = self._next_step(number)
             if self.epochs[number] == self.last:
                 ended.append(self._ended(number, now))
                 self.policy.tell(self.asked[number][0], ended[-1].reward)
             elif self._goes_on(number, now):
-                heappush(running, (now + self._epoch(number), number))
+                heappush(running, (now + self._seconds(number), number))
 
     def _next(self, trials: int) -> int | None:
         """Return the trial to resume, or else to begin."""
@@ -180,16 +185,21 @@ class _Halved:
         self.epochs.append(0)
         return len(self.asked) - 1
 
-    def _epoch(self, number: int) -> float:
-        """Return the CPU-seconds of an epoch."""
-        return self.asked[number][1].cpu_seconds[SEARCH_SEED] / self.last
+    def _next_step(self, number: int) -> float:
+        return self.steps[bisect_right(self.steps, self.epochs[number])]
+
+    def _seconds(self, number: int) -> float:
+        """Return the CPU-seconds up to the next rung, or to the end."""
+        return self._cpu_seconds(number, self._next_step(number) - self.epochs[number])
+
+    def _cpu_seconds(self, number: int, epochs: float) -> float:
+        return self.asked[number][1].cpu_seconds[SEARCH_SEED] / self.last * epochs
 
     def _goes_on(self, number: int, now: float) -> bool:
         step, (proposal, entry) = self.epochs[number], self.asked[number]
-        if step not in self.rungs.keep:
-            return True
-        score, loss = entry.accuracies[SEARCH_SEED][step - 1], entry.recent_losses[SEARCH_SEED][step - 1]
-        self.rungs.enter(number, step, score if self.by == "score" else -loss)
+        loss = self.by == "loss"
+        value = -entry.recent_loss(SEARCH_SEED, step) if loss else entry.accuracies[SEARCH_SEED][int(step) - 1]
+        self.rungs.enter(number, step, value)
         self.policy.report(proposal, step, self.rungs.value(number, step))
         if goes_on := self.rungs.goes_on(number, step):
             return goes_on
@@ -203,5 +213,5 @@ class _Halved:
         epochs, entry = self.epochs[number], self.asked[number][1]
         stopped = epochs < self.last
         outcome: Outcome = STOPPED if stopped else self.reward(self.table.metrics(entry, SEARCH_SEED))
-        accuracies = entry.accuracies[SEARCH_SEED][:epochs]
-        return ReplayedTrial(number, entry, accuracies, stopped, outcome, epochs * self._epoch(number), now, len(self.asked))
+        accuracies, seconds = entry.accuracies[SEARCH_SEED][: int(epochs)], self._cpu_seconds(number, epochs)
+        return ReplayedTrial(number, entry, accuracies, stopped, outcome, seconds, now, len(self.asked))

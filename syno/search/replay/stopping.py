@@ -1,7 +1,8 @@
 """Stopping rules, replayed on trainings that went to their end: which epochs would have been trained, in which order.
 
-A rule takes the values of trials after each epoch (more is better), in the order of the trials, and returns the epochs that one
-worker trains. `halving` is `study: stopping`, decision by decision; the others are Optuna's pruners and milestones.
+A rule takes the values of trials after each epoch, or part of one (more is better), in the order of the trials, and returns
+the epochs that one worker trains. `halving` is `study: stopping`, decision by decision; the others are Optuna's pruners and
+milestones.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from syno.search.halving import Rungs
+from syno.search.halving import Rungs, as_step
 
 Curves: TypeAlias = Sequence[Sequence[float]]
 
@@ -23,7 +24,7 @@ class Work:
     """The epochs that were trained.
 
     Attributes:
-        epochs: how many of each trial.
+        epochs: how many of each trial, or how many parts of epochs.
         order: the trial of each epoch, in the order of training.
         pruned: trials that a pruner ended after their last epoch. They are trained through, but a search has no result of them.
     """
@@ -42,21 +43,23 @@ class Work:
 Rule: TypeAlias = Callable[[Curves], Work]
 
 
-def halving(keep: Mapping[int, float]) -> Rule:
+def halving(keep: Mapping[float, float], parts: int = 1) -> Rule:
     """Return successive halving with resumption: trials pause at rungs, and go on when they belong to the best.
 
     Args:
-        keep: share of all trials that goes on, by epoch.
+        keep: share of all trials that goes on, by epoch, which may be a part of one.
+        parts: number of values in an epoch.
     """
-    return brackets([keep])
+    return brackets([keep], parts)
 
 
-def brackets(keeps: Sequence[Mapping[int, float]]) -> Rule:
+def brackets(keeps: Sequence[Mapping[float, float]], parts: int = 1) -> Rule:
     """Return successive halving with resumption in several brackets, as in Hyperband; trials go to them in turn."""
 
     def work(curves: Curves) -> Work:
-        done, all_rungs = Work([0] * len(curves)), [Rungs(keep) for keep in keeps]
-        paused: list[dict[int, int]] = [{} for _ in keeps]
+        scaled = [{as_step(step * parts): share for step, share in keep.items()} for keep in keeps]
+        done, all_rungs = Work([0] * len(curves)), [Rungs(keep) for keep in scaled]
+        paused: list[dict[int, float]] = [{} for _ in keeps]
 
         def run(trial: int, bracket: int) -> None:
             rungs = all_rungs[bracket]

@@ -25,7 +25,7 @@ RESULT = "result"  # the attribute that ends a trial; all others are there when 
 FINGERPRINT = "fingerprint"
 CHECKSUM = "checksum"
 
-Told: TypeAlias = int | tuple[int, int]  # a trial's outcome, or its value at a step
+Told: TypeAlias = int | tuple[int, float]  # a trial's outcome, or its value at a step
 Kind: TypeAlias = Literal["complete", "pruned", "paused", "failed", "interrupted", "duplicate", "withdrawn"]
 STATES: Mapping[Kind, TrialState] = {  # others: FAIL
     "complete": TrialState.COMPLETE,
@@ -61,7 +61,7 @@ class Result:
     seconds: float = 0.0
     fault: FaultKind | None = None  # older studies have none
     cause: str = ""
-    step: int = 0
+    step: float = 0
 
     def stored(self) -> dict[str, Any]:
         """Return the result as it is stored with the trial, with a checksum."""

@@ -7,12 +7,13 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
+from syno.search.halving import Step, as_step
 from syno.search.storage.records import is_intact, with_checksum
 
 PREFIX = "rung "  # of the attributes, followed by the step
 
 
-def rung_key(step: int) -> str:
+def rung_key(step: Step) -> str:
     """Return the name of the attribute for a step."""
     return f"{PREFIX}{step}"
 
@@ -22,11 +23,11 @@ def rung_attribute(value: float) -> dict[str, Any]:
     return with_checksum({"value": value if isfinite(value) else None})
 
 
-def values_at_rungs(trial: FrozenTrial) -> dict[int, float]:
+def values_at_rungs(trial: FrozenTrial) -> dict[Step, float]:
     """Return the values that a trial is compared by, by step; NaN if it had none. Damaged ones are left out."""
     found = {key.removeprefix(PREFIX): value for key, value in trial.user_attrs.items() if key.startswith(PREFIX)}
     return {
-        int(step): nan if stored["value"] is None else float(stored["value"])
+        as_step(step): nan if stored["value"] is None else float(stored["value"])
         for step, stored in found.items()
         if isinstance(stored, dict) and is_intact(stored)
     }
