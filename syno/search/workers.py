@@ -26,6 +26,7 @@ from syno.base.errors import SynoError
 from syno.base.progress import Display, Progress
 from syno.ir.graph import PGraph
 from syno.search.evaluation import Evaluate, Report, forget
+from syno.search.screening import Screening, screening_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what schedulers send when the time is up
 PATIENCE_SECONDS = 20.0  # for a worker that was told to stop
@@ -149,8 +150,7 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self._asked = False
-        self._is_allowed = False
+        self._asked = self._is_allowed = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -200,6 +200,11 @@ class Stoppable:
         """Evaluate the operator. Raises KeyboardInterrupt if a signal comes."""
         with self.interruption.allowed():
             return self.evaluate(operator, _UninterruptedReport(report, self.interruption))
+
+    def screen(self, operator: PGraph) -> Screening | None:
+        """Screen the operator, if the evaluation does. Raises KeyboardInterrupt if a signal comes."""
+        with self.interruption.allowed():
+            return screening_of(self.evaluate, operator)
 
     def forget(self, operator: PGraph) -> None:
         """Let the evaluation delete what it keeps of an operator's evaluation that will not be resumed."""
