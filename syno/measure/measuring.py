@@ -92,7 +92,7 @@ def main(folder: Path) -> None:
         _measure(request, findings, keep)
         findings.status, findings.reason = ("partial" if findings.shortcoming else "ok"), findings.shortcoming
     except Exception as error:
-        findings.status, findings.reason = _status_of(error, findings.phase)
+        findings.status, findings.reason = status_of(error, findings.phase)
     keep()
 
 
@@ -199,7 +199,7 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
     )
 
 
-def _status_of(error: Exception, phase: str) -> tuple[Status, str]:
+def status_of(error: Exception, phase: str) -> tuple[Status, str]:
     """Return the status of a record, and the reason, for an error in a phase."""
     said = str(error).strip()
     reason = f"{phase}: {type(error).__name__}: {said[:REASON_CHARACTERS]}"
@@ -210,7 +210,7 @@ def _status_of(error: Exception, phase: str) -> tuple[Status, str]:
     return ("compile_failed" if phase in ("compiling", "tuning") else "failed"), reason
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when its parent has been killed: nobody would stop it at its limits."""
     parent = os.getppid()
 
@@ -223,5 +223,5 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    _end_with_parent()
+    end_with_parent()
     main(Path(sys.argv[1]))

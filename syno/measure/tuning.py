@@ -86,7 +86,7 @@ def tune(
         raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
     if memory_limit_mib is not None and not memory_limit_mib > 0:
         raise SpecError(f"memory_limit_mib is {memory_limit_mib}; it must be above 0, or None for no limit")
-    settings, options = tolerant(settings or LatencySettings(), chosen), _own_settings(chosen, own)
+    settings, options = tolerant(settings or LatencySettings(), chosen), own_options(chosen, own)
     request = Request(
         subject=subject,
         compiler=compiler,
@@ -132,7 +132,7 @@ def _as_ordered(request: Request, there: SshSettings) -> Request:
     return request.model_copy(update=changes)
 
 
-def _own_settings(compiler: Compiler, given: dict[str, BaseModel | None]) -> BaseModel | None:
+def own_options(compiler: Compiler, given: dict[str, BaseModel | None]) -> BaseModel | None:
     """Return the compiler's own settings among the given ones, or the default ones; None if it has none."""
     groups = {*groups_of_settings(), compiler.group} - {""}
     if unknown := sorted(given.keys() - groups):
