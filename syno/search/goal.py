@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Find = Literal["most_accurate", "fastest", "front"]
 Share = Annotated[float, Field(gt=0)]
@@ -56,8 +56,8 @@ class Goal(BaseModel):
 
     @field_validator("lose_at_most", "most_parameters", "most_memory", "most_file_size")
     @classmethod
-    def _is_a_share(cls, given: float | None) -> float | None:
-        if given is not None and given > LARGEST:
+    def _is_a_share(cls, given: float | None, info: ValidationInfo) -> float | None:
+        if given is not None and given > (1 if info.field_name == "lose_at_most" else LARGEST):
             raise ValueError(f"{given:g} is no fraction; give {given / 100:g} for {given:g} %")
         return given
 

@@ -70,13 +70,13 @@ class GoalScreen:
     Attributes:
         goal: the goal.
         shares: returns the costs of the network with an operator as shares of the original's, by the metrics in `COSTS`.
-        measure: measures the speedup of an operator; not called if latency does not matter.
+        measure: measures the speedup of an operator; None if latency does not matter.
         predict: predicts it; None, or a result of None, means that nothing is known yet.
     """
 
     goal: Goal
     shares: Callable[[PGraph], Mapping[str, float]]
-    measure: Callable[[PGraph], SpeedupRecord]
+    measure: Callable[[PGraph], SpeedupRecord] | None
     predict: Callable[[PGraph], Estimate | None] | None = None
     _unmeasured: int | None = 0  # in a row since the beginning; None once something was measured
 
@@ -94,7 +94,7 @@ class GoalScreen:
                     text = f"{TOO_LARGE}: {share:.3g} times the original's {WORDS[name]}; the goal is at most {most:g}"
                     return Screening(metrics, text)
         least = self.goal.least_speedup
-        if least is None:
+        if least is None or self.measure is None:
             return Screening(metrics)
         predicted = None if self.predict is None else self.predict(operator)
         if predicted is not None:

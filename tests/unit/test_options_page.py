@@ -18,6 +18,7 @@ from syno.config.options import options_table
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
 from syno.measure.devices import SshSettings
 from syno.measure.tvm.settings import DeviceSettings
+from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
@@ -32,6 +33,7 @@ MODELS = [
     *(
         AugmentationSettings,
         HalvingSettings,
+        Goal,
         RelativeBudget,
         Original,
         OperatorChoice,

@@ -33,7 +33,6 @@ STATES: Mapping[Kind, TrialState] = {  # others: FAIL
     "complete": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
     "paused": TrialState.PRUNED,
-    "screened": TrialState.PRUNED,
 }
 PRUNED_REWARD = STOPPED  # for policies: it did worse than others at the same step
 
@@ -54,8 +53,8 @@ class Result:
         message: why the trial is not complete.
         seconds: duration of the evaluation.
         fault: what is to blame for a failure, if known (`syno.search.faults`).
-        cause: the failure in one line (failures of equal cause differ only in numbers and names), or why it was screened out, in a
-            word or two.
+        cause: the failure in one line (failures of equal cause differ only in numbers and names), or why it was screened out,
+            in a word or two.
         step: after which the evaluation paused.
     """
 

@@ -11,8 +11,8 @@ from small_studies import proposed, reward, study
 from syno.base.progress import Progress
 from syno.ir.graph import PGraph
 from syno.search.evaluation import Report
-from syno.search.screening import Screening, ScreenedEvaluation
-from syno.search.storage.records import Result, table
+from syno.search.screening import ScreenedEvaluation, Screening
+from syno.search.storage.records import table
 from syno.search.storage.store import with_withdrawn
 
 
@@ -61,7 +61,7 @@ def test_screened_trials_do_not_count_and_keep_their_metrics(policy: str) -> Non
     assert set(passed.metric_speedup) == {2.5} and set(out.metric_speedup) <= {0.5, 1.5} and out.reward.isna().all()
     assert out.message.str.startswith("too slow: ").all()
     assert len(evaluate.evaluated) == 6 and len(evaluate.screened) == len(trials) == trials.fingerprint.nunique()
-    assert f"6 of 6 trained, " in str(shown.last) and f"screened out: {len(out)} too slow" in str(shown.last)
+    assert "6 of 6 trained, " in str(shown.last) and f"screened out: {len(out)} too slow" in str(shown.last)
 
 
 def test_an_interrupted_trial_is_not_screened_again(journal: str) -> None:
@@ -99,7 +99,9 @@ def test_equal_failures_are_recognised_between_screened_trials() -> None:
         raise RuntimeError("a bug")
 
     found = study()
-    with pytest.raises(Exception, match="2 trials in a row failed alike, and none has succeeded; the last: RuntimeError: a bug"):
+    with pytest.raises(
+        Exception, match="2 trials in a row failed alike, and none has succeeded; the last: RuntimeError: a bug"
+    ):
         found.run(ScreenedEvaluation(broken, evaluate.screen), 20)
     assert set(table(with_withdrawn(found._store.trials(), found._store.attributes)).outcome) == {"screened", "withdrawn"}
 
@@ -115,7 +117,3 @@ def test_a_study_in_which_nothing_was_trained_takes_another_goal(journal: str) -
     assert some(3, speedup=3) == ["screened"] * 3
     with pytest.warns(UserWarning, match="takes other settings, .* goal.speedup is 3.0 there, 2.0 here"):
         assert some(2, speedup=2) == ["withdrawn"] * 3 + ["screened"] * 2
-
-
-def test_an_unknown_kind_of_result_of_a_later_version_is_still_none() -> None:
-    assert Result("screened", metrics={"speedup": 1.0}, cause="too slow").outcome == 0.0

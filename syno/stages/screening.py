@@ -1,0 +1,113 @@
+"""The screening of a search with a goal: costs are counted, and latencies measured, before an operator is trained."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING
+
+from syno.base.errors import SearchStoppedError
+from syno.base.files import ORIGINAL
+from syno.config import Experiment
+from syno.results.goal_tables import end_of_search
+from syno.search.screening import GoalScreen, ScreenedEvaluation
+from syno.space.complete import cost
+
+if TYPE_CHECKING:
+    import pandas
+    from torch import nn
+
+    from syno.ir.graph import PGraph
+    from syno.measure.speedups import Speedups
+    from syno.search.evaluation import Evaluate
+
+
+def limits(experiment: Experiment) -> tuple[int, float]:
+    """Return the number of trials of a study, and how many operators may be screened out."""
+    count = experiment.study.n_trials
+    return count, inf if experiment.goal is None else experiment.goal.screened_for(count)
+
+
+@contextmanager
+def screened(experiment: Experiment, evaluate: Evaluate) -> Iterator[Evaluate]:
+    """Yield the evaluation of an experiment, which screens operators first if there is a goal.
+
+    Raises SpecError or MissingPackageError if this machine cannot measure with the goal's compiler on its device.
+    """
+    goal = experiment.goal
+    if goal is None:
+        yield evaluate
+        return
+    with ExitStack() as stack:
+        measure = stack.enter_context(speedups(experiment)).of if goal.measures else None
+        yield ScreenedEvaluation(evaluate, GoalScreen(goal, Shares(experiment), measure))
+
+
+def speedups(experiment: Experiment) -> Speedups:
+    """Return the measurements of speedups by the goal's compiler on its device, with the settings of `tune: latency`."""
+    from syno.measure.compilers import own_settings
+    from syno.measure.speedups import Speedups
+    from syno.stages.places import trials_folder
+    from syno.stages.tune import network_to_measure
+
+    goal, settings = experiment.goal, experiment.tune
+    assert goal is not None
+    return Speedups(
+        network_to_measure(experiment, ORIGINAL, goal.compiler, goal.device),
+        goal.compiler,
+        goal.device,
+        settings.latency,
+        time_limit_s=settings.time_limit_seconds,
+        memory_limit_mib=settings.memory_limit_mib,
+        folder=trials_folder(experiment, goal.device),
+        remote=settings.device(goal.device, goal.compiler),
+        **own_settings(settings),
+    )
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The costs of the network with an operator, as shares of the original's."""
+
+    experiment: Experiment
+
+    def __call__(self, operator: PGraph) -> Mapping[str, float]:
+        """Return the shares by the names of metrics. The file of weights is counted only if the goal limits it."""
+        network, goal = self.experiment.network, self.experiment.goal
+        counted, original = cost(operator, self.experiment.operator_spec), network.original
+        found = {
+            "parameters": counted.parameters / original.parameters,
+            "memory_bytes": counted.memory_bytes / original.memory_bytes,
+        }
+        if goal is not None and goal.most_file_size is not None:
+            found["file_bytes"] = _file_bytes(network.network(operator, 0)) / self._original_bytes
+        return found
+
+    @cached_property
+    def _original_bytes(self) -> int:
+        return _file_bytes(self.experiment.network.network(None, 0))
+
+
+def _file_bytes(network: nn.Module) -> int:
+    """Return the bytes of a network's weights and statistics in a file."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in network.state_dict().values())
+
+
+def check_screened(experiment: Experiment, trials: pandas.DataFrame) -> None:
+    """Warn if a search ended before its number of trials because operators cannot meet the goal.
+
+    Raises SearchStoppedError if no operator was trained at all.
+    """
+    if experiment.goal is None:
+        return
+    text = end_of_search(experiment.goal, trials, experiment.study.n_trials)
+    if text is None:
+        return
+    if trials["outcome"].isin(["complete", "pruned", "paused"]).any():
+        warnings.warn(f'study "{experiment.name}": {text}', stacklevel=3)
+    else:
+        raise SearchStoppedError(f'study "{experiment.name}": {text}')
