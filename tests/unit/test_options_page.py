@@ -104,6 +104,7 @@ def page() -> str:
         data_sets(),
         "## Early stopping\n\n`study: stopping` of an experiment; [search.md](search.md#early-stopping) says more.\n\n"
         + options_table(HalvingSettings),
+        "## A goal\n\n`goal` of an experiment; [search.md](search.md#a-goal) says more.\n\n" + options_table(Goal),
         "## A relative budget\n\n`relative_budget` of an experiment.\n\n" + options_table(RelativeBudget),
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
         "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"
