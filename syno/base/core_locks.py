@@ -112,9 +112,20 @@ def _take(way: int) -> None:
 def _release() -> None:
     global _way
     while _held:
-        fcntl.flock(_held[-1], fcntl.LOCK_UN)  # children that have a copy of the descriptor keep nothing
+        fcntl.flock(_held[-1], fcntl.LOCK_UN)  # whoever has a copy of the descriptor keeps nothing
         os.close(_held.pop())
     _way = None
+
+
+def _forget() -> None:
+    """Close the descriptors in a process that was forked: the locks are its parent's."""
+    global _way
+    while _held:
+        os.close(_held.pop())
+    _way = None
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _folder() -> Path | None:

@@ -23,7 +23,7 @@ from syno.measure.subjects import Subject
 
 @dataclass
 class Prepared:
-    """A compiled module whose output is right, with inputs to time it on."""
+    """A compiled module whose output is right, with inputs to time it on. It may have a shortcoming, such as untuned parts."""
 
     material: Material
     check: OutputCheck
@@ -31,6 +31,7 @@ class Prepared:
     compile_seconds: float
     deviation: Deviation
     inputs: Iterator[Inputs]  # without an end
+    shortcoming: str = ""
     last: tuple[Any, Any] = (None, None)  # the input and the output of the last call
 
     def __call__(self) -> None:
@@ -54,7 +55,8 @@ def prepared(request: Request, subject: Subject, begin: Callable[[Phase], None])
     compiler.check_kind(request.device)
     material = subject.make(request.device, request.settings.batch)
     check = check_of(material, request.settings, request.device)
-    job = job_of(request.model_copy(update={"subject": subject}), material, check, begin)
+    lacking: list[str] = []
+    job = job_of(request.model_copy(update={"subject": subject}), material, check, begin, lacking.append)
     begin("compiling")
     start = time.perf_counter()
     compiled = compiler(job)
@@ -65,11 +67,18 @@ def prepared(request: Request, subject: Subject, begin: Callable[[Phase], None])
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
     deviation = check.require(check.of(compiled))
-    return Prepared(material, check, compiled, seconds, deviation, cycle(pool_of(material.make_inputs)[0]))
+    inputs = cycle(pool_of(material.make_inputs)[0])
+    return Prepared(material, check, compiled, seconds, deviation, inputs, " ".join(lacking))
 
 
-def job_of(request: Request, material: Material, check: OutputCheck, begin: Callable[[Phase], None]) -> Job:
-    """Return the job of a compiler for a request's subject."""
+def job_of(
+    request: Request,
+    material: Material,
+    check: OutputCheck,
+    begin: Callable[[Phase], None],
+    lacks: Callable[[str], None] = lambda _: None,
+) -> Job:
+    """Return the job of a compiler for a request's subject. `lacks` gets a sentence if the result is not what was asked for."""
     settings = compiler_named(request.compiler).settings
     return Job(
         module=material.module,
@@ -86,5 +95,5 @@ def job_of(request: Request, material: Material, check: OutputCheck, begin: Call
         begin=begin,
         found=lambda **_: None,
         count=lambda _: None,
-        lacks=lambda _: None,
+        lacks=lacks,
     )

@@ -25,6 +25,7 @@ from syno.measure.ssh.connection import ConnectionLostError, Session
 from syno.measure.ssh.protocol import Code, difference, parsed
 from syno.measure.tuning import as_ordered, environment
 
+COMMAND = (sys.executable, "-m", "syno.measure.speedup_process")
 SPEEDUPS = "speedups"  # the argument of the command on a machine that is reached by ssh
 PAUSE_SECONDS = 2.0  # before a lost connection is tried again
 START_SECONDS = 300.0  # of a new process, which do not count as time of the first operator
@@ -39,7 +40,7 @@ class LocalProcess:
         self._log, self._family = working / "log", set[Any]()
         with self._log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "syno.measure.speedup_process"],
+                COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

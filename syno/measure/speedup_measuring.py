@@ -17,15 +17,15 @@ from syno.base.errors import DeviceError, MisfitError
 from syno.measure.compiled_subject import Prepared, prepared
 from syno.measure.job import Phase
 from syno.measure.latency import pinned
-from syno.measure.measuring import SpeedupRequest, status_of, take_gpu
+from syno.measure.measuring import REASON_CHARACTERS, SpeedupRequest, status_of, take_gpu
 from syno.measure.network_subject import BackboneSubject
+from syno.measure.speedup_fields import Fields, remote_fields, status_for, times_of
 from syno.measure.speedup_layers import Layers, layer_speedups, layers_of
 from syno.measure.subjects import Subject
 from syno.measure.timing import evaluate_of, stopwatch_of
 from syno.measure.turns import Turns, take_turns
 
 MOST_COMPILED = 12  # modules that PyTorch's compiler holds at once; then it forgets all of them
-Fields = dict[str, Any]  # of a record of a speedup
 
 
 @dataclass
@@ -66,10 +66,12 @@ class SpeedupMeasuring:
             return {"status": status, "reason": reason}
 
     def _whole(self, request: SpeedupRequest, begin: Callable[[Phase], None]) -> Fields:
+        if request.remote is not None:
+            return remote_fields(request, request.remote, begin)
         original = self._original(request, self._subject(request), begin)
         own = self._prepared(request, request.subject, begin)
         turns = self._timed([original, own], request, begin)
-        return {**_facts([own], request), **_times(turns), "compile_seconds": own.compile_seconds}
+        return {**_facts([own], request), **times_of(turns), "compile_seconds": own.compile_seconds}
 
     def _by_layers(self, request: SpeedupRequest, begin: Callable[[Phase], None]) -> Fields:
         subject = self._subject(request)
@@ -83,7 +85,7 @@ class SpeedupMeasuring:
         found = {**_facts(own, request), "flops": material.flops, "parameters": material.parameters}
         return {
             **found,
-            **_times(turns),
+            **times_of(turns),
             "compile_seconds": sum(one.compile_seconds for one in own),
             "layers": layer_speedups(layers, turns),
             "rest_ms": share * turns.latencies[0].value,
@@ -122,7 +124,17 @@ class SpeedupMeasuring:
         return request.subject.model_copy(update={"operator": None})
 
     def _original(self, request: SpeedupRequest, subject: BackboneSubject, begin: Callable[[Phase], None]) -> Prepared:
-        return self._keep(_identity(request, subject), lambda: self._prepared(request, subject, begin))  # type: ignore[no-any-return]
+        """Return the original network, or a layer of it. Raises DeviceError if it fails: no operator is the cause."""
+        try:
+            found: Prepared = self._keep(_identity(request, subject), lambda: self._prepared(request, subject, begin))
+        except Exception as error:
+            where = "the original network" if subject.layer is None else f"the original layer {subject.layer}"
+            said = " ".join(str(error).split())[:REASON_CHARACTERS]
+            raise DeviceError(
+                f"{where} cannot be measured with the compiler {request.compiler} on {request.device}, so there is nothing to "
+                f"compare operators with ({type(error).__name__}: {said}); take another compiler or device"
+            ) from error
+        return found
 
     def _keep(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self._kept:
@@ -160,23 +172,10 @@ def _shared(request: SpeedupRequest, count: int) -> SpeedupRequest:
 def _facts(own: Sequence[Prepared], request: SpeedupRequest) -> Fields:
     """Return the fields about what was compiled and checked."""
     return {
-        "status": "ok",
+        **status_for([one.shortcoming for one in own]),
         "flops": own[0].material.flops,
         "parameters": own[0].material.parameters,
         "checked": True,
         "reference": own[0].material.reference_name,
         "share_of_allowed": max(one.deviation.of_allowed for one in own),
     }
-
-
-def _times(turns: Turns) -> Fields:
-    """Return the fields about times in turns."""
-    found: Fields = {
-        "original_ms": turns.latencies[0],
-        "latency_ms": turns.latencies[1],
-        "ratio": turns.speedups[0],
-        "drift": turns.drift,
-        "attempts": turns.attempts,
-        "unsteady": turns.unsteady,
-    }
-    return found

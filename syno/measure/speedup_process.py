@@ -20,12 +20,13 @@ from typing import TextIO
 from pydantic_core import to_jsonable_python
 
 from syno.base.errors import DeviceError
+from syno.base.gpu_leases import leased
 from syno.measure.measuring import SpeedupRequest
 from syno.measure.ssh.protocol import SIGN_OF_LIFE_SECONDS, Code, Kind, line
 
 
-def main() -> None:
-    """Answer requests until the input ends."""
+def main(*, leasing: bool = False) -> None:
+    """Answer requests until the input ends. `leasing`: lease GPUs, because the process that asks is on another machine."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what compilers print is no message
     turn = threading.Lock()
@@ -47,7 +48,8 @@ def main() -> None:
             if request.folder == Path():
                 request = request.model_copy(update={"folder": Path(working)})
             try:
-                say("fields", measuring.fields(request))
+                with leased(request.device if leasing else "cpu"):
+                    say("fields", measuring.fields(request))
             except DeviceError as error:
                 say("fault", str(error))
 

@@ -129,7 +129,9 @@ class Speedups:
         """Return the record of this operator in the store; None if it is not there. Nothing is measured."""
         if self.store is None:
             return None
-        return self.store.read(self.conditions(operator), self.time_limit_s, self.memory_limit_mib)
+        record = self.store.read(self.conditions(operator), self.time_limit_s, self.memory_limit_mib)
+        named = {"name": operator.name, "operator": str(operator)}  # it may have been measured under another name
+        return None if record is None else record.model_copy(update=named)
 
     def records(self) -> Iterator[SpeedupRecord]:
         """Yield the records of all operators in the store that were measured under the same conditions."""
