@@ -15,10 +15,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from syno.base.core_locks import alone
 from syno.base.errors import SpecError, WrongOutputError
 from syno.base.files import write_whole
 from syno.measure.compilers import Compiler, compiler_named
@@ -62,6 +63,16 @@ class Request(BaseModel):
         text = f"{self.subject.model_dump_json()} {self.settings.batch}"
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
         return f"{re.sub(r'[^0-9A-Za-z]+', '-', self.subject.title)}-{digest}"
+
+
+class SpeedupRequest(Request):
+    """A request to measure how many times as fast as the original the subject, a network with an operator, is.
+
+    Attributes:
+        measured: "network": both networks are timed in turns; "layers": each distinct size of the replaced layers is.
+    """
+
+    measured: Literal["network", "layers"] = "network"
 
 
 class Findings(BaseModel):
@@ -188,15 +199,16 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
         torch.cuda.synchronize()
     job.found(compile_seconds=time.perf_counter() - start)
     job.begin("measuring")
-    return measure(
-        compiled,
-        material.make_inputs,
-        job.settings,
-        check=job.check,
-        flops=material.flops,
-        weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-        peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
-    )
+    with alone(job.device):
+        return measure(
+            compiled,
+            material.make_inputs,
+            job.settings,
+            check=job.check,
+            flops=material.flops,
+            weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
+            peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
+        )
 
 
 def status_of(error: Exception, phase: str) -> tuple[Status, str]:

@@ -1,4 +1,4 @@
-"""How many times as fast a network is with an operator: measured in turns with the original, and never twice.
+"""Speedups of a network by operators, each measured in turns with the original, and never twice.
 
 with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path("results/latencies")) as speedups:
     record = speedups.of(operator)
@@ -8,6 +8,7 @@ with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path(
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -15,15 +16,20 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel
 
+from syno.base.core_locks import given_up
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
+from syno.base.gpu_leases import leased
 from syno.base.record import versions
 from syno.measure.compilers import as_reached, compiler_named
-from syno.measure.devices import RemoteDevice
+from syno.measure.devices import RemoteDevice, SshSettings
+from syno.measure.machine import device_name, machine_id
+from syno.measure.measuring import SpeedupRequest
+from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.speedup_measuring import Fields, SpeedupMeasuring, SpeedupRequest
 from syno.measure.speedup_record import Conditions, Measured, SpeedupRecord
 from syno.measure.speedup_store import SpeedupStore
+from syno.measure.ssh.client import about
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import PACKAGES, own_options, tolerant
 from syno.measure.tuning_record import Device
@@ -85,7 +91,8 @@ class Speedups:
         self.time_limit_s, self.memory_limit_mib, self.folder = time_limit_s, memory_limit_mib, folder
         options = own_options(self._compiler, own)
         self.options: dict[str, Any] = {} if options is None else options.model_dump(mode="json")
-        self._measuring = SpeedupMeasuring()
+        there = self.remote if isinstance(self.remote, SshSettings) else None
+        self._process, self._gpu = MeasuringProcess(self.settings.threads, device, there), ""
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +101,8 @@ class Speedups:
         self.close()
 
     def close(self) -> None:
-        """End the process that measures."""
+        """End the process that measures, if one was started. The next measurement starts another one."""
+        self._process.close()
 
     def of(self, operator: Replacement) -> SpeedupRecord:
         """Return the speedup of the network with this operator: from the store, or measured and stored.
@@ -121,7 +129,9 @@ class Speedups:
         """Return the record of this operator in the store; None if it is not there. Nothing is measured."""
         if self.store is None:
             return None
-        return self.store.read(self.conditions(operator), self.time_limit_s, self.memory_limit_mib)
+        record = self.store.read(self.conditions(operator), self.time_limit_s, self.memory_limit_mib)
+        named = {"name": operator.name, "operator": str(operator)}  # it may have been measured under another name
+        return None if record is None else record.model_copy(update=named)
 
     def records(self) -> Iterator[SpeedupRecord]:
         """Yield the records of all operators in the store that were measured under the same conditions."""
@@ -136,21 +146,20 @@ class Speedups:
     @cached_property
     def _same(self) -> Conditions:
         """The conditions that are equal for all operators."""
-        from syno.measure.machine import device_name, machine_id
-
+        place = place_of_measurement(self.device, self.remote)
         return Conditions(
             operator_id="",
             network=self.network,
             measured=self.measured,
             compiler=self.compiler,
             options=self.options,
-            device=Device(kind=self.device.partition(":")[0], name=device_name(self.device), threads=self.settings.threads),
-            machine=machine_id(),
+            device=Device(kind=place.kind, name=place.name, threads=self.settings.threads),
+            machine=place.machine,
             settings=self.settings,
-            versions=versions((*PACKAGES, *self._compiler.recorded)),
+            versions={**versions((*PACKAGES, *self._compiler.recorded)), **place.versions},
         )
 
-    def _measure(self, operator: Replacement) -> Fields:
+    def _measure(self, operator: Replacement) -> dict[str, Any]:
         request = SpeedupRequest(
             subject=self.network.model_copy(update={"operator": str(operator)}),
             compiler=self.compiler,
@@ -161,10 +170,15 @@ class Speedups:
             options=self.options,
             folder=Path() if self.folder is None else self.folder.absolute(),
             measured=self.measured,
+            remote=None if isinstance(self.remote, SshSettings) else self.remote,
         )
-        return self._measuring.fields(request)
+        with given_up(), leased(self.device if self.remote is None else "cpu") as gpu:
+            if gpu is not None and gpu.name != self._gpu:  # a process stays with the GPU that it has begun with
+                self._process.close()
+                self._gpu = gpu.name
+            return self._process.fields(request)
 
-    def _record(self, operator: Replacement, conditions: Conditions, fields: Fields) -> SpeedupRecord:
+    def _record(self, operator: Replacement, conditions: Conditions, fields: dict[str, Any]) -> SpeedupRecord:
         return SpeedupRecord(
             name=operator.name,
             operator=str(operator),
@@ -174,6 +188,29 @@ class Speedups:
             date=datetime.now(UTC),
             **fields,
         )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where is measured: the kind and the name of the device, an identifier of the machine, and versions there."""
+
+    kind: str
+    name: str
+    machine: str
+    versions: dict[str, str]
+
+
+def place_of_measurement(device: str, remote: RemoteDevice | None) -> Place:
+    """Return where is measured. A machine that is reached by ssh is asked; raises DeviceError if it does not answer."""
+    if remote is None:
+        return Place(device.partition(":")[0], device_name(device), machine_id(), {})
+    if isinstance(remote, SshSettings):
+        found = about(device, remote)
+        packages = {"python": found.python, "torch": found.torch, "apache-tvm": found.tvm}
+        kind = remote.device.partition(":")[0]
+        return Place(kind, found.device, f"ssh {remote.host} {remote.device}", {k: v for k, v in packages.items() if v})
+    text = remote.model_dump_json(include={"target", "kind", "key", "tracker"})
+    return Place(remote.kind, device, f"rpc {device} {text}", {})
 
 
 def chosen(compiler: str) -> Measured:
