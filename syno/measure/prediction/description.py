@@ -38,6 +38,9 @@ COLUMNS: Mapping[str, tuple[float, Callable[[Kernel], float]]] = {
     "positions": (0.5, lambda kernel: math.log2(max(kernel.positions, 1))),
     "run": (1.0, lambda kernel: min(math.log2(kernel.run), MOST_RUN)),
     "gap": (0.5, lambda kernel: min(math.log2(max(kernel.gap, 0.5)), MOST_GAP)),
+    "spread": (0.5, lambda kernel: min(math.log2(max(kernel.spread, 0.5)), MOST_GAP)),
+    "row read": (1.0, lambda kernel: min(math.log2(kernel.row_read), MOST_RUN)),
+    "row written": (1.0, lambda kernel: min(math.log2(kernel.row_written), MOST_RUN)),
     "read": (0.5, lambda kernel: math.log2(max(kernel.read, 1))),
     "written": (0.5, lambda kernel: math.log2(max(kernel.written, 1))),
 }
@@ -51,7 +54,7 @@ class Description:
         rows: shape [kernels, columns]; distances between rows say how unlike kernels are.
         weights: shape [kernels]: the estimated milliseconds of each kernel in all layers together.
         kinds: shape [kernels].
-        ids: shape [kernels]; equal for equal kernels.
+
     """
 
     rows: Numbers

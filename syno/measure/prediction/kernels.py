@@ -47,7 +47,9 @@ class Kernel:
         positions: how often a group's weight is used: batch times positions; the other side of a product.
         run: elements that lie side by side both in what is read and in the result; small if a copy changes the order of axes.
             Of a convolution, how many channels lie side by side in what is read.
-        gap: distance in what is read, in elements, between elements that are neighbours in the result; 0 if one is repeated.
+        gap: distance in what is read between neighbours in the result, in elements; 0 if one element is repeated.
+        spread: distance in the result between neighbours in what is read.
+        row_read, row_written: length of the axis along which elements lie side by side in what is read, and in the result.
     """
 
     kind: Kind
@@ -62,6 +64,9 @@ class Kernel:
     positions: int = 1
     run: int = 1
     gap: int = 1
+    spread: int = 1
+    row_read: int = 1
+    row_written: int = 1
 
 
 def kernels(operator: PGraph, values: Mapping[str, int]) -> tuple[Kernel, ...]:
@@ -90,7 +95,7 @@ def _reader(made: torch.Tensor) -> Kernel:
     """Return the kernel that reads an operator's output, such as a normalization: its time depends on how the output lies."""
     plain = torch.empty(made.shape, device="meta")
     size = made.numel()
-    return Kernel(Kind.READER, False, size, size, size, run=_run(made, plain), gap=_gap(made, plain))
+    return Kernel(Kind.READER, False, size, size, size, **_order(made, plain))
 
 
 class _WithoutInitialization(TorchFunctionMode):  # type: ignore[misc]  # mypy does not look into torch
@@ -161,8 +166,7 @@ def _kernel(name: str, args: Any, given: list[torch.Tensor], result: torch.Tenso
         )
     kind = Kind.COPY if len(given) == 1 and read == written else Kind.ELEMENTWISE
     largest = max(given, key=_elements)
-    run, gap = _run(largest, result), _gap(largest, result)
-    return Kernel(kind, of_weights, max(read, written), read, written, run=run, gap=gap)
+    return Kernel(kind, of_weights, max(read, written), read, written, **_order(largest, result))
 
 
 def _elements(one: torch.Tensor) -> int:
@@ -185,8 +189,17 @@ def _run(read: torch.Tensor, result: torch.Tensor) -> int:
     return run
 
 
-def _gap(read: torch.Tensor, result: torch.Tensor) -> int:
-    """Return the stride of what is read along the axis on which neighbours of the result lie."""
-    axes = [axis for axis in range(result.dim()) if result.shape[axis] > 1 and read.dim() == result.dim()]
-    fastest = min(axes, key=result.stride, default=None)
-    return 1 if fastest is None else int(read.stride(fastest))
+def _order(read: torch.Tensor, result: torch.Tensor) -> dict[str, int]:
+    """Return how the orders of axes of two tensors differ."""
+    gap, row_written = _neighbours(result, read)
+    spread, row_read = _neighbours(read, result)
+    return {"run": _run(read, result), "gap": gap, "spread": spread, "row_read": row_read, "row_written": row_written}
+
+
+def _neighbours(one: torch.Tensor, other: torch.Tensor) -> tuple[int, int]:
+    """Return the distance in the other tensor of neighbours in one, and the length of the axis on which they lie."""
+    if one.dim() != other.dim():
+        return 1, 1
+    axes = [axis for axis in range(one.dim()) if one.shape[axis] > 1 and one.stride(axis)]
+    fastest = min(axes, key=one.stride, default=None)
+    return (1, 1) if fastest is None else (int(other.stride(fastest)), one.shape[fastest])

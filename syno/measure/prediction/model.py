@@ -27,11 +27,12 @@ from syno.measure.prediction.kernels import Kind
 
 MOST_CENTRES = 200
 # Among these, the marginal likelihood chooses.
-LENGTHS = (4.0, 6.0)  # distance at which kernels are about half alike
+LENGTHS = (3.0, 4.0, 6.0)  # distance at which kernels are about half alike
 DEVIATIONS = (1.0, 2.0)  # of the factors between unlike kernels
-NOISES = (0.06, 0.1, 0.15)  # relative, of what the model cannot explain
+NOISES = (0.06, 0.1, 0.15, 0.2)  # relative, of what the model cannot explain
 REST, REST_DEVIATION = 0.2, 0.5  # share of the original's time outside of the replaced layers, before anything is known
 COMMON_DEVIATION = 1.0  # of the factor that all kernels have in common, whose mean is 1
+UNSURE = 3.0  # divided by the number of measurements: relative deviation because the settings above are uncertain, too
 LEAST_TIME = 0.02  # of the original's time: predictions are no smaller
 JITTER = 1e-4
 ROUNDS = 3  # of weighting by predicted times
@@ -77,7 +78,9 @@ class TimeModel:
 
     Attributes:
         unit: what the sum of a network's estimates is multiplied with, so that it is about the share of the original's time.
-        calibration: what standard deviations are multiplied with, so that 90 % of the measured times are in their intervals.
+        count: of measurements that it has learnt from.
+        calibration: what the noise is multiplied with, and other deviations if it is above 1, so that 90 % of the measured times
+            are in their intervals.
     """
 
     basis: _Basis
@@ -87,6 +90,7 @@ class TimeModel:
     mean: Numbers
     covariance: Numbers
     likelihood: float
+    count: int
     calibration: float = 1.0
 
     @classmethod
@@ -120,7 +124,7 @@ class TimeModel:
             used, weights = weights, np.maximum((np.maximum(inputs @ mean + prior, LEAST_TIME) + times) / 2, LEAST_TIME)
         fit = (targets @ targets) / noise**2 - mean @ precision @ mean
         size = np.linalg.slogdet(precision)[1] + 2 * len(times) * math.log(noise) + 2 * np.log(used).sum()
-        model = cls(basis, unit, deviation, noise, mean, covariance, float(-(fit + size) / 2))
+        model = cls(basis, unit, deviation, noise, mean, covariance, float(-(fit + size) / 2), len(times))
         model.calibration = _calibration(rows, targets, covariance, mean, noise, used, times)
         return model
 
@@ -134,7 +138,8 @@ class TimeModel:
         unlike = np.maximum(1 - (values**2).sum(axis=1), 0)  # what the centres do not tell about these kernels
         missing = self.deviation * float(weights @ np.sqrt(unlike))
         variance = float(inputs @ self.covariance @ inputs) + missing**2
-        return Estimate(math.log(time), self.calibration * math.sqrt(variance / time**2 + self.noise**2))
+        unknown = max(self.calibration, 1) * math.sqrt(variance) / time  # small errors so far say nothing about new kernels
+        return Estimate(math.log(time), math.hypot(unknown, self.calibration * self.noise, UNSURE / self.count))
 
     def parts(self, described: Description) -> dict[str, float]:
         """Return the share of the original's time that is spent in each kind of kernel, and outside of the layers."""

@@ -16,12 +16,12 @@ import numpy as np
 
 from syno.base.errors import SpecError, SynoError
 from syno.ir.graph import PGraph
-from syno.ir.text import parse_stored
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.prediction.description import Description, describe
 from syno.measure.prediction.kernels import kernels
 from syno.measure.prediction.model import QUANTILE, TimeModel
 from syno.measure.speedup_record import Conditions, SpeedupRecord
+from syno.model.baselines import read_replacement
 
 LEAST_RECORDS = 8  # with fewer, nothing is predicted
 UNFOLDED = frozenset({"eager"})  # compilers that compute what depends on weights alone again at each call
@@ -35,15 +35,12 @@ class Prediction(NamedTuple):
     high: float
 
 
-UNKNOWN = Prediction(1.0, 0.0, math.inf)
-
-
 class SpeedupPredictor:
     """A predictor of one network's speedups by operators, with one compiler on one device.
 
     It predicts from the kernels that operators run in the network's layers (`kernels`), whose times it learns (`model`). Equal
-    records give equal predictions, in any order. Where it knows too little, the interval is wide: from 0 to infinity before
-    there are 8 measurements, and wider for operators with kernels unlike all that were measured.
+    records give equal predictions, in any order. It predicts nothing before there are 8 measurements, and the less it knows about
+    kernels like an operator's, the wider is the interval: then measuring decides.
 
     Args:
         layers: the sizes of each replaced layer, with the batch; None: those of the network in the first record.
@@ -55,7 +52,7 @@ class SpeedupPredictor:
         self._constant_weights = constant_weights
         self._conditions: Conditions | None = None
         self._known: dict[str, Description] = {}
-        self._model: TimeModel | None = None
+        self.model: TimeModel | None = None
 
     def fit(self, records: Iterable[SpeedupRecord]) -> Self:
         """Learn from these records, and forget others. Those without a speedup tell nothing.
@@ -74,8 +71,9 @@ class SpeedupPredictor:
                     f'records of "{self._conditions.compiler}" and "{conditions.compiler}", or of other networks, devices or '
                     "settings, are not comparable: make a predictor for each"
                 )
-            if record.speedup is not None:
-                measured.append((parse_stored(record.operator), record.speedup))
+            operator = read_replacement(record.operator)
+            if record.speedup is not None and isinstance(operator, PGraph):
+                measured.append((operator, record.speedup))
         return self.learn(measured)
 
     def learn(self, measured: Iterable[tuple[PGraph, float]]) -> Self:
@@ -88,39 +86,40 @@ class SpeedupPredictor:
             if not (math.isfinite(speedup) and speedup > 0):
                 raise SpecError(f"the speedup of {operator.name} is {speedup}; it must be a positive number")
         described = [
-            (one, 1 / speedup) for _, (operator, speedup) in sorted(speedups.items()) if (one := self._described(operator))
+            (one, 1 / speedup) for _, (operator, speedup) in sorted(speedups.items()) if (one := self.described(operator))
         ]
-        self._model = None
+        self.model = None
         if len(described) >= LEAST_RECORDS:
-            self._model = TimeModel.fit([one for one, _ in described], np.array([time for _, time in described]))
+            self.model = TimeModel.fit([one for one, _ in described], np.array([time for _, time in described]))
         return self
 
-    def predict(self, operator: PGraph) -> Prediction:
-        """Return the speedup to expect, with its interval; `UNKNOWN` before there are 8 measurements, or if it does not fit."""
-        described = None if self._model is None else self._described(operator)
-        if self._model is None or described is None:
-            return UNKNOWN
-        mean, deviation = self._model.estimate(described)
+    def predict(self, operator: PGraph) -> Prediction | None:
+        """Return the speedup to expect; None before there are 8 measurements, or for an operator that does not fit the layers."""
+        described = None if self.model is None else self.described(operator)
+        if self.model is None or described is None:
+            return None
+        mean, deviation = self.model.estimate(described)
         return Prediction(*(math.exp(-mean + side * QUANTILE * deviation) for side in (0, -1, 1)))
 
     def may_meet(self, operator: PGraph, speedup: float) -> bool:
-        """Return whether the operator may be so fast: whether the upper end of its interval is at least `speedup`."""
-        return self.predict(operator).high >= speedup
+        """Return whether the operator may be so fast: unless the upper end of its interval is below `speedup`."""
+        predicted = self.predict(operator)
+        return predicted is None or predicted.high >= speedup
 
     def parts(self, operator: PGraph) -> dict[str, float]:
         """Return where the network's time is expected to go, as shares of the original's: by kind of kernel, and the rest.
 
         Raises SpecError where `predict` knows nothing.
         """
-        described = None if self._model is None else self._described(operator)
-        if self._model is None or described is None:
+        described = None if self.model is None else self.described(operator)
+        if self.model is None or described is None:
             raise SpecError(f"nothing is known about the time of {operator.name}: give {LEAST_RECORDS} measurements or more")
-        return self._model.parts(described)
+        return self.model.parts(described)
 
-    def _described(self, operator: PGraph) -> Description | None:
-        """Return the operator's kernels; None if it does not fit the layers, which measuring will find out."""
+    def described(self, operator: PGraph) -> Description | None:
+        """Return the operator's kernels in the network; None if it does not fit the layers, as measuring will find out."""
         if operator.id not in self._known:
-            assert self._layers is not None, "learn() and fit() come first"
+            assert self._layers is not None, "it has learnt nothing, or has the layers"
             try:
                 self._known[operator.id] = self._of_layers(operator)
             except SynoError:
