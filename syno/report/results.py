@@ -112,7 +112,10 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
     complete = trials[trials["outcome"] == "complete"]
     best = complete.sort_values(["reward", "number"], ascending=[False, True]).head(count)
     metrics = {str(column): str(column).removeprefix(METRIC) for column in best if str(column).startswith(METRIC)}
-    shown = {column: name for column, name in metrics.items() if not name.startswith((ORIGINAL, CHANCE))}
+    left_out = ((ORIGINAL, CHANCE, "predicted_"), ("_low", "_high"))  # beginnings and ends of names
+    shown = {
+        column: name for column, name in metrics.items() if not (name.startswith(left_out[0]) or name.endswith(left_out[1]))
+    }
     return [
         {
             "operator": f"{study}_{row['number']}",

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from torch import nn
 
     from syno.ir.graph import PGraph
+    from syno.measure.prediction.predictor import Prediction
+    from syno.measure.speedup_record import SpeedupRecord
     from syno.measure.speedups import Speedups
     from syno.search.evaluation import Evaluate
+
+GROWTH = 1.1  # the predictor learns again when there are so many times as many records
 
 
 def limits(experiment: Experiment) -> tuple[int, float]:
@@ -43,8 +47,9 @@ def screened(experiment: Experiment, evaluate: Evaluate) -> Iterator[Evaluate]:
         yield evaluate
         return
     with ExitStack() as stack:
-        measure = stack.enter_context(speedups(experiment)).of if goal.measures else None
-        yield ScreenedEvaluation(evaluate, GoalScreen(goal, Shares(experiment), measure))
+        learning = Learning(stack.enter_context(speedups(experiment))) if goal.measures else None
+        measure, predict = (None, None) if learning is None else (learning.measure, learning.predict)
+        yield ScreenedEvaluation(evaluate, GoalScreen(goal, Shares(experiment), measure, predict))
 
 
 def speedups(experiment: Experiment) -> Speedups:
@@ -67,6 +72,32 @@ def speedups(experiment: Experiment) -> Speedups:
         remote=settings.device(goal.device, goal.compiler),
         **own_settings(settings),
     )
+
+
+class Learning:
+    """Measurements of speedups, and predictions that are learnt from them on the way, and from those that the store has."""
+
+    def __init__(self, measurements: Speedups) -> None:
+        from syno.measure.prediction.predictor import SpeedupPredictor  # imports torch
+
+        self._speedups = measurements
+        self._predictor = SpeedupPredictor()
+        self._records = {record.operator_id: record for record in measurements.records()}
+        self._learnt = 0  # records
+
+    def measure(self, operator: PGraph) -> SpeedupRecord:
+        """Return the record of an operator, measured unless the store has it."""
+        record = self._records[operator.id] = self._speedups.of(operator)
+        return record
+
+    def predict(self, operator: PGraph) -> Prediction | None:
+        """Return a prediction; None if too little is known, or the operator was measured before, so that this costs nothing."""
+        if operator.id in self._records or self._speedups.known(operator) is not None:
+            return None
+        if len(self._records) >= max(1, GROWTH * self._learnt):
+            self._learnt = len(self._records)
+            self._predictor.fit(self._records.values())
+        return self._predictor.predict(operator)
 
 
 @dataclass(frozen=True)
