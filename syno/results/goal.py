@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether an operator meets a goal.
+    """The verdict on an operator: whether it meets a goal.
 
     Attributes:
         state: "meets": all of it, with the whole intervals; "may meet": an interval contains the goal; "misses"; "unknown":
@@ -89,7 +89,7 @@ def verdict(
         shares: its costs as shares of the original's, by the metrics in `syno.search.goal.COSTS`.
     """
     parts = list(_parts(goal, metric, speedup, lost, shares or {}))
-    state = max((part.state for part in parts), key=STATES.index, default="meets")
+    state: State = max((part.state for part in parts), key=STATES.index, default="meets")
     binding = tuple(part.name for part in parts if part.state != "meets")
     shown = "; ".join(part.text for part in parts)
     match state:

@@ -103,7 +103,7 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
         nearest = own.sort_values("missing", kind="stable").iloc[0]
         if nearest["verdict"] != "may meet":
             lines.append(f"None of {len(own)} meets it. The nearest, {nearest['operator']}, {nearest['reason']}.")
-        lines.append(_help(goal, nearest))
+        lines.append(_help(goal, nearest.to_dict()))
     return lines
 
 
@@ -132,16 +132,17 @@ def help_with(binding: Sequence[str]) -> str:
 
 def end_of_search(goal: Goal, trials: pandas.DataFrame, n_trials: int) -> str | None:
     """Return in words that a search has ended before its number of trials, and how near the best operator came; None if not."""
-    counts = trials["outcome"].value_counts() if len(trials) else {}
-    trained = sum(int(counts.get(outcome, 0)) for outcome in ("complete", "pruned", "paused", "failed"))
-    out = trials[trials["outcome"] == "screened"] if len(trials) else trials
+    if trials.empty:
+        return None
+    trained = int(trials["outcome"].isin(["complete", "pruned", "paused", "failed"]).sum())
+    out = trials[trials["outcome"] == "screened"]
     if out.empty or trained >= n_trials:
         return None
     kinds = out["message"].str.partition(":")[0].value_counts()
     why = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
     nearest = ""
     if "metric_speedup" in out and out["metric_speedup"].notna().any():
-        best = out.loc[out["metric_speedup"].idxmax()]
+        best = out.sort_values("metric_speedup", ascending=False, kind="stable").iloc[0]
         nearest = (
             f" The fastest of them was {best['metric_speedup']:.2f} times as fast ({best['metric_speedup_low']:.2f} to "
             f"{best['metric_speedup_high']:.2f}); the goal is {goal.least_speedup:g}."

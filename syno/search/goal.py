@@ -63,7 +63,7 @@ class Goal(BaseModel):
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Goal:
-        if self.speedup is self.lose_at_most is self.find is None and not self.limits:
+        if (self.speedup, self.lose_at_most, self.find) == (None, None, None) and not self.limits:
             raise ValueError(f"there is nothing in it; give {EXAMPLE}")
         if self.find is None:
             found = "most_accurate" if self.speedup is not None else "front" if self.lose_at_most is None else "fastest"

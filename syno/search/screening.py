@@ -24,7 +24,7 @@ WORDS = {"most_parameters": "parameters", "most_memory": "memory", "most_file_si
 
 @dataclass(frozen=True)
 class Screening:
-    """What was found out about an operator before its training.
+    """The findings about an operator before its training.
 
     Attributes:
         metrics: what was counted, predicted or measured, by name: shares of costs, `predicted_speedup`, `speedup`, each speedup

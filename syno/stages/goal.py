@@ -1,4 +1,4 @@
-"""What a search with a goal has found: the order of its trials for the selection, and the verdicts on what was trained."""
+"""The results of a search with a goal: the order of its trials for the selection, and the verdicts on what was trained."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from syno.base.errors import SearchStoppedError
-from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.results.goal_tables import end_of_search
 from syno.search.screening import GoalScreen, ScreenedEvaluation
 from syno.space.complete import cost
+from syno.stages.speedups import speedups_of
 
 if TYPE_CHECKING:
     import pandas
@@ -47,31 +47,9 @@ def screened(experiment: Experiment, evaluate: Evaluate) -> Iterator[Evaluate]:
         yield evaluate
         return
     with ExitStack() as stack:
-        learning = Learning(stack.enter_context(speedups(experiment))) if goal.measures else None
+        learning = Learning(stack.enter_context(speedups_of(experiment, goal.compiler, goal.device))) if goal.measures else None
         measure, predict = (None, None) if learning is None else (learning.measure, learning.predict)
         yield ScreenedEvaluation(evaluate, GoalScreen(goal, Shares(experiment), measure, predict))
-
-
-def speedups(experiment: Experiment) -> Speedups:
-    """Return the measurements of speedups by the goal's compiler on its device, with the settings of `tune: latency`."""
-    from syno.measure.compilers import own_settings
-    from syno.measure.speedups import Speedups
-    from syno.stages.places import trials_folder
-    from syno.stages.tune import network_to_measure
-
-    goal, settings = experiment.goal, experiment.tune
-    assert goal is not None
-    return Speedups(
-        network_to_measure(experiment, ORIGINAL, goal.compiler, goal.device),
-        goal.compiler,
-        goal.device,
-        settings.latency,
-        time_limit_s=settings.time_limit_seconds,
-        memory_limit_mib=settings.memory_limit_mib,
-        folder=trials_folder(experiment, goal.device),
-        remote=settings.device(goal.device, goal.compiler),
-        **own_settings(settings),
-    )
 
 
 class Learning:
