@@ -33,6 +33,7 @@ class Progress:
         seconds: time since this worker began.
         rate: how many items all workers have finished per second since then.
         notes: other values to show, by name.
+        screened: how many items were not begun, as they cannot meet the goal, by the reason in a word or two.
     """
 
     title: str
@@ -44,6 +45,7 @@ class Progress:
     seconds: float = 0.0
     rate: float = 0.0
     notes: Mapping[str, object] = field(default_factory=dict)
+    screened: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def valid_rate(self) -> float | None:
@@ -58,6 +60,9 @@ class Progress:
 
     def __str__(self) -> str:
         parts = [f"{self.finished}/{self.total}", f"{_rate(self.rate)}"]
+        if self.screened:
+            parts[0] = f"{self.finished} of {self.total} trained"
+            parts.append("screened out: " + " and ".join(f"{count} {reason}" for reason, count in self.screened.items()))
         if self.valid_rate is not None:
             parts.append(f"{self.valid_rate:.0%} valid")
         if self.running:

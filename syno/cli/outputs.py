@@ -13,10 +13,15 @@ from syno.cli.arguments import Config, OutputFile, experiment_of
 @app.command(rich_help_panel=STAGES)
 def tables(config: Config) -> None:
     """Collect the records of trainings and measurements in tables."""
+    from syno.stages.goal import answer_of
     from syno.stages.tables import make_tables
     from syno.stages.top import compared
 
-    typer.echo(compared(make_tables(experiment_of(config))), nl=False)
+    experiment = experiment_of(config)
+    tables = make_tables(experiment)
+    typer.echo(compared(tables), nl=False)
+    for line in answer_of(experiment, *tables):
+        typer.echo(line)
 
 
 @app.command(rich_help_panel=STAGES)

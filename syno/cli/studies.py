@@ -89,13 +89,20 @@ def shortlist(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
     """Select the operators that are trained again and measured."""
+    from syno.stages.goal import help_of_search, verdict_in_search
     from syno.stages.select import select as selected
 
-    for one in selected(experiment_of(config), output):
+    experiment = experiment_of(config)
+    chosen = selected(experiment, output)
+    for one in chosen:
         typer.echo(_described(one))
+        if (found := verdict_in_search(experiment, one.metrics)) is not None:
+            typer.echo(f"  {found.text} (in the search)")
         for place in one.fastest_on:
             speedup = "" if place.speedup is None else f", {place.speedup:.2f} times as fast as the original"
             typer.echo(f"  the fastest with {place.compiler} on {place.device}: {place.latency_ms:.4g} ms{speedup}")
+    if (advice := help_of_search(experiment, [one.metrics for one in chosen])) is not None:
+        typer.echo(advice)
 
 
 def _described(one: Selected) -> str:

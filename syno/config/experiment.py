@@ -18,17 +18,20 @@ from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.ablations import Ablations
+from syno.config.defaults import following
+from syno.config.goal import check_goal
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kept_file import completed
-from syno.config.kinds import check_alone, check_has_data, no_search
+from syno.config.kinds import check_alone, check_has_data, check_without_workload, no_search
 from syno.config.parts import Part, parts
 from syno.config.policies import PolicyChoice, policy_settings
 from syno.config.selection import check_selection
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.config.stopping import check_stopping, rounds_of
+from syno.search.goal import Goal
 from syno.search.policies import PolicySettings
-from syno.search.reward import REWARDS, RelativeReward, Reward, from_settings
+from syno.search.reward import REWARDS, Reward, from_settings
 from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
 from syno.train.settings import WorkloadSettings
@@ -42,7 +45,6 @@ COSTS = {"original_flops", "original_parameters"}  # metrics
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
 OF_ANY = ("name", "output")  # options of every experiment; one of published data, or of joined results, has one more
 OF_PUBLISHED = ("artifact", "ablations")  # further ones of an experiment of published data
-OF_TRAINING = {"reward": {"name": RelativeReward.name}, "policy": {"name": "surrogate"}}  # defaults of a search that trains
 
 
 class Experiment(Section):
@@ -60,6 +62,8 @@ class Experiment(Section):
     """other experiments, whose results are put together and end in the paper's figures; without any other option"""
     relative_budget: RelativeBudget | None = None
     """bounds of the cost as fractions of the original network's; needs a workload"""
+    goal: Goal | None = None
+    """how fast, accurate and small the network must be, as in {speedup: 1.5, lose_at_most: 0.01}; needs a workload"""
     evaluate: str = ""
     """`cost` (counts FLOPs and parameters), `training` (of the workload), or your own as `package.module:function`"""
     original: Original | None = None
@@ -118,8 +122,7 @@ class Experiment(Section):
         """Set the options whose defaults follow from the workload."""
         if isinstance(self.spec, Mapping):
             self.__dict__["spec"] = {"reads": AUTO, **self.spec}
-        if self.evaluation == "training":
-            self.__dict__ |= {name: default for name, default in OF_TRAINING.items() if name not in self.model_fields_set}
+        self.__dict__ |= following(self.evaluation, self.goal, self.reward, self.select, self.model_fields_set)
 
     def _check(self) -> None:
         if self.artifact is not None or self.join is not None:
@@ -129,11 +132,8 @@ class Experiment(Section):
             check_name(name, "train: baselines: the name of an operator, or of its file without the ending,")
         self.policy_settings  # noqa: B018  (each raises what is wrong with it)
         needs = self.make_reward().needs
-        if self.study.pruner is not None:
-            from syno.search.evaluation import make_pruner
-
-            make_pruner(self.study.pruner)
         check_stopping(self.study, rounds_of(self.workload, self.evaluation))
+        check_goal(self.goal, str(self.reward.get("name")), self.select, self.tune, searches=self.searches)
         check_selection(self.select, self.train, self.tune, self.workload, self.evaluation)
         if self.workload is not None:
             if isinstance(self.spec, str) or "preset" in self.spec:
@@ -143,19 +143,9 @@ class Experiment(Section):
             check_names(self.spec)
             check_has_data(self.workload.data, self.trains)
             return
-        if not self.searches:
-            option = "source" if self.select.source is not None else "operators"
-            raise SpecError(
-                f"select: {option} needs a workload: give the network and the data set, as in workload: {{model: resnet8}}"
-            )
-        if not self.spec:
-            raise SpecError("spec: is missing; give a preset's name, a spec file or its options, or a workload")
+        needing = {"evaluate: training": self.evaluation == "training", "relative_budget": self.relative_budget}
+        check_without_workload(self.searches, self.select, self.spec, {**needing, "goal": self.goal})
         self.operator_spec  # noqa: B018
-        for name, given in (("evaluate: training", self.evaluation == "training"), ("relative_budget", self.relative_budget)):
-            if given:
-                raise SpecError(
-                    f"{name} needs a workload: give the network and the data set, as in workload: {{model: resnet8}}"
-                )
         if self.evaluation == "cost" and self.original is None and not COSTS.isdisjoint(needs):
             raise SpecError(
                 f'the reward "{self.make_reward().name}" compares with the original model: give its cost, as in '

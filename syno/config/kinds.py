@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from syno.base.errors import SpecError
@@ -49,3 +50,23 @@ def check_has_data(data: str, trains: bool) -> None:
             'workload: data: "shapes" has no pictures to train on, only their shape; give select: source or operators, and '
             "train: {seeds: []}, to measure latencies, or another data set"
         )
+
+
+def check_without_workload(searches: bool, select: SelectSettings, spec: object, needing: Mapping[str, object]) -> None:
+    """Raise SpecError if an experiment without a workload lacks a spec, or has something that needs a workload.
+
+    Args:
+        searches: whether it has a search.
+        select: its selection.
+        spec: its spec, as it is given.
+        needing: what needs a workload, by the name of the option; what is not given is false.
+    """
+    give = "give the network and the data set, as in workload: {model: resnet8}"
+    if not searches:
+        option = "source" if select.source is not None else "operators"
+        raise SpecError(f"select: {option} needs a workload: {give}")
+    if not spec:
+        raise SpecError("spec: is missing; give a preset's name, a spec file or its options, or a workload")
+    for name, given in needing.items():
+        if given:
+            raise SpecError(f"{name} needs a workload: {give}")

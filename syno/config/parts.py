@@ -16,6 +16,10 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     whole = {**settings, "select": dict(settings["select"]), "tune": dict(settings["tune"])}
     if isinstance(whole["spec"], dict) and whole["spec"].get("reads") == NONE:  # as before there was this option
         whole["spec"] = {name: value for name, value in whole["spec"].items() if name != "reads"}
+    if whole["goal"] is None:
+        del whole["goal"]  # as before there was this option
+    else:
+        whole["latency"] = whole["tune"]["latency"]
     of_study = {key: value for key, value in whole["study"].items() if key not in NOT_OF_TRIALS}
     if of_study["stopping"] is None:
         del of_study["stopping"]  # files from before there was this option stay valid

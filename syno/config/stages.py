@@ -49,8 +49,9 @@ class StudySettings(Section):
 class SelectSettings(Section):
     """The selection of the operators that are trained again and measured."""
 
-    by: Literal["pareto", "reward", "latency"] = "pareto"
-    """pareto: those on the front of accuracy or loss against FLOPs first; reward; latency: the fastest on each device"""
+    by: Literal["pareto", "reward", "latency", "goal"] = "pareto"
+    """pareto: those on the front of accuracy or loss against FLOPs first; reward; latency: the fastest on each device; goal:
+    those that meet it first, then the nearest, which is the default where the experiment has a `goal`"""
     count: Annotated[int, Field(ge=1)] = 3
     """most operators that are selected"""
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0

@@ -15,7 +15,11 @@ def rounds_of(workload: WorkloadSettings | None, evaluation: str) -> int | None:
 
 
 def check_stopping(study: StudySettings, rounds: int | None) -> None:
-    """Raise SpecError if there is a pruner beside `stopping`, or if its steps do not fit the number of rounds."""
+    """Raise SpecError if the pruner is wrong, or beside `stopping`, or if the steps of that do not fit the number of rounds."""
+    if study.pruner is not None:
+        from syno.search.evaluation import make_pruner
+
+        make_pruner(study.pruner)
     if study.stopping is None:
         return
     if study.pruner is not None:

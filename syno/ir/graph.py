@@ -135,7 +135,7 @@ class PGraph:
         """The product of the sizes of all output axes and reductions."""
         return product(dim.size for dim in (*self.output, *self.reduces))
 
-    @property
+    @cached_property
     def runtime_variables(self) -> frozenset[str]:
         """The variables that only occur in axes which go unchanged from the input to the output, such as a batch size.
 

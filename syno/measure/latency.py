@@ -109,7 +109,7 @@ def measure(
         WrongOutputError: an output differs from the reference by more than is allowed.
     """
     with torch.no_grad(), pinned(settings):
-        pool, exceeds_cache = _pool(make_inputs)
+        pool, exceeds_cache = pool_of(make_inputs)
         device = next((tensor.device.type for tensor in tensors_in(pool)), "cpu")
         turn, output = -1, None
 
@@ -135,7 +135,7 @@ def measure(
         )
 
 
-def _pool(make_inputs: Callable[[], Inputs]) -> tuple[list[Inputs], bool]:
+def pool_of(make_inputs: Callable[[], Inputs]) -> tuple[list[Inputs], bool]:
     """Return inputs that together exceed the cache, two at least; and whether they do."""
     pool = [make_inputs(), make_inputs()]
     each = _bytes(pool[0])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import functools
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syno.base.files import checksum
 from syno.measure.timing import stopwatch_of
 
 if TYPE_CHECKING:
     import torch
 
 PROCESSORS, BOARD = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
+MACHINE_ID = Path("/etc/machine-id")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNKNOWN_CACHE_BYTES = 64 * 2**20
 PEAK_ATTEMPTS = 5
@@ -110,3 +113,13 @@ def _about_processor(key: str) -> str:
         return ""
     lines = PROCESSORS.read_text(encoding="utf-8", errors="replace").splitlines()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), "")
+
+
+def machine_id() -> str:
+    """Return an identifier of this machine: a hash of its processor, their number, its memory, and its name.
+
+    Its name is the identifier that the system was given when it was installed; where it has none, that of the host.
+    """
+    given = MACHINE_ID.read_text(encoding="utf-8").strip() if MACHINE_ID.exists() else ""
+    pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in os.sysconf_names else 0
+    return checksum(f"{given or platform.node()} {processor()} {os.cpu_count()} {pages}".encode())

@@ -15,10 +15,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from syno.base.core_locks import alone
 from syno.base.errors import SpecError, WrongOutputError
 from syno.base.files import write_whole
 from syno.measure.compilers import Compiler, compiler_named
@@ -64,6 +65,16 @@ class Request(BaseModel):
         return f"{re.sub(r'[^0-9A-Za-z]+', '-', self.subject.title)}-{digest}"
 
 
+class SpeedupRequest(Request):
+    """A request to measure how many times as fast as the original the subject, a network with an operator, is.
+
+    Attributes:
+        measured: "network": both networks are timed in turns; "layers": each distinct size of the replaced layers is.
+    """
+
+    measured: Literal["network", "layers"] = "network"
+
+
 class Findings(BaseModel):
     """The state of a measurement: fields of the record, the current phase, how far tuning is, and how it ended.
 
@@ -92,7 +103,7 @@ def main(folder: Path) -> None:
         _measure(request, findings, keep)
         findings.status, findings.reason = ("partial" if findings.shortcoming else "ok"), findings.shortcoming
     except Exception as error:
-        findings.status, findings.reason = _status_of(error, findings.phase)
+        findings.status, findings.reason = status_of(error, findings.phase)
     keep()
 
 
@@ -188,18 +199,19 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
         torch.cuda.synchronize()
     job.found(compile_seconds=time.perf_counter() - start)
     job.begin("measuring")
-    return measure(
-        compiled,
-        material.make_inputs,
-        job.settings,
-        check=job.check,
-        flops=material.flops,
-        weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-        peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
-    )
+    with alone(job.device):
+        return measure(
+            compiled,
+            material.make_inputs,
+            job.settings,
+            check=job.check,
+            flops=material.flops,
+            weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
+            peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
+        )
 
 
-def _status_of(error: Exception, phase: str) -> tuple[Status, str]:
+def status_of(error: Exception, phase: str) -> tuple[Status, str]:
     """Return the status of a record, and the reason, for an error in a phase."""
     said = str(error).strip()
     reason = f"{phase}: {type(error).__name__}: {said[:REASON_CHARACTERS]}"
@@ -210,7 +222,7 @@ def _status_of(error: Exception, phase: str) -> tuple[Status, str]:
     return ("compile_failed" if phase in ("compiling", "tuning") else "failed"), reason
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when its parent has been killed: nobody would stop it at its limits."""
     parent = os.getppid()
 
@@ -223,5 +235,5 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    _end_with_parent()
+    end_with_parent()
     main(Path(sys.argv[1]))

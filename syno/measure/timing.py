@@ -9,11 +9,12 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.errors import SpecError
+from syno.base.record import Positive
 
 Stopwatch: TypeAlias = Callable[[Callable[[], object]], float]  # does the work and returns its milliseconds
 # Returns milliseconds of one call in each repeat. Arguments: calls in a repeat, and the number of repeats, which may be fewer.
@@ -90,17 +91,44 @@ def interval_of_median(ordered: Sequence[float]) -> tuple[float, float]:
     return ordered[rank - 1], ordered[count - rank]
 
 
+class Interval(BaseModel):
+    """The median over turns, and its 95 % confidence interval."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    value: Positive
+    low: Positive
+    high: Positive
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if not self.low <= self.value <= self.high:
+            raise ValueError(f"the value, {self.value:g}, is not in its interval, {self.low:g} to {self.high:g}")
+        return self
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Return the interval of the values of all turns. Raises SpecError for fewer than 6."""
+        low, high = interval_of_median(sorted(values))
+        return cls(value=statistics.median(values), low=low, high=high)
+
+
 def time_calls(call: Callable[[], object], settings: LatencySettings, stopwatch: Stopwatch) -> Timing:
     """Warm up, time repeats of `call` as `settings` say, and return their statistics."""
+    one_by_one = evaluate_of(call, stopwatch)
+    return time_repeats(lambda calls, _: one_by_one(calls, 1), settings)
 
-    def evaluate(calls: int, _: int) -> list[float]:
+
+def evaluate_of(call: Callable[[], object], stopwatch: Stopwatch) -> Evaluate:
+    """Return the function that times series of repeats of `call`."""
+
+    def evaluate(calls: int, repeats: int) -> list[float]:
         def repeat() -> None:
             for _ in range(calls):
                 call()
 
-        return [stopwatch(repeat) / calls]
+        return [stopwatch(repeat) / calls for _ in range(repeats)]
 
-    return time_repeats(evaluate, settings)
+    return evaluate
 
 
 def time_repeats(evaluate: Evaluate, settings: LatencySettings) -> Timing:
@@ -108,13 +136,8 @@ def time_repeats(evaluate: Evaluate, settings: LatencySettings) -> Timing:
 
     Series are for remote devices, where each request takes long: the device times a series by itself.
     """
-    first, second = evaluate(1, 1)[0], evaluate(1, 1)[0]  # the first call may compile or allocate: it is no estimate
-    warm, fastest = first + second, max(second, LEAST_CALL_MS)
-    while warm < settings.warm_up_ms:
-        more = evaluate(1, _between(1, (settings.warm_up_ms - warm) / fastest, settings.most_repeats))
-        warm += sum(max(each, LEAST_CALL_MS) for each in more)
-        fastest = max(min(fastest, *more), LEAST_CALL_MS)
-    calls = max(1, math.ceil(REPEAT_MS / fastest))
+    fastest = warm_up(evaluate, settings)
+    calls = calls_in_repeat(fastest)
     taken: list[float] = []
     total = 0.0
     while len(taken) < settings.most_repeats and (len(taken) < settings.least_repeats or total < settings.least_ms):
@@ -132,6 +155,22 @@ def time_repeats(evaluate: Evaluate, settings: LatencySettings) -> Timing:
         repeats=len(taken),
         calls_per_repeat=calls,
     )
+
+
+def warm_up(evaluate: Evaluate, settings: LatencySettings) -> float:
+    """Make calls that do not count, as long as `settings` say, and return the milliseconds of the fastest."""
+    first, second = evaluate(1, 1)[0], evaluate(1, 1)[0]  # the first call may compile or allocate: it is no estimate
+    warm, fastest = first + second, max(second, LEAST_CALL_MS)
+    while warm < settings.warm_up_ms:
+        more = evaluate(1, _between(1, (settings.warm_up_ms - warm) / fastest, settings.most_repeats))
+        warm += sum(max(each, LEAST_CALL_MS) for each in more)
+        fastest = max(min(fastest, *more), LEAST_CALL_MS)
+    return fastest
+
+
+def calls_in_repeat(fastest: float) -> int:
+    """Return the number of calls in a repeat for calls that take so many milliseconds."""
+    return max(1, math.ceil(REPEAT_MS / fastest))
 
 
 def _between(least: int, wanted: float, most: int) -> int:

@@ -211,7 +211,11 @@ def distinct_layers(model: nn.Module, example: torch.Tensor, where: Where = "pap
     """
     found: dict[tuple[object, ...], DistinctLayer] = {}
     for position, layer in enumerate(replaceable(model, example, where), 1):
-        kernel = () if layer.is_projection else (layer.module.kernel_size, layer.module.groups)
-        sizes = (*kernel, layer.stride, *layer.input, *layer.output)
-        found.setdefault(sizes, DistinctLayer(position, layer))
+        found.setdefault(size_of(layer), DistinctLayer(position, layer))
     return tuple(found.values())
+
+
+def size_of(layer: Layer) -> tuple[object, ...]:
+    """Return what is equal for layers of one size: kernel, groups, stride, and the shapes of input and output."""
+    kernel = () if layer.is_projection else (layer.module.kernel_size, layer.module.groups)
+    return (*kernel, layer.stride, *layer.input, *layer.output)

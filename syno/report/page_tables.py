@@ -55,7 +55,7 @@ class Table:
 def summary(results: Results) -> Table:
     """Return a row for each operator and the original: score, cost, and latency on each device with each compiler."""
     metric, measured = results.metric, latencies(results)
-    reached = targets(measured.values())
+    reached, judged = targets(measured.values()), "verdict" in results.scores
     rows = []
     for row in score_rows(results):
         name = str(row["operator"])
@@ -65,9 +65,11 @@ def summary(results: Results) -> Table:
             score(row, metric), difference(row, metric), quantity(row["flops"], row["flops_share"]),
             quantity(row["parameters"], row["parameters_share"]),
             *(latency(times.get(target)) for target in reached),
+            *((verdict(row),) if judged else ()),
         ))  # fmt: skip
     headings = ("operator", "role", metric.heading, "difference", "FLOPs", "parameters")
-    return Table((*headings, *(f"{compiler} on {device}" for device, compiler in reached)), tuple(rows))
+    timed = (f"{compiler} on {device}" for device, compiler in reached)
+    return Table((*headings, *timed, *(("goal",) if judged else ())), tuple(rows))
 
 
 def trial_lines(results: Results) -> Table:
@@ -148,6 +150,12 @@ def share(value: Any) -> Cell:
     """Return a cell with a percentage."""
     known = number(value)
     return Cell(NOTHING) if known is None else Cell(f"{100 * known:.3g} %", known)
+
+
+def verdict(row: Row) -> Cell:
+    """Return a cell with the verdict on an operator by the goal of the search; the tooltip has the reason."""
+    found = word(row.get("verdict"))
+    return Cell(found.text or NOTHING, note=word(row.get("verdict_reason")).text, is_number=False)
 
 
 def score(row: Row, metric: ScoreMetric) -> Cell:

@@ -41,6 +41,7 @@ class Results:
             (`syno.results.table.layer_view`).
         operators: The operators by the name that the tables use, without the original.
         notes: Lines that say where the results come from.
+        goal: Sentences that say whether the goal of the search is met; none without a goal.
 
     Raises SpecError if a table lacks a column, or the scores are of no metric or of several.
     """
@@ -52,6 +53,7 @@ class Results:
     operators: Mapping[str, PGraph]
     notes: tuple[str, ...] = ()
     layers: pandas.DataFrame = field(default_factory=no_layers)
+    goal: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         complete(self.trials, TRIAL_COLUMNS, "trials")
@@ -110,7 +112,10 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
     complete = trials[trials["outcome"] == "complete"]
     best = complete.sort_values(["reward", "number"], ascending=[False, True]).head(count)
     metrics = {str(column): str(column).removeprefix(METRIC) for column in best if str(column).startswith(METRIC)}
-    shown = {column: name for column, name in metrics.items() if not name.startswith((ORIGINAL, CHANCE))}
+    left_out = ((ORIGINAL, CHANCE, "predicted_"), ("_low", "_high"))  # beginnings and ends of names
+    shown = {
+        column: name for column, name in metrics.items() if not (name.startswith(left_out[0]) or name.endswith(left_out[1]))
+    }
     return [
         {
             "operator": f"{study}_{row['number']}",

@@ -3,4 +3,5 @@
 # Of a folder of results: the folder of tables, and their names. Importing them loads nothing.
 FOLDER, MEASUREMENTS, SCORES, LATENCY, LOSSES = "tables", "measurements", "scores", "latency", "losses"
 OF_LAYERS = "layers"
+OF_GOAL = "goal"
 ABLATION = "ablation-"  # the beginning of the names of tables of ablations

@@ -16,7 +16,9 @@ from syno.search.dispatch import Dispatch
 from syno.search.evaluation import Evaluate
 from syno.search.faults import Fault, fault_of
 from syno.search.reward import Failure, Reward
+from syno.search.screening import Screening, screening_of
 from syno.search.storage.records import Kind, Result
+from syno.search.storage.screenings import SCREENING, screening_attribute
 from syno.train.progress import Paused
 
 
@@ -84,15 +86,22 @@ def run_trial(
         by: what trials are compared by; see `TrialReport`.
     """
     began, fault, report = time.monotonic(), None, TrialReport(trial, dispatch, by)
+    known: Mapping[str, float] = trial.screening or {}
 
     def finish(result: Result) -> bool:
-        return dispatch.finish(trial, replace(result, seconds=round(time.monotonic() - began, 3)))
+        seconds = round(time.monotonic() - began, 3)
+        return dispatch.finish(trial, replace(result, seconds=seconds, metrics={**known, **result.metrics}))
 
     try:
         with dispatch.store.leases.kept(trial.trial_id):
-            metrics = evaluate(trial.operator, report)
-            measured = {str(name): float(value) for name, value in metrics.items()}
-            result = _result(measured, reward(measured))
+            screening = _screening(trial, evaluate, dispatch)
+            known = screening.metrics
+            if screening.unmet is None:
+                metrics = {**known, **evaluate(trial.operator, report)}
+                measured = {str(name): float(value) for name, value in metrics.items()}
+                result = _result(measured, reward(measured))
+            else:
+                result = Result("screened", message=screening.unmet, cause=screening.kind)
     except TrialPruned as error:
         result = Result("pruned", message=str(error))
     except Paused as error:
@@ -114,6 +123,18 @@ def run_trial(
         stacklevel=2,
     )
     return None
+
+
+def _screening(trial: RunningTrial, evaluate: Evaluate, dispatch: Dispatch) -> Screening:
+    """Return the screening of a trial's operator, which is stored if it was passed, so that no retry repeats it."""
+    if trial.screening is not None:
+        return Screening(trial.screening)
+    found = screening_of(evaluate, trial.operator)
+    if found is None:
+        return Screening()
+    if found.unmet is None:
+        dispatch.store.annotate(trial.trial_id, SCREENING, screening_attribute(found.metrics))
+    return found
 
 
 def _result(measured: Mapping[str, float], reward: float | Failure) -> Result:

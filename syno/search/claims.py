@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from optuna.trial import FrozenTrial
 
 from syno.ir.graph import PGraph
-from syno.search.policies.contract import Candidate
+from syno.search.policies.contract import Candidate, Policy
 from syno.search.reward import Failure, Outcome
 from syno.search.storage.records import Kind, Result, Told
+from syno.search.storage.screenings import screening_metrics
 
 
 @dataclass
@@ -29,6 +30,9 @@ class Claim:
         needs_trial: whether its last trial was interrupted, so that it must be evaluated again.
         passed: the last step after which one of its trials paused; 0 if none did.
         failure: the result that ended it, if its evaluation failed.
+        screened: why it was not evaluated, in a word or two; "" if it was not screened out.
+        screening: the metrics of the screening that it passed; None if there was none yet.
+        metrics: the metrics of the result that ended it.
     """
 
     rank: int
@@ -40,6 +44,9 @@ class Claim:
     needs_trial: bool = False
     passed: float = 0
     failure: Result | None = None
+    screened: str = ""
+    screening: Mapping[str, float] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -50,11 +57,13 @@ class Claim:
         """Update the claim with its trials. Return how it ended, "paused" if it may be resumed, or None if it is open."""
         result = Result.of(trials[-1])
         self.needs_trial = False
+        self.screening = screening_metrics(trials) if self.screening is None else self.screening
         self.passed = max((step for trial in trials if (step := _paused_after(trial))), default=0)
         if result is None and not trials[-1].state.is_finished():
             return None
         if result is not None and (outcome := result.outcome) is not None:
-            self.outcome = outcome
+            self.outcome, self.metrics = outcome, result.metrics
+            self.screened = result.cause or "screened" if result.kind == "screened" else ""
             self.failure = result if result.kind == "failed" else None
             return result.kind
         if result is not None and result.kind == "paused":
@@ -65,6 +74,17 @@ class Claim:
             return "failed"
         self.needs_trial = True
         return None
+
+    def tell(self, policy: Policy, *, is_stopped: bool = False) -> None:
+        """Tell a policy the outcome of this claim, which is known, or that it was stopped for good."""
+        assert self.outcome is not None
+        policy.measure(self.candidate, (self.screening or {}) if is_stopped else self.metrics)
+        if is_stopped:
+            policy.stop(self.candidate)
+        elif self.screened:
+            policy.screen_out(self.candidate)
+        else:
+            policy.tell(self.candidate, self.outcome)
 
 
 def _paused_after(trial: FrozenTrial) -> float:
@@ -89,9 +109,18 @@ class RunningTrial:
         number: its number in the study.
         operator: the operator to evaluate.
         passed: the step after which an earlier trial of this operator paused; 0 if none did.
+        screening: the metrics of the screening that an earlier trial of this operator passed; None if none did.
     """
 
     trial_id: int
     number: int
     operator: PGraph
     passed: float = 0
+    screening: Mapping[str, float] | None = None
+
+    @classmethod
+    def of(cls, trial_id: int, number: int, operator: PGraph, claim: Claim | None) -> RunningTrial:
+        """Return a trial of a claim; of None, it is of no use."""
+        return (
+            cls(trial_id, number, operator) if claim is None else cls(trial_id, number, operator, claim.passed, claim.screening)
+        )

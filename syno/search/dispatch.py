@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from optuna.trial import FrozenTrial
 
@@ -99,15 +100,13 @@ class Dispatch:
         if claim is not None and claim.outcome is not None:
             del self._to_tell[told]
             self._unrecorded.append(told)
-            if self.ledger.waiting.is_stopped(claim):
-                self.policy.stop(claim.candidate)
-            else:
-                self.policy.tell(claim.candidate, claim.outcome)
+            claim.tell(self.policy, is_stopped=self.ledger.waiting.is_stopped(claim))
 
     def _report(self, told: tuple[int, float]) -> None:
         claim = self.ledger.waiting.unreported.pop(told, None)
         if claim is not None:
             self._unrecorded.append(told)
+            self.policy.measure(claim.candidate, claim.screening or {})
             self.policy.report(claim.candidate, told[1], self.ledger.waiting.rungs.value(claim.rank, told[1]))
 
     def begin(self, *, alone: bool = False) -> None:
@@ -146,21 +145,22 @@ class Dispatch:
 
     # ---- the next trial -------------------------------------------------------------------------------------------
 
-    def next(self, most: int) -> RunningTrial | None:
+    def next(self, most: int, most_screened: float = inf) -> RunningTrial | None:
         """Create a trial for this worker and return it; None if none of the first `most` claims needs one.
 
+        Claims that were screened out do not count. After `most_screened` of them, nothing new is proposed.
         None is not the end: while `ledger.is_open`, trials of other workers may still be interrupted.
 
         Raises SearchStoppedError if evaluations fail for a reason that no operator is to blame for; see `Stopping`.
         """
-        trial = self._next(most)
+        trial = self._next(most, most_screened)
         if self.ledger.seen >= self._frozen + FROZEN_AT_ONCE:
             self._frozen = self.ledger.seen
             gc.collect()
             gc.freeze()  # see `syno.search.collection`
         return trial
 
-    def _next(self, most: int) -> RunningTrial | None:
+    def _next(self, most: int, most_screened: float) -> RunningTrial | None:
         while True:
             self.read(self.end_dead())
             if self.stopping is not None:
@@ -169,7 +169,7 @@ class Dispatch:
             if waiting:  # with a salt any of them, because other workers look for one, too
                 claim = Draws("retry", self._salt).generator().choice(waiting) if self._salt else waiting[0]
                 trial = self._retry(claim)
-            elif len(self.ledger.claims) < most and not self.is_exhausted:
+            elif self.ledger.counted < most and self.ledger.screened.total() < most_screened and not self.is_exhausted:
                 proposal = self.policy.propose(self._salt)
                 if proposal is EXHAUSTED:
                     self.is_exhausted = True
@@ -203,7 +203,7 @@ class Dispatch:
         elif (claim := self.ledger.enter(created)) is not None:  # reading all trials for one would take most of the time
             self._adopt(claim)
         purpose = self.ledger.purpose(created.number)
-        return RunningTrial(trial_id, created.number, proposal.operator, 0 if purpose is None else purpose.claim.passed)
+        return RunningTrial.of(trial_id, created.number, proposal.operator, None if purpose is None else purpose.claim)
 
     def _may_run(self, trial: RunningTrial, most: int) -> bool:
         """Return whether the trial just created is needed. If not, end it."""
@@ -212,7 +212,7 @@ class Dispatch:
             self._salt = str(trial.number)
             self.finish(trial, Result("duplicate", message="another worker had begun with this operator a moment before"))
             return False
-        if purpose.claim.rank >= most:  # several workers created what they took for the last trial
+        if self.ledger.place(purpose.claim.rank) >= most:  # several workers created what they took for the last trial
             self.finish(
                 trial, Result("interrupted", message=f"the study had {most} trials already; more would go on with this")
             )

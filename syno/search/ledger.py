@@ -9,6 +9,8 @@ coordinates workers, so this works on every storage, and every worker reads the 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
 from optuna.trial import FrozenTrial, TrialState
@@ -29,6 +31,7 @@ class Ledger:
         seen: how many trials it knows, which is the number of the next one.
         withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.storage.store.withdrawn`.
         has_blamed_function: whether the user's function, not an operator, was to blame for a failure.
+        screened: how many claims were screened out, by the reason in a word or two; they count for nothing else.
         last_success: the highest number of a trial that is complete, pruned or paused; -1 without one.
         waiting: the paused claims, and those among them that were stopped for good (`Waiting`).
     """
@@ -43,6 +46,8 @@ class Ledger:
         self.last_success = -1
         self.claims: list[Claim] = []
         self.ended: dict[Kind, int] = {"complete": 0, "pruned": 0, "failed": 0}
+        self.screened: Counter[str] = Counter()
+        self._screened: list[int] = []  # ranks, sorted
         self.best: tuple[float, int] | None = None
         self.seen = 0
         self._by_fingerprint: dict[str, Claim] = {}
@@ -63,6 +68,10 @@ class Ledger:
             if kind is None:
                 continue
             del self._open[rank]
+            if kind == "screened":
+                self.screened[claim.screened] += 1
+                insort(self._screened, rank)
+                continue
             if kind == "paused":
                 self.waiting.add(claim)
                 self.last_success = max(self.last_success, claim.numbers[-1])
@@ -108,17 +117,26 @@ class Ledger:
         """Return the purpose of a trial; None if another trial has the same already."""
         return self._purposes.get(number)
 
+    def place(self, rank: int) -> int:
+        """Return how many claims that were not screened out came before the claim of this rank."""
+        return rank - bisect_left(self._screened, rank)
+
+    @property
+    def counted(self) -> int:
+        """The number of claims that were not screened out."""
+        return len(self.claims) - len(self._screened)
+
     def to_retry(self, most: int) -> list[Claim]:
         """Return those of the first `most` claims that were interrupted and that nobody evaluates now, in order."""
-        return [claim for rank, claim in self._open.items() if rank < most and claim.needs_trial]
+        return [claim for rank, claim in self._open.items() if self.place(rank) < most and claim.needs_trial]
 
     def to_resume(self, most: int) -> list[Claim]:
         """Return those of the first `most` claims that paused and now belong to the best, in the order to resume them."""
-        return [self.claims[rank] for rank in self.waiting.best() if rank < most]
+        return [self.claims[rank] for rank in self.waiting.best() if self.place(rank) < most]
 
     def is_open(self, most: int) -> bool:
         """Return whether one of the first `most` claims is being evaluated, or has to be evaluated again."""
-        return any(rank < most for rank in self._open)
+        return any(self.place(rank) < most for rank in self._open)
 
     @property
     def finished(self) -> int:

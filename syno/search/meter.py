@@ -31,4 +31,5 @@ class ProgressMeter:
             seconds=seconds,
             rate=(ledger.finished - self._finished_before) / seconds if seconds > 0 else 0.0,
             notes=notes,
+            screened=ledger.screened,
         )

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
+from syno.search.goal_reward import GoalReward
 from syno.search.relative_reward import RelativeReward
 from syno.search.reward_contract import ORIGINAL, REWARDS, Failure, Fraction, Metrics, Outcome, Positive, Reward
 
@@ -26,6 +27,7 @@ __all__ = [
     "AccuracyReward",
     "Failure",
     "FlopsReward",
+    "GoalReward",
     "LossReward",
     "Metrics",
     "Outcome",

@@ -123,7 +123,7 @@ def equal_failures(ledger: Ledger) -> list[Claim]:
     """Return the claims that ended last, as long as the user's function failed alike in them, in their order."""
     equal: list[Claim] = []
     for claim in reversed(ledger.claims):
-        if claim.outcome is None:
+        if claim.outcome is None or claim.screened:
             continue
         if not _blames_function(claim) or (equal and alike(_cause(claim)) != alike(_cause(equal[0]))):
             break

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from optuna.pruners import BasePruner
@@ -24,6 +25,7 @@ from syno.search.attempt import run_trial
 from syno.search.collection import unfrozen_afterwards
 from syno.search.dispatch import Dispatch
 from syno.search.evaluation import Evaluate, forget
+from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
 from syno.search.meter import ProgressMeter
 from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
@@ -77,6 +79,7 @@ class Study:
         pruner: BasePruner | None = None,
         stopping: HalvingSettings | None = None,
         rounds: int | None = None,
+        goal: Goal | None = None,
         most_attempts: int = 3,
         heartbeat_seconds: float = 60,
         grace_seconds: float = 180,
@@ -97,6 +100,7 @@ class Study:
             pruner: an Optuna pruner, which sees what evaluations report; none by default.
             stopping: which trials pause, to be resumed if they turn out to belong to the best; by default none pauses.
             rounds: how often an evaluation reports, if that is known; `stopping` is checked by it.
+            goal: the goal, which the policy follows; the evaluation screens by it (`syno.search.screening`).
             most_attempts: after so many workers died while they evaluated an operator, it counts as failed.
             heartbeat_seconds: how often a worker renews the lease on its trial.
             grace_seconds: after how long without renewal a worker counts as dead.
@@ -113,9 +117,12 @@ class Study:
         self.rejected: list[Rejected] = []
         kind = POLICIES.find(policy)
         proposals = self._proposals(tree, warm_start)
-        self._make_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals)
+        of_goal: dict[str, Any] = {} if goal is None else {"goal": goal}
+        self._make_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals, **of_goal)
         self.policy: Policy = self._make_policy()
         more = dict(more_settings or {})
+        if goal is not None:
+            more["goal"] = goal.model_dump(mode="json", exclude={"most_screened"}, exclude_none=True)
         self._by, keep = "loss" if stopping is None else stopping.by, None
         if stopping is not None:
             keep = stopping.rungs(rounds)
@@ -151,6 +158,7 @@ class Study:
         self,
         evaluate: Evaluate,
         n_trials: int,
+        most_screened: float = inf,
         *,
         display: Display | None = None,
         notes: Callable[[], Mapping[str, object]] = dict,
@@ -161,13 +169,14 @@ class Study:
         """Be a worker until the study has `n_trials` finished trials, or no operator is left.
 
         Trials of all workers and of earlier runs count. Finished trials are complete, pruned, paused or failed, not those that
-        were interrupted, withdrawn or duplicates. An operator counts once, however often its trial paused. There are
+        were interrupted, screened out, withdrawn or duplicates. An operator counts once, however often it paused. There are
         never more than `n_trials`, whatever the number of workers.
 
         Args:
             evaluate: returns the metrics of an operator. An exception fails the trial, with its message, and the study goes on
                 (but see below).
             n_trials: the study's total.
+            most_screened: after so many operators that cannot meet the goal, no more are proposed.
             display: shows the progress after every trial.
             notes: returns more values to show there, by name, such as what the space has rejected.
             alone: there are no other workers, so running trials belong to workers that died. Workers that died on this machine
@@ -191,7 +200,7 @@ class Study:
         try:
             with unfrozen_afterwards(), display or nullcontext():
                 while True:
-                    trial = dispatch.next(n_trials)
+                    trial = dispatch.next(n_trials, most_screened)
                     for operator in dispatch.stopped_for_good():
                         forget(evaluate, operator)
                     if display is not None:

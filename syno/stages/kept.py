@@ -100,7 +100,8 @@ def _of_the_search(experiment: Experiment) -> dict[str, Any]:
     """Return the settings that all trials of a study depend on, as written."""
     whole: dict[str, Any] = json.loads(experiment.part("search"))
     study = {name: value for name, value in whole["study"].items() if name not in MAY_CHANGE}
-    return {**whole, "study": study}
+    goal = {"goal": {**whole["goal"], "most_screened": None}} if "goal" in whole else {}
+    return {**whole, "study": study, **goal}
 
 
 def _meant(experiment: Experiment) -> dict[str, Any]:

@@ -33,14 +33,15 @@ KEY = "original"  # of the study's attribute
 def original_scores(experiment: Experiment, study: Study, display: Display | None = None) -> dict[str, float]:
     """Return the original's score and that of chance, as metrics by name; trains the original if no worker has done so.
 
-    None are needed, and {} is returned, if nothing is trained in the search, or the reward does not compare scores. An
+    None are needed, and {} is returned, if nothing is trained in the search, or neither reward nor goal compares scores. An
     interrupted training is resumed.
 
     Raises:
         SpecError: the original is not better than chance after this training.
         TrainingError: the device's memory does not suffice.
     """
-    if experiment.evaluation != "training" or not experiment.make_reward().compares_scores:
+    loses = experiment.goal is not None and experiment.goal.lose_at_most is not None
+    if experiment.evaluation != "training" or not (loses or experiment.make_reward().compares_scores):
         return {}
     from syno.train.workload import Workload  # imports torch
 

@@ -11,6 +11,7 @@ from syno.ir.text import parse_stored
 from syno.results.measurement import INT8
 from syno.stages import study as freeze
 from syno.stages import tables
+from syno.stages.goal import answer_of
 from syno.stages.kept import check_shown
 from syno.stages.operators import operator_of
 from syno.stages.places import worker_file
@@ -39,7 +40,8 @@ def read(experiment: Experiment) -> Results:
         scores, latency = tables.read_tables(experiment)
         layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
     operators = _operators(experiment, trials, [scores, latency, layers])
-    return Results(experiment.name, trials, scores, latency, operators, _notes(experiment, trials, latency, layers), layers)
+    notes, met = _notes(experiment, trials, latency, layers), answer_of(experiment, scores, latency)
+    return Results(experiment.name, trials, scores, latency, operators, notes, layers, met)
 
 
 def _trials(experiment: Experiment) -> pandas.DataFrame:

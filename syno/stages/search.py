@@ -20,12 +20,14 @@ from syno.config import Experiment
 from syno.measure.machine import device_name
 from syno.report.ablations.sampling import rejections
 from syno.search.evaluation import EVALUATIONS, find_evaluation
-from syno.search.workers import Interruption, Stoppable, StoppingDisplay, Worker, worker_processes
+from syno.search.stoppable import Stoppable, StoppingDisplay
+from syno.search.workers import Interruption, Worker, worker_processes
 from syno.space.space import Space
 from syno.space.state_graph import check_not_empty, why_empty
 from syno.stages.kept import keep_config
 from syno.stages.original import original_scores
 from syno.stages.places import worker_file
+from syno.stages.screening import check_screened, limits, screened
 from syno.stages.study import open_study
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     Raises:
         SpecError: the space is empty, operators come from another experiment, or the study has other settings.
         MissingDeviceError: this machine does not have the device that the workload trains on.
-        SearchStoppedError: evaluations fail for a reason that is not the operators'.
+        SearchStoppedError: evaluations fail for a reason that is not the operators', or no operator can meet the goal.
     """
     if experiment.storage == "memory:" and workers > 1:
         raise SpecError("several workers need a storage that they share; study: storage is memory:")
@@ -63,12 +65,14 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
         database_errors(experiment.storage),
         worker_processes(_work, (experiment.model_dump(),), workers - 1),
         leased(_device(experiment), "training.device"),  # it ends before the other workers are waited for
+        screened(experiment, evaluate) as evaluation,
         Interruption() as stop,
     ):
         shown = StoppingDisplay(stop, display)
-        study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=shown, notes=lambda: rejections(space))
+        study.run(Stoppable(evaluation, stop), *limits(experiment), display=shown, notes=lambda: rejections(space))
     if study.trials.empty:
         raise SpecError(why_empty(space.spec))  # the distance is a bound: some empty spaces show only when they are searched
+    check_screened(experiment, study.trials)
     return study
 
 
@@ -147,5 +151,9 @@ def _work(fields: Mapping[str, Any]) -> None:
     experiment = Experiment(**fields)
     study = open_study(experiment, Space(experiment.operator_spec))
     evaluate = make_evaluation(experiment, original_scores(experiment, study))
-    with leased(_device(experiment), "training.device"), Interruption() as stop:
-        study.run(Stoppable(evaluate, stop), experiment.study.n_trials, display=StoppingDisplay(stop))
+    with (
+        leased(_device(experiment), "training.device"),
+        screened(experiment, evaluate) as evaluation,
+        Interruption() as stop,
+    ):
+        study.run(Stoppable(evaluation, stop), *limits(experiment), display=StoppingDisplay(stop))

@@ -15,6 +15,7 @@ from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, met
 from syno.results.parquet import read_parquet
 from syno.stages.artifact import best_published
 from syno.stages.fastest import fastest
+from syno.stages.goal import metrics_of, nearest_first
 from syno.stages.margin import near_the_original
 from syno.stages.places import SCORES_FILE, SELECTED, SHORTLIST
 from syno.stages.selection import Selected, check_in_store, read_selected, write_selected
@@ -30,9 +31,9 @@ FLOPS = "metric_flops"
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
     """Choose operators as `select` in the config says, and write and return a list of them.
 
-    They come from the frozen table, sorted by reward, or from another experiment's selection or import, sorted by score, or
-    are those that the config names, in this order. By latency, they are the fastest of the shortlist, which came from there
-    before.
+    They come from the frozen table, sorted by reward, or nearest to the goal first, or from another experiment's selection or
+    import, sorted by score, or are those that the config names, in this order. By latency, they are the fastest of the
+    shortlist, which came from there before.
 
     Raises SpecError if there is no frozen table (or no selection of the other experiment, no shortlist, no measurements), or no
     operator can be selected.
@@ -93,6 +94,9 @@ def _of_search(experiment: Experiment) -> list[Selected]:
             "why; search longer"
         )
     ranked = _good_enough(table, experiment).sort_values(["reward", "number"], ascending=[False, True], kind="stable")
+    if settings.by == "goal" and experiment.goal is not None:
+        ranked = nearest_first(ranked, experiment.goal).head(settings.count)
+        return [_selected(experiment, row) for _, row in ranked.iterrows()]
     if settings.by == "pareto":
         ranked = _front_first(ranked, experiment)
     ranked = ranked.head(settings.count).sort_values(["reward", "number"], ascending=[False, True], kind="stable")
@@ -135,13 +139,8 @@ def _front_first(ranked: pandas.DataFrame, experiment: Experiment) -> pandas.Dat
 
 def _selected(experiment: Experiment, row: pandas.Series) -> Selected:
     operator = parse_stored(row["operator"], f"operator of trial {row['number']}", f"{experiment.name}_{row['number']}")
-    metrics = {
-        str(name).removeprefix("metric_"): float(value)
-        for name, value in row.items()
-        if str(name).startswith("metric_") and value == value
-    }
     key = OperatorStore(experiment.folder).add(operator)
-    return Selected(key=key, name=operator.name, trial=int(row["number"]), reward=float(row["reward"]), metrics=metrics)
+    return Selected(key=key, name=operator.name, trial=int(row["number"]), reward=float(row["reward"]), metrics=metrics_of(row))
 
 
 # ---- from another experiment -------------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ def open_study(experiment: Experiment, space: Space) -> Study:
     more_settings = {"spec": spec.model_dump(mode="json", exclude=unsaid)}
     if workload is not None:
         more_settings["workload"] = workload.model_dump(mode="json")
+    if experiment.goal is not None and experiment.goal.measures:
+        more_settings["timing"] = experiment.tune.latency.model_dump(mode="json")
     return Study(
         space,
         space_id=spec.id,
@@ -49,6 +51,7 @@ def open_study(experiment: Experiment, space: Space) -> Study:
         pruner=None if settings.pruner is None else make_pruner(settings.pruner),
         stopping=settings.stopping,
         rounds=rounds_of(workload, experiment.evaluation),
+        goal=experiment.goal,
         most_attempts=settings.most_attempts,
         heartbeat_seconds=settings.heartbeat_seconds,
         grace_seconds=settings.grace_seconds,

@@ -10,7 +10,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.measure.layers_record import LayersRecord
 from syno.measure.tuning_record import TuningRecord
-from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_LAYERS, SCORES
+from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_GOAL, OF_LAYERS, SCORES
 from syno.results.layers import rows_of_layers
 from syno.results.measurement import Measurement
 from syno.results.parquet import read_parquet
@@ -26,6 +26,7 @@ from syno.results.table import (
     score_view,
     write_table,
 )
+from syno.stages.goal import verdict_table, with_verdicts
 from syno.stages.kept import keep_config
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
 from syno.stages.own_records import check_int8, check_measurement, check_same, check_training
@@ -45,7 +46,8 @@ class Tables(NamedTuple):
 
     Attributes:
         scores: A row for each operator, the best first: mean and standard deviation over seeds, the difference from the
-            original, and costs of one sample (`syno.results.table.score_view`).
+            original, and costs of one sample (`syno.results.table.score_view`); with a goal, the columns `verdict` and
+            `verdict_reason`.
         latency: A row for each latency; `speedup` is over the original, by the same compiler on the same device
             (`syno.results.table.latency_view`).
     """
@@ -65,8 +67,11 @@ def make_tables(experiment: Experiment) -> Tables:
     curves: list[dict[str, Any]] = []
     table = measurement_table(_collected(experiment, compared_networks(experiment), curves=curves))
     tables = _views(table, experiment)
+    found = verdict_table(experiment, *tables)
     keep_config(experiment)  # all records are of these settings
     written = {MEASUREMENTS: table, SCORES: tables.scores, LATENCY: tables.latency, LOSSES: loss_table(curves)}
+    if found is not None:
+        written[OF_GOAL] = found
     layers = layer_view(table)
     if not layers.empty:
         written[OF_LAYERS] = layers
@@ -117,7 +122,8 @@ def read_layers(experiment: Experiment) -> pandas.DataFrame:
 
 
 def _views(table: pandas.DataFrame, experiment: Experiment) -> Tables:
-    tables = Tables(score_view(table), latency_view(table))
+    latency, scores = latency_view(table), score_view(table)
+    tables = Tables(with_verdicts(scores, verdict_table(experiment, scores, latency)), latency)
     if tables.scores.empty and experiment.train.seeds:
         raise SpecError(f"{experiment.folder / 'train'} has no training record yet; `syno train` writes one")
     if tables.scores.empty and not (table["metric"] == "latency").any():  # of networks or layers

@@ -15,6 +15,7 @@ from syno.report.results import outcomes, search_rows
 from syno.results import FOLDER, OF_LAYERS, SCORES
 from syno.results.metric import ScoreMetric
 from syno.stages import study
+from syno.stages.goal import answer_of
 from syno.stages.kept import check_shown
 from syno.stages.places import FROZEN
 from syno.stages.store import all_results
@@ -36,7 +37,9 @@ def top(given: str, count: int) -> str:
     experiment = find_experiment(given)
     check_shown(experiment)
     if (folder_of(experiment) / f"{SCORES}.parquet").is_file():
-        return compared(read_tables(experiment), count)
+        tables = read_tables(experiment)
+        lines = answer_of(experiment, *tables)
+        return compared(tables, count) + "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")
     frozen = (experiment.folder / FROZEN).is_file()
     trials = study.read_frozen(experiment) if frozen else study.study_table(experiment)
     rows = search_rows(trials, experiment.name, count)
@@ -96,7 +99,7 @@ def summary(tables: Tables, count: int | None = None) -> list[Row]:
         if row["role"] == "found" and count is not None and found > count:
             continue
         measured = latency[latency["key"] == row["key"]]
-        shown.append({"operator": _titled(row), **_quality(row, metric), **_cost(row), **_times(measured)})
+        shown.append({"operator": _titled(row), **_quality(row, metric), **_cost(row), **_times(measured), **_verdict(row)})
     return shown
 
 
@@ -122,6 +125,10 @@ def _quality(row: pandas.Series, metric: ScoreMetric) -> Row:
         "seeds": int(row["seeds"]),
         "difference": metric.difference_text(row["difference"], row["difference_low"], row["difference_high"]),
     }
+
+
+def _verdict(row: pandas.Series) -> Row:
+    return {"goal": None if row["verdict"] != row["verdict"] else row["verdict"]} if "verdict" in row else {}
 
 
 def _cost(row: pandas.Series) -> Row:

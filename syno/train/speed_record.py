@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
-from statistics import median
 from typing import Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from syno.base.record import Count, Positive, Record, versions
+from syno.base.record import Count, Record, versions
 from syno.data import TokenSet
 from syno.measure.machine import device_name
-from syno.measure.timing import interval_of_median
+from syno.measure.timing import Interval
 from syno.model.baselines import Replacement
 from syno.train.optimization import on_device
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.speed import passes, steps_per_second
 from syno.train.speed_settings import SpeedSettings
 from syno.train.workload import Workload
-
-
-class Interval(BaseModel):
-    """The median over turns, and its 95 % confidence interval."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    value: Positive
-    low: Positive
-    high: Positive
-
-    @model_validator(mode="after")
-    def _is_ordered(self) -> Self:
-        if not self.low <= self.value <= self.high:
-            raise ValueError(f"the value, {self.value:g}, is not in its interval, {self.low:g} to {self.high:g}")
-        return self
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """Return the interval of the values of all turns."""
-        low, high = interval_of_median(sorted(values))
-        return cls(value=median(values), low=low, high=high)
 
 
 class TrainingSpeed(BaseModel):

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from syno.base.core_locks import computing
 from syno.base.files import checksum
-from syno.data.contract import PictureData
-from syno.data.tokens import TokenSet
+from syno.data import PictureData, TokenSet
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
 from syno.train.optimization import make_optimizer, make_schedule, own_state
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
@@ -96,8 +96,6 @@ class _Training:
         self._resume()
         self.wall, self.cpu = time.perf_counter(), time.process_time()
 
-    # ---- rounds and steps -----------------------------------------------------------------------------------------
-
     def run(self, reports: Reports) -> TrainingResult:
         """Run all remaining rounds, and return the result."""
         stopped, broken = None, False
@@ -106,7 +104,9 @@ class _Training:
                 self._report(reports)
                 if (stopped := self._limit()) or self.progress.steps >= self.total:
                     break
-                self._run_round(reports)
+                with computing(self.device.type) as waited:
+                    self.wall += waited
+                    self._run_round(reports)
                 self._keep()
         except Pruned as pruned:
             stopped = str(pruned)
@@ -220,8 +220,6 @@ class _Training:
     def _stepping(self) -> float:
         """Return the seconds of steps so far, without tests, including those before an interruption."""
         return self.progress.stepping + (0.0 if self.began is None else time.perf_counter() - self.began)
-
-    # ---- checkpoints ----------------------------------------------------------------------------------------------
 
     def _resume(self) -> None:
         """Take the state from the checkpoint, if there is one. DataError if it is damaged."""

@@ -18,6 +18,7 @@ from syno.config.options import options_table
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
 from syno.measure.devices import SshSettings
 from syno.measure.tvm.settings import DeviceSettings
+from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
@@ -32,6 +33,7 @@ MODELS = [
     *(
         AugmentationSettings,
         HalvingSettings,
+        Goal,
         RelativeBudget,
         Original,
         OperatorChoice,
@@ -102,6 +104,7 @@ def page() -> str:
         data_sets(),
         "## Early stopping\n\n`study: stopping` of an experiment; [search.md](search.md#early-stopping) says more.\n\n"
         + options_table(HalvingSettings),
+        "## A goal\n\n`goal` of an experiment; [search.md](search.md#a-goal) says more.\n\n" + options_table(Goal),
         "## A relative budget\n\n`relative_budget` of an experiment.\n\n" + options_table(RelativeBudget),
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
         "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"

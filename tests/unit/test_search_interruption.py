@@ -11,7 +11,8 @@ import pytest
 
 from syno.ir.graph import PGraph
 from syno.search.evaluation import Report
-from syno.search.workers import Interruption, Stoppable
+from syno.search.stoppable import Stoppable
+from syno.search.workers import Interruption
 
 
 def told(number: signal.Signals) -> None:

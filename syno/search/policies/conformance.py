@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from syno.search.goal import Goal
 from syno.search.policies.contract import EXHAUSTED, Candidate, Policy, Proposal
 from syno.search.reward import Failure, Outcome
 from syno.search.tree import Action, Tree
@@ -170,6 +171,19 @@ def check_failures(kind: type[Policy], make_tree: MakeTree = small_space) -> Non
     assert count == len(_all_fingerprints(make_tree())), "operators were left out after failures"
 
 
+def check_screened(kind: type[Policy], make_tree: MakeTree = small_space) -> None:
+    """If all operators are screened out, the policy still proposes every one; a rebuilt policy proposes the same."""
+    first, rebuilt, count = kind(make_tree(), goal=Goal(speedup=2.0)), kind(make_tree(), goal=Goal(speedup=2.0)), 0
+    while isinstance(proposal := first.ask(), Proposal):
+        assert rebuilt.propose() == proposal, "a policy that was told the same proposes something else"
+        rebuilt.adopt(proposal)
+        for one in (first, rebuilt):
+            one.measure(proposal, {"speedup": 1 + int(proposal.operator.id, 16) % 101 / 101})
+            one.screen_out(proposal)
+        count += 1
+    assert count == len(_all_fingerprints(make_tree())), "operators were left out after others were screened"
+
+
 def check_salt(kind: type[Policy], make_tree: MakeTree = small_space) -> None:
     """A salt gives another proposal, the same for the same salt."""
     policy = kind(make_tree())
@@ -207,6 +221,7 @@ CHECKS: tuple[Callable[[type[Policy]], None], ...] = (
     check_every_operator_once,
     check_adopted,
     check_failures,
+    check_screened,
     check_salt,
     check_warm_start,
 )

@@ -4,59 +4,21 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
 from syno.base.errors import SpecError
 from syno.base.registry import Registry
-from syno.ir.graph import PGraph
-from syno.ir.text import parse_stored
+from syno.search.goal import Goal
+from syno.search.policies.candidates import EXHAUSTED, Candidate, Exhausted, Proposal
 from syno.search.reward import Outcome
-from syno.search.tree import Action, Tree, TreeStep, actions
+from syno.search.tree import Tree, TreeStep, actions
 from syno.search.walks import LIMIT, Draws, Walks
 
+__all__ = ["EXHAUSTED", "POLICIES", "STOPPED", "Candidate", "Exhausted", "Policy", "PolicySettings", "Proposal"]
 
-@dataclass(frozen=True)
-class Candidate:
-    """An operator as a policy knows it.
-
-    Attributes:
-        path: the actions from the root to it, the last one a Finalize.
-        fingerprint: equal for operators with equal meaning.
-        text: of the operator, if known.
-    """
-
-    path: tuple[Action, ...]
-    fingerprint: str
-    text: str | None = field(default=None, compare=False, repr=False, kw_only=True)
-
-    def parsed(self) -> PGraph | None:
-        """Return the operator; None if its text is not known. This is faster than taking the steps of its path."""
-        return None if self.text is None else parse_stored(self.text)
-
-
-@dataclass(frozen=True)
-class Proposal(Candidate):
-    """A candidate with its operator, to be evaluated."""
-
-    operator: PGraph
-
-    def parsed(self) -> PGraph:
-        """Return the operator."""
-        return self.operator
-
-
-class Exhausted(Enum):
-    """The answer of a policy whose tree has no operator left. It is final, even while trials are running."""
-
-    EXHAUSTED = "exhausted"
-
-
-EXHAUSTED: Final = Exhausted.EXHAUSTED
 STOPPED: Final = 0.0  # the reward of an operator whose evaluation was stopped, for policies that learn from rewards alone
 
 
@@ -76,8 +38,9 @@ class Policy(ABC):
     be outstanding, and outcomes come in any order. `adopt` records a proposal made elsewhere, by another worker or before a
     restart. `ask` is `propose`, which changes nothing, followed by `adopt`. Where trials pause there are two more: `report`
     gives a value that an outstanding operator has reached on the way, and `stop` says that it is never trained to its end; by
-    default, policies ignore values, and give an operator that was stopped the reward 0. Every policy guarantees
-    (`syno.search.policies.conformance` checks it):
+    default, policies ignore values, and give an operator that was stopped the reward 0. Where a search has a goal, `measure`
+    gives metrics, and `screen_out` says that an operator cannot meet the goal: by default, the reward 0. Every policy
+    guarantees (`syno.search.policies.conformance` checks it):
 
     * Its proposals are a function of the tree, the settings, the seed and the events so far in their order, of nothing else.
       So a policy is rebuilt by adopting and telling what is stored. If the tree learns about dead ends, the policy also
@@ -96,6 +59,7 @@ class Policy(ABC):
         tree: the space.
         seed: of all its random numbers.
         settings: its constants, an instance of `Settings`.
+        goal: the goal of the search; None if it has none.
         walks: random walks in the tree that avoid dead ends and proposed operators.
     """
 
@@ -115,8 +79,10 @@ class Policy(ABC):
         settings: PolicySettings | None = None,
         warm_start: Sequence[Proposal] = (),
         limit: int = LIMIT,
+        goal: Goal | None = None,
     ) -> None:
         self.tree = tree
+        self.goal = goal
         self.seed = seed
         self.settings = settings if settings is not None else self.Settings()
         if not isinstance(self.settings, self.Settings):
@@ -203,6 +169,18 @@ class Policy(ABC):
         """
         self._stopped(self._no_longer_outstanding(candidate))
 
+    def measure(self, candidate: Candidate, metrics: Mapping[str, float]) -> None:
+        """Record metrics of an outstanding operator, by name, before its outcome, or before a value that it has reached."""
+        if metrics and (adopted := self._outstanding.get(candidate.fingerprint)) is not None:
+            self._measured(adopted, metrics)
+
+    def screen_out(self, candidate: Candidate) -> None:
+        """Record that an outstanding operator cannot meet the goal of the search, so that it is not evaluated.
+
+        Raises SpecError if it is not outstanding.
+        """
+        self._screened(self._no_longer_outstanding(candidate))
+
     def _no_longer_outstanding(self, candidate: Candidate) -> Candidate:
         adopted = self._outstanding.pop(candidate.fingerprint, None)
         if adopted is None:
@@ -226,6 +204,13 @@ class Policy(ABC):
 
     def _reported(self, candidate: Candidate, step: float, value: float) -> None:  # noqa: B027
         """Record a value that an outstanding candidate has reached after a step."""
+
+    def _measured(self, candidate: Candidate, metrics: Mapping[str, float]) -> None:  # noqa: B027
+        """Record metrics of an outstanding candidate."""
+
+    def _screened(self, candidate: Candidate) -> None:
+        """Record that a candidate, which is no longer outstanding, cannot meet the goal."""
+        self._told(candidate, STOPPED)
 
     def _stopped(self, candidate: Candidate) -> None:
         """Record that a candidate, which is no longer outstanding, was stopped for good."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ class Evaluated(NamedTuple):
         values: by the steps after which it was compared with others; empty if that was never.
         candidate: the operator in the tree; None in an earlier study.
         row: its numbers, if they are known; see `Descriptions`.
+        metrics: what was measured, in a search with a goal.
+        is_screened: whether it was not trained, as it cannot meet the goal.
     """
 
     place: str
@@ -26,6 +29,8 @@ class Evaluated(NamedTuple):
     values: tuple[tuple[float, float], ...] = ()
     candidate: Candidate | None = None
     row: tuple[float, ...] | None = None
+    metrics: Mapping[str, float] = MappingProxyType({})
+    is_screened: bool = False
 
     @property
     def is_informed(self) -> bool:

@@ -80,6 +80,9 @@ class Evolution(Policy):
             taken.pop()
             node = taken[-1].node if taken else self.tree.root
 
+    def _screened(self, candidate: Candidate) -> None:
+        """Leave the population as it is: most operators of a search with a goal may be too slow, and would fill it."""
+
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:
         self._evaluated += 1
         if not isinstance(outcome, Failure):

@@ -2,58 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import nlargest, nsmallest
 from itertools import chain
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field, computed_field
 
 from syno.base.errors import SpecError
-from syno.search.policies.contract import POLICIES, STOPPED, Candidate, Policy, PolicySettings, Proposal
+from syno.search.policies.contract import POLICIES, STOPPED, Candidate, Policy, Proposal
 from syno.search.policies.descriptions import Descriptions
-from syno.search.policies.earlier import content, read_earlier
+from syno.search.policies.earlier import read_earlier
 from syno.search.policies.evaluated import Evaluated, rewards
+from syno.search.policies.surrogate_goal import GoalModels, log_speedup
 from syno.search.policies.surrogate_model import Model, expected_improvement
+from syno.search.policies.surrogate_settings import SurrogateSettings
 from syno.search.reward import Failure, Outcome
 from syno.search.tree import Action, TreeStep, actions
 from syno.search.walks import SHORT, Draws
+
+__all__ = ["Surrogate", "SurrogateSettings"]
 
 OUTSTANDING = 16  # how many of the trials begun last lessen what is expected from operators like them
 PER_ROUND = 8  # outstanding trials from which on fewer candidates are drawn for each proposal
 LEAST = 2  # candidates of each kind for a proposal
 GROWTH = 1.1  # the model is fitted again when so many times as many operators are proposed
 FIRST = ("twice: overlap", "twice: share", "FLOPs")  # columns by which the first operators are chosen
-
-
-class SurrogateSettings(PolicySettings):
-    """Constants of the search by a model."""
-
-    beginners: Annotated[int, Field(ge=1)] = 4
-    """how many operators are evaluated before the model is asked; those of `learn_from` count"""
-    beginner_walks: Annotated[int, Field(ge=1)] = 32
-    """each of the first operators is, of so many random ones, the one that reads, applied twice, most nearly what a convolution
-    with a window of 3 reads; of these the one that reads most, with the most FLOPs"""
-    walks: Annotated[int, Field(ge=1)] = 16
-    """random operators among which the model chooses; fewer where many trials run at once"""
-    mutations: Annotated[int, Field(ge=0)] = 16
-    """mutations of the best operators among which the model chooses, too"""
-    parents: Annotated[int, Field(ge=1)] = 8
-    """how many of the best operators are mutated"""
-    trees: Annotated[int, Field(ge=2)] = 32
-    """how many trees the model has"""
-    most_rows: Annotated[int, Field(ge=16)] = 256
-    """how many operators of a study the model learns from at most: a quarter are the best, the others a random sample"""
-    learn_from: tuple[str, ...] = ()
-    """folders of earlier searches, such as results/quickstart, whose trials the model learns from, too. Their rewards are taken
-    as they are, so the reward should be alike. The study remembers what they hold and is not resumed with other trials"""
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def learnt(self) -> dict[str, str]:
-        """Checksums of the trials of `learn_from`."""
-        return {given: content(given) for given in self.learn_from}
 
 
 @POLICIES.register("surrogate")
@@ -77,9 +52,11 @@ class Surrogate(Policy):
         self._events = 0
         self._due = (0, 0, list[Evaluated]())  # a number of proposals and of events, and what was known then
         self._model: tuple[int, Model] | None = None  # with how many events it was fitted
+        self._of_goal: tuple[int, GoalModels] | None = None
 
     def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
-        known = len(self._evaluated) - len(self._running) + sum(map(len, self._earlier))
+        out = sum(one.is_screened for one in self._evaluated.values())
+        known = len(self._evaluated) - len(self._running) - out + sum(map(len, self._earlier))
         if known < self.settings.beginners:
             return self._beginner(draws)
         paths = [*self._walks(draws, self.settings.walks), *self._mutations(draws)]
@@ -87,8 +64,10 @@ class Surrogate(Policy):
             return self.walks.anywhere(draws)
         model = self._fitted()
         rows = self._rows(paths)
+        models = self._fitted_to_goal()
         best = max((one.reward for one in self._ended() or chain(*self._earlier) if one.reward is not None), default=0.0)
-        gains = expected_improvement(*model.predict(rows), best)
+        improvement = partial(expected_improvement, *model.predict(rows), best)
+        gains = improvement() if models is None else models.gains(rows, improvement)
         if running := list(self._running.values())[-OUTSTANDING:]:
             others = np.array([(0.0, *self._descriptions.of(one)) for one in running])
             gains = gains * (1 - model.alike(rows, others)).prod(axis=1)
@@ -96,12 +75,15 @@ class Surrogate(Policy):
 
     def _beginner(self, draws: Draws) -> tuple[TreeStep, ...] | None:
         """Return the path to an operator that reads much of its input; a random one where that is not known."""
-        features = self._descriptions.features
-        paths = self._walks(draws, self.settings.beginner_walks) if features is not None else []
-        if features is None or not paths:
+        features, models = self._descriptions.features, self._fitted_to_goal()
+        paths = self._walks(draws, self.settings.beginner_walks) if features is not None or models is not None else []
+        if not paths:
             return self.walks.anywhere(draws)
-        columns = [1 + features.columns.index(name) for name in FIRST]
-        keys = [tuple(row[columns]) for row in self._rows(paths)]
+        columns, rows = [] if features is None else [1 + features.columns.index(name) for name in FIRST], self._rows(paths)
+        keys = [tuple(row[columns]) for row in rows]
+        if models is not None:  # among those that are about as likely to be fast enough as the likeliest
+            chances = models.chances(rows)
+            keys = [(float(chance >= chances.max() / 2), *key) for chance, key in zip(chances, keys, strict=True)]
         return paths[keys.index(max(keys))]
 
     # ---- candidates -----------------------------------------------------------------------------------------------
@@ -114,7 +96,7 @@ class Surrogate(Policy):
 
     def _mutations(self, draws: Draws) -> Iterator[tuple[TreeStep, ...]]:
         """Yield paths to operators that are not taken, which begin as the best ones do."""
-        best = nlargest(self.settings.parents, self._ended(), key=lambda one: one.reward or 0.0)
+        best = self._parents()
         count = max(self.settings.mutations // self._rounds, min(LEAST, self.settings.mutations))
         for number in range(count if best else 0):
             own = draws.below(f"mutation {number}")
@@ -125,6 +107,12 @@ class Surrogate(Policy):
             path = self._completed(parent[: -random.randint(1, len(parent))], own)
             if path is not None:
                 yield path
+
+    def _parents(self) -> list[Evaluated]:
+        """Return the operators that are mutated: the best, and while these are few, the fastest of those that were too slow."""
+        best = nlargest(self.settings.parents, self._ended(), key=lambda one: one.reward or 0.0)
+        slow = [one for one in self._evaluated.values() if one.is_screened and log_speedup(one) is not None]
+        return [*best, *nlargest(self.settings.parents - len(best), slow, key=lambda one: log_speedup(one) or 0.0)]
 
     def _completed(self, kept: Sequence[Action], draws: Draws) -> tuple[TreeStep, ...] | None:
         taken: list[TreeStep] = []
@@ -156,17 +144,33 @@ class Surrogate(Policy):
 
     def _fitted(self) -> Model:
         """Return the model of what was known when it was due for the last time."""
-        due, events, evaluated = self._due
-        if due < _due(self._proposed) or len(evaluated) < self.settings.beginners:
-            events, evaluated = self._events, self._informed()
+        events, evaluated = self._snapshot()
         if self._model is None or self._model[0] != events:
-            studies = [self._sample(list(zip(study, rewards(study), strict=True))) for study in (evaluated, *self._earlier)]
+            own = [one for one in evaluated if one.is_informed]
+            studies = [self._sample(list(zip(study, rewards(study), strict=True))) for study in (own, *self._earlier)]
             known = [(number, *one) for number, study in enumerate(studies) for one in study]
             rows = np.array([(float(number), *self._row(one)) for number, one, _ in known])
             model = Model(self.settings.trees, self.seed)
             model.fit(rows, np.array([reward for *_, reward in known]))
             self._model = (events, model)
         return self._model[1]
+
+    def _fitted_to_goal(self) -> GoalModels | None:
+        """Return the models of the goal, of what was known when they were due; None without a goal."""
+        if self.goal is None:
+            return None
+        events, known = self._snapshot()
+        if self._of_goal is None or self._of_goal[0] != events:
+            new = partial(Model, self.settings.trees, self.seed)
+            self._of_goal = (events, GoalModels.fit(self.goal, new, known, self._row, self._sample))
+        return self._of_goal[1]
+
+    def _snapshot(self) -> tuple[int, list[Evaluated]]:
+        """Return what was known when a model was due for the last time, and the number of events until then."""
+        due, events, known = self._due
+        if due < _due(self._proposed) or sum(one.is_informed for one in known) < self.settings.beginners:
+            return self._events, self._informed()
+        return events, known
 
     def _row(self, one: Evaluated) -> tuple[float, ...]:
         if one.row is not None:
@@ -184,7 +188,7 @@ class Surrogate(Policy):
         return [*best, *nsmallest(self.settings.most_rows - len(best), others, key=lambda pair: pair[0].place)]
 
     def _informed(self) -> list[Evaluated]:
-        return [one for one in self._evaluated.values() if one.is_informed]
+        return [one for one in self._evaluated.values() if one.is_informed or one.is_screened or one.metrics]
 
     def _ended(self) -> list[Evaluated]:
         return [one for one in self._evaluated.values() if one.reward is not None]
@@ -216,6 +220,13 @@ class Surrogate(Policy):
 
     def _told(self, candidate: Candidate, outcome: Outcome) -> None:
         self._learn(candidate, reward=0.0 if isinstance(outcome, Failure) else float(outcome))
+
+    def _measured(self, candidate: Candidate, metrics: Mapping[str, float]) -> None:
+        if self.goal is not None:
+            self._evaluated[candidate.fingerprint] = self._evaluated[candidate.fingerprint]._replace(metrics=metrics)
+
+    def _screened(self, candidate: Candidate) -> None:
+        self._learn(candidate, is_screened=True)
 
     def _reported(self, candidate: Candidate, step: float, value: float) -> None:
         values = dict(self._evaluated[candidate.fingerprint].values) | {step: value}

@@ -26,7 +26,9 @@ FINGERPRINT = "fingerprint"
 CHECKSUM = "checksum"
 
 Told: TypeAlias = int | tuple[int, float]  # a trial's outcome, or its value at a step
-Kind: TypeAlias = Literal["complete", "pruned", "paused", "failed", "interrupted", "duplicate", "withdrawn"]
+Kind: TypeAlias = Literal[
+    "complete", "pruned", "paused", "screened", "failed", "interrupted", "duplicate", "withdrawn"
+]  # fmt: skip
 STATES: Mapping[Kind, TrialState] = {  # others: FAIL
     "complete": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
@@ -40,7 +42,8 @@ class Result:
     """The result of a trial.
 
     Attributes:
-        kind: "complete"; "pruned": stopped early; "paused": stopped early, and another trial may resume it; "failed": the
+        kind: "complete"; "pruned": stopped early; "paused": stopped early, and another trial may resume it; "screened": the
+            operator cannot meet the goal of the search, and was not evaluated; the trial does not count; "failed": the
             evaluation broke or measured nothing that can be used;
             "interrupted": the worker was told to stop or its machine failed, and the operator is evaluated by another trial;
             "duplicate": another worker had begun with the same operator a moment before; "withdrawn": it failed, but the
@@ -50,7 +53,8 @@ class Result:
         message: why the trial is not complete.
         seconds: duration of the evaluation.
         fault: what is to blame for a failure, if known (`syno.search.faults`).
-        cause: the failure in one line; failures of equal cause differ only in numbers and names.
+        cause: the failure in one line (failures of equal cause differ only in numbers and names), or why it was screened out,
+            in a word or two.
         step: after which the evaluation paused.
     """
 
@@ -86,7 +90,7 @@ class Result:
         match self.kind:
             case "complete":
                 return self.reward if self.reward is not None else Failure("no reward was stored")
-            case "pruned":
+            case "pruned" | "screened":
                 return PRUNED_REWARD
             case "failed":
                 return Failure(self.message, self.fault or "operator")

@@ -153,11 +153,11 @@ def withdrawn(attributes: Mapping[str, Any]) -> dict[int, str]:
 
 
 def with_withdrawn(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> list[FrozenTrial]:
-    """Return the trials of a study for a table: withdrawn ones have the outcome "withdrawn" in place of "failed"."""
+    """Return the trials of a study for a table: withdrawn ones have the outcome "withdrawn" in place of their own."""
     numbers, found = withdrawn(attributes), list(trials)
     for index, trial in enumerate(found):
         result = trial.user_attrs.get(RESULT)
-        if trial.number in numbers and isinstance(result, dict) and result.get("kind") == "failed":
+        if trial.number in numbers and isinstance(result, dict) and result.get("kind") in ("failed", "screened"):
             found[index] = copy.copy(trial)
             found[index].user_attrs = {**trial.user_attrs, RESULT: {**result, "kind": "withdrawn"}}
     return found

@@ -1,0 +1,1 @@
+"""Prediction of how fast a network with an operator is, learnt from measurements."""

@@ -1,0 +1,156 @@
+"""The record of a speedup: how many times as fast a network is with an operator, timed in turns with the original."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from syno.base.files import checksum
+from syno.base.record import Amount, Count, Number, Positive, Record
+from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.timing import Interval, LatencySettings
+from syno.measure.tuning_record import Device, Status
+
+Network: TypeAlias = Annotated[NetworkSubject | LanguageModelSubject, Field(discriminator="kind")]
+Measured: TypeAlias = Literal["network", "layers"]
+
+
+class Conditions(BaseModel):
+    """Everything that a measurement depends on. Where all of it is equal, nothing is measured again.
+
+    Attributes:
+        operator_id: of the operator.
+        network: the original network, with the sizes of its input.
+        measured: "network": the whole networks are timed in turns; "layers": each distinct size of the replaced layers is.
+        compiler: a name in `COMPILERS`, or the path of a user's own.
+        options: the compiler's own settings.
+        device: where it is measured: its kind, its name, and CPU threads.
+        machine: an identifier of the machine: a hash, or the address of a remote device.
+        settings: how latency is measured.
+        versions: of the packages that take part, there where it is measured.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    operator_id: str
+    network: Network
+    measured: Measured
+    compiler: str
+    options: dict[str, Any] = {}
+    device: Device
+    machine: str
+    settings: LatencySettings
+    versions: dict[str, str]
+
+    @property
+    def key(self) -> str:
+        """A hash of all of it: the name of the measurement's file."""
+        return checksum(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode())
+
+
+class LayerSpeedup(BaseModel):
+    """The times of one size of the replaced layers.
+
+    Attributes:
+        name: after its sizes, as in the paper: "conv_io64".
+        count: how many of the replaced layers have this size.
+        original_ms: milliseconds of one call of the original layer.
+        latency_ms: milliseconds of one call of the operator in its place.
+        speedup: the ratio of the two.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    count: Count
+    original_ms: Interval
+    latency_ms: Interval
+    speedup: Interval
+
+
+class SpeedupRecord(Record):
+    """The speedup of a network by an operator, or the reason why it is not known.
+
+    All intervals are 95 % confidence intervals of medians over rounds. By layers, times of whole networks are sums.
+
+    Attributes:
+        name: of the operator.
+        operator: its text.
+        conditions: what the measurement depends on.
+        status: "ok", or why there is no speedup: "compile_failed", "wrong_output", "failed", "crashed", "timeout",
+            "out_of_memory", "misfit", as in `syno.measure.tuning_record`; "partial" where parts of it run untuned.
+        reason: the reason for any status but "ok".
+        latency_ms: milliseconds of one call of the network with the operator.
+        original_ms: milliseconds of one call of the original network.
+        ratio: how many times as fast as the original it is, with its interval: the median of the ratios of each round. Read
+            `speedup`, `speedup_low` and `speedup_high`.
+        drift: how much the original's own time changed over the rounds, as a share; see `syno.measure.turns.Turns`.
+        attempts: how often the rounds were timed because of it.
+        unsteady: a sentence if the drift stayed above its limit: the interval may then be too narrow. Else empty.
+        layers: the times of each size, where it was measured by layers.
+        rest_ms: milliseconds of the original network outside of the replaced layers, where it was measured by layers.
+        checked: whether the outputs of the compiled code were compared with `reference`, as in tuning records.
+        share_of_allowed: the largest difference of an element, as a share of what is allowed for it.
+        compile_seconds: seconds of compiling the network, or the layers, with the operator.
+        flops, parameters: of the network with the operator; multiply-adds count as one FLOP.
+        time_limit_s, memory_limit_mib: limits of the measurement. A record that ended by one is not valid for larger ones.
+        date: when it was measured, UTC.
+    """
+
+    kind_of_record = "record of a speedup"
+    again = "measure"
+    passing = frozenset({"date"})
+
+    name: str
+    operator: str
+    conditions: Conditions
+    status: Status
+    reason: str = ""
+    latency_ms: Interval | None = None
+    original_ms: Interval | None = None
+    ratio: Interval | None = None
+    drift: Amount | None = None
+    attempts: Count | None = None
+    unsteady: str = ""
+    layers: tuple[LayerSpeedup, ...] = ()
+    rest_ms: Amount | None = None
+    checked: bool = False
+    reference: str = ""
+    share_of_allowed: Amount | None = None
+    compile_seconds: Amount | None = None
+    flops: Number | None = None
+    parameters: Number | None = None
+    time_limit_s: Positive | None = None
+    memory_limit_mib: Positive | None = None
+    date: AwareDatetime
+
+    @model_validator(mode="after")
+    def _is_a_speedup_or_a_reason(self) -> Self:
+        found = (self.ratio, self.latency_ms, self.original_ms, self.drift)
+        is_measured = self.status in ("ok", "partial")
+        if any((one is not None) != is_measured for one in found) or bool(self.reason) != (self.status != "ok"):
+            raise ValueError(
+                'a record that is "ok" has a speedup, both latencies, a drift and no reason; one that is "partial" has a '
+                "reason, too; every other has a reason alone"
+            )
+        return self
+
+    @property
+    def operator_id(self) -> str:
+        """The operator's id."""
+        return self.conditions.operator_id
+
+    @property
+    def speedup(self) -> float | None:
+        """The speedup: how many times as fast as the original the network with the operator is; None if it is not known."""
+        return None if self.ratio is None else self.ratio.value
+
+    @property
+    def speedup_low(self) -> float | None:
+        """The lower end of the interval of the speedup."""
+        return None if self.ratio is None else self.ratio.low
+
+    @property
+    def speedup_high(self) -> float | None:
+        """The upper end of the interval of the speedup."""
+        return None if self.ratio is None else self.ratio.high

@@ -1,0 +1,184 @@
+"""Verdicts on operators: whether they meet the goal of a search, by the intervals of what was measured.
+
+>>> goal = Goal(speedup=1.5, lose_at_most=0.01)
+>>> verdict(goal, ACCURACY, Span(1.73, 1.70, 1.76), Span(0.004, -0.001, 0.009)).text
+'meets: 1.73 times as fast (1.70 to 1.76); accuracy -0.4 points (-0.9 to +0.1)'
+>>> verdict(goal, ACCURACY, Span(1.41, 1.38, 1.44), Span(0.004)).text
+'misses by 0.09 in speedup: 1.41 times as fast (1.38 to 1.44); accuracy -0.4 points'
+>>> verdict(goal, ACCURACY, Span(1.52, 1.47, 1.57), Span(0.004)).text
+'may meet (the interval of the speedup contains the goal): 1.52 times as fast (1.47 to 1.57); accuracy -0.4 points'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isfinite, isnan, nan
+from typing import Literal, NamedTuple
+
+from syno.results.metric import ACCURACY, METRICS, ScoreMetric
+from syno.search.goal import COSTS, Goal
+from syno.search.goal_reward import score_of
+from syno.search.reward_contract import ORIGINAL
+
+State = Literal["meets", "may meet", "misses", "unknown"]
+STATES: tuple[State, ...] = ("meets", "may meet", "misses", "unknown")  # the best first
+LOSS_SCALE = 0.1  # a loss of so much more than allowed is as far from the goal as a network that stands still
+ROUNDING = 1e-9
+SPEED = "speedup"
+WORDS = {"parameters": "parameters", "memory_bytes": "memory", "file_bytes": "file size"}
+
+
+class Span(NamedTuple):
+    """A number and the ends of its 95 % interval, which are NaN where they are unknown."""
+
+    value: float
+    low: float = nan
+    high: float = nan
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval is known."""
+        return isfinite(self.low) and isfinite(self.high)
+
+
+class Part(NamedTuple):
+    """One requirement of a goal, and how an operator meets it.
+
+    Attributes:
+        name: "speedup", the name of the score, or that of a cost.
+        state: as in a verdict.
+        text: what was measured.
+        miss: by how much it is missed, in words; "" unless it is.
+        missing: by how much it is missed, as a share, by which operators are ordered; 0 if it is met.
+    """
+
+    name: str
+    state: State
+    text: str
+    miss: str = ""
+    missing: float = 0.0
+
+
+class Verdict(NamedTuple):
+    """The verdict on an operator: whether it meets a goal.
+
+    Attributes:
+        state: "meets": all of it, with the whole intervals; "may meet": an interval contains the goal; "misses"; "unknown":
+            something was not measured.
+        text: the state, by how much the goal is missed, and what was measured.
+        missing: the sum of what is missing, as shares.
+        binding: the names of the requirements that are not met.
+    """
+
+    state: State
+    text: str
+    missing: float
+    binding: tuple[str, ...]
+
+
+def verdict(
+    goal: Goal, metric: ScoreMetric, speedup: Span | None, lost: Span | None, shares: Mapping[str, float] | None = None
+) -> Verdict:
+    """Return whether an operator meets a goal.
+
+    Args:
+        goal: the goal.
+        metric: of the scores.
+        speedup: of the network with the operator; None if it was not measured.
+        lost: how much worse than the original's its score is; None if it was not trained.
+        shares: its costs as shares of the original's, by the metrics in `syno.search.goal.COSTS`.
+    """
+    parts = list(_parts(goal, metric, speedup, lost, shares or {}))
+    state: State = max((part.state for part in parts), key=STATES.index, default="meets")
+    binding = tuple(part.name for part in parts if part.state != "meets")
+    shown = "; ".join(part.text for part in parts)
+    match state:
+        case "misses":
+            reason = f" by {' and '.join(part.miss for part in parts if part.miss)}"
+        case "may meet":
+            reason = f" (the interval of the {' and of the '.join(binding)} contains the goal)"
+        case _:
+            reason = ""
+    return Verdict(state, f"{state}{reason}: {shown}", sum(part.missing for part in parts), binding)
+
+
+def _parts(
+    goal: Goal, metric: ScoreMetric, speedup: Span | None, lost: Span | None, shares: Mapping[str, float]
+) -> Iterator[Part]:
+    if goal.measures:
+        yield _speed(goal.speedup, speedup)
+    if goal.lose_at_most is not None or lost is not None:
+        yield _loss(goal.lose_at_most, metric, lost)
+    for option, most in goal.limits.items():
+        name = COSTS[option]
+        share = shares.get(name, nan)
+        if isnan(share):
+            yield Part(WORDS[name], "unknown", f"{WORDS[name]} unknown")
+            continue
+        is_met = share <= most + ROUNDING
+        miss = "" if is_met else f"{share - most:.2f} of the original's {WORDS[name]}"
+        yield Part(
+            WORDS[name], "meets" if is_met else "misses", f"{share:.2f} of the {WORDS[name]}", miss, max(0.0, share - most)
+        )
+
+
+def _speed(least: float | None, found: Span | None) -> Part:
+    if found is None or isnan(found.value):
+        return Part(SPEED, "meets" if least is None else "unknown", "speedup not measured")
+    text = f"{found.value:.2f} times as fast" + (f" ({found.low:.2f} to {found.high:.2f})" if found.is_certain else "")
+    if least is None:
+        return Part(SPEED, "meets", text)
+    state = _state(found.value - least, *(end - least for end in found[1:]))
+    miss = f"{least - found.value:.2f} in speedup" if state == "misses" else ""
+    return Part(SPEED, state, text, miss, max(0.0, 1 - found.value / least))
+
+
+def _loss(most: float | None, metric: ScoreMetric, found: Span | None) -> Part:
+    if found is None or isnan(found.value):
+        return Part(metric.name, "unknown", f"{metric.name} not known")
+    sign = -1 if metric.more_is_better else 1
+    value, *ends = (f"{sign * end / metric.step:+z.{metric.digits}f}" for end in found)
+    low, high = ends if sign > 0 else ends[::-1]
+    text = f"{metric.name} {value} {metric.step_name}" + (f" ({low} to {high})" if found.is_certain else "")
+    if most is None:
+        return Part(metric.name, "meets", text)
+    state = _state(most - found.value, most - found.high, most - found.low)
+    excess = found.value - most
+    miss = f"{excess / metric.step:.{metric.digits}f} {metric.step_name} of {metric.name}" if state == "misses" else ""
+    return Part(metric.name, state, text, miss, max(0.0, excess) / LOSS_SCALE)
+
+
+def _state(margin: float, low: float, high: float) -> State:
+    """Return the state of a requirement by the margin by which it is met, and the ends of the margin's interval."""
+    if isnan(low) or isnan(high):
+        return "meets" if margin >= -ROUNDING else "misses"
+    return "meets" if low >= -ROUNDING else "may meet" if high >= -ROUNDING else "misses"
+
+
+# ---- verdicts on trials -----------------------------------------------------------------------------------
+
+
+def verdict_on_trial(goal: Goal, metrics: Mapping[str, float]) -> Verdict:
+    """Return whether a trial meets a goal, by its metrics: the interval of the speedup is known, that of the score is not."""
+    metric = METRICS.get(score_of(metrics) or "", ACCURACY)
+    return verdict(goal, metric, speedup_in(metrics), lost_in(metrics), shares_in(metrics))
+
+
+def speedup_in(metrics: Mapping[str, float]) -> Span | None:
+    """Return the speedup that was measured in the search; None if there is none."""
+    if SPEED not in metrics:
+        return None
+    return Span(metrics[SPEED], *(metrics.get(f"{SPEED}_{end}", nan) for end in ("low", "high")))
+
+
+def lost_in(metrics: Mapping[str, float]) -> Span | None:
+    """Return how much worse than the original's the score in the search is; None if one of them is not known."""
+    metric = METRICS.get(score_of(metrics) or "")
+    if metric is None or (original := metrics.get(f"{ORIGINAL}{metric.name}")) is None:
+        return None
+    return Span(metric.quality(original) - metric.quality(metrics[metric.name]))
+
+
+def shares_in(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the shares of costs that were counted in the search."""
+    return {name: metrics[f"{name}_share"] for name in WORDS if f"{name}_share" in metrics}

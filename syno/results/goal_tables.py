@@ -1,0 +1,154 @@
+"""Verdicts as a table, and in sentences: what a search with a goal has found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+from syno.base.files import ORIGINAL
+from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, verdict
+from syno.results.metric import ACCURACY, LOSS, METRICS
+from syno.search.goal import COSTS, Goal
+
+if TYPE_CHECKING:
+    import pandas
+
+IN_TURNS, APART = "in turns", "apart"  # how original and candidate were timed
+GOAL_COLUMNS = (
+    "operator", "key", "role", "verdict", "reason", "missing", "speedup", "speedup_low", "speedup_high", "timed", "lost",
+    "lost_low", "lost_high", "least_speedup", "lose_at_most",
+)  # fmt: skip
+
+
+def verdicts(
+    goal: Goal, scores: pandas.DataFrame, latency: pandas.DataFrame, searched: Mapping[str, Mapping[str, float]]
+) -> pandas.DataFrame:
+    """Return a row of `GOAL_COLUMNS` for each network but the original, in the order of the scores.
+
+    The speedup is that of the search, where original and candidate were timed in turns. Without one it is that of the latency
+    table by the goal's compiler on its device, where they were timed apart; its interval is then that of both latencies.
+
+    Args:
+        goal: the goal.
+        scores: `syno.results.table.score_view`.
+        latency: `syno.results.table.latency_view`.
+        searched: the metrics in the search, by the key of the operator.
+    """
+    import pandas
+
+    rows = []
+    for row in scores[scores["key"] != ORIGINAL].to_dict("records"):
+        metric, metrics = METRICS[row["metric"]], searched.get(row["key"], {})
+        sign = -1 if metric.more_is_better else 1
+        ends = ("difference", "difference_low", "difference_high") if sign > 0 else (
+            "difference", "difference_high", "difference_low"
+        )  # fmt: skip
+        lost = Span(*(sign * float(nan if row[name] is None else row[name]) for name in ends))
+        turns = speedup_in(metrics)
+        speedup = turns or _apart(goal, latency, row["key"])
+        shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
+        found = verdict(goal, metric, speedup, lost, shares)
+        timed = None if speedup is None else APART if turns is None else IN_TURNS
+        fast = speedup or Span(nan)
+        rows.append((
+            *(row[name] for name in ("operator", "key", "role")), found.state, found.text, found.missing, *fast, timed, *lost,
+            goal.least_speedup, goal.lose_at_most,
+        ))  # fmt: skip
+    return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))
+
+
+def _apart(goal: Goal, latency: pandas.DataFrame, key: str) -> Span | None:
+    """Return the speedup by two latencies that were measured one after the other; None if one of them is not known."""
+    here = latency[(latency["compiler"] == goal.compiler) & (latency["device"] == goal.device) & (latency["status"] == "ok")]
+    found = {row["key"]: row for row in here.to_dict("records")}
+    if key not in found or ORIGINAL not in found:
+        return None
+    own, original = ([row[f"latency_{end}ms"] for end in ("", "low_", "high_")] for row in (found[key], found[ORIGINAL]))
+    return Span(
+        *(float(nan if one is None else one) for one in (original[0] / own[0], original[1] / own[2], original[2] / own[1]))
+    )
+
+
+# ---- sentences --------------------------------------------------------------------------------------------------------------
+
+
+def described(goal: Goal) -> str:
+    """Return a goal in words."""
+    wanted = []
+    if goal.speedup is not None:
+        wanted.append(f"at least {goal.speedup:g} times as fast as the original with {goal.place}")
+    if goal.lose_at_most is not None:
+        wanted.append(f"at most {goal.lose_at_most:g} of the score lost")
+    wanted += [f"at most {most:g} of the {WORDS[COSTS[option]]}" for option, most in goal.limits.items()]
+    of = {"most_accurate": "the most accurate", "fastest": "the fastest", "front": "the best trade-offs of score and speed"}
+    return f"{of[goal.find or 'front']} network, {', '.join(wanted)}" if wanted else of[goal.find or "front"]
+
+
+def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
+    """Return what was found, in sentences: the goal, the operators that meet it, or how near the nearest comes and what helps.
+
+    Args:
+        goal: the goal.
+        found: the table that `verdicts` returns.
+    """
+    own = found[found["role"] == "found"]
+    lines = [f"Goal: {described(goal)}."]
+    if own.empty:
+        return [*lines, "No operator was trained and measured yet."]
+    for state in STATES[:2]:
+        for row in own[own["verdict"] == state].to_dict("records"):
+            lines.append(f"{row['operator']} {row['reason']}.")
+    if not (own["verdict"] == "meets").any():
+        nearest = own.sort_values("missing", kind="stable").iloc[0]
+        if nearest["verdict"] != "may meet":
+            lines.append(f"None of {len(own)} meets it. The nearest, {nearest['operator']}, {nearest['reason']}.")
+        lines.append(_help(goal, nearest.to_dict()))
+    return lines
+
+
+def _help(goal: Goal, row: Mapping[Any, Any]) -> str:
+    if row["verdict"] == "may meet":
+        return "More seeds (train: seeds) and longer timing (tune: latency: least_ms) would narrow the intervals."
+    return help_with([name for name, is_missed in (
+        (SPEED, goal.speedup is not None and row["speedup"] < goal.speedup),
+        (ACCURACY.name, goal.lose_at_most is not None and row["lost"] > goal.lose_at_most),
+    ) if is_missed])  # fmt: skip
+
+
+def help_with(binding: Sequence[str]) -> str:
+    """Return what would help where these requirements are not met."""
+    if SPEED in binding and {ACCURACY.name, LOSS.name} & {*binding}:
+        return "Both speed and score bind: search longer (study: n_trials), or ask for less of one of the two."
+    if SPEED in binding:
+        return (
+            "The speed binds: ask for less (goal: speedup), lower the bounds of the costs (relative_budget: most_flops), or "
+            "search longer (study: n_trials)."
+        )
+    if {ACCURACY.name, LOSS.name} & {*binding}:
+        return "The score binds: allow a larger loss (goal: lose_at_most), train longer, or search longer (study: n_trials)."
+    return "Search longer (study: n_trials), or ask for less."
+
+
+def end_of_search(goal: Goal, trials: pandas.DataFrame, n_trials: int) -> str | None:
+    """Return in words that a search has ended before its number of trials, and how near the best operator came; None if not."""
+    if trials.empty:
+        return None
+    trained = int(trials["outcome"].isin(["complete", "pruned", "paused", "failed"]).sum())
+    out = trials[trials["outcome"] == "screened"]
+    if out.empty or trained >= n_trials:
+        return None
+    kinds = out["message"].str.partition(":")[0].value_counts()
+    why = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    nearest = ""
+    if "metric_speedup" in out and out["metric_speedup"].notna().any():
+        best = out.sort_values("metric_speedup", ascending=False, kind="stable").iloc[0]
+        nearest = (
+            f" The fastest of them was {best['metric_speedup']:.2f} times as fast ({best['metric_speedup_low']:.2f} to "
+            f"{best['metric_speedup_high']:.2f}); the goal is {goal.least_speedup:g}."
+        )
+    speed_binds = kinds.get("too slow", 0) >= len(out) / 2
+    return (
+        f"{trained} of {n_trials} trials were trained when the search ended, since {len(out)} operators cannot meet the goal "
+        f"({why}).{nearest} {help_with([SPEED] if speed_binds else [])} goal: most_screened is when a search ends"
+    )

@@ -1,0 +1,163 @@
+"""The screening of operators before they are trained: an operator that cannot meet the goal costs no training.
+
+What costs least comes first: costs are counted, then the speedup is predicted, if there is a predictor, and then measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from syno.base.errors import DeviceError
+from syno.ir.graph import PGraph
+from syno.search.evaluation import Evaluate, Report, forget
+from syno.search.goal import COSTS, Goal
+
+if TYPE_CHECKING:
+    from syno.measure.speedup_record import SpeedupRecord
+
+MOST_UNMEASURED = 5  # operators in a row, before any was measured, after which the machine is to blame
+TOO_SLOW, TOO_LARGE, NOT_MEASURED = "too slow", "too large", "not measured"  # how reasons begin
+WORDS = {"most_parameters": "parameters", "most_memory": "memory", "most_file_size": "file size"}
+
+
+@dataclass(frozen=True)
+class Screening:
+    """The findings about an operator before its training.
+
+    Attributes:
+        metrics: what was counted, predicted or measured, by name: shares of costs, `predicted_speedup`, `speedup`, each speedup
+            with `_low` and `_high`, and `latency_ms`.
+        unmet: why it cannot meet the goal, as in "too slow: ..."; None if it can.
+    """
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    unmet: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The reason in a word or two, by which screened operators are counted; "" if there is none."""
+        return (self.unmet or "").partition(":")[0]
+
+
+Screen: TypeAlias = Callable[[PGraph], Screening]
+
+
+class Estimate(Protocol):
+    """A speedup with its interval, such as a prediction (`syno.measure.prediction`)."""
+
+    @property
+    def speedup(self) -> float:
+        """The speedup."""
+        ...
+
+    @property
+    def low(self) -> float:
+        """The lower end of its interval."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """The upper end of its interval."""
+        ...
+
+
+@dataclass
+class GoalScreen:
+    """The screening of operators by a goal.
+
+    Attributes:
+        goal: the goal.
+        shares: returns the costs of the network with an operator as shares of the original's, by the metrics in `COSTS`.
+        measure: measures the speedup of an operator; None if latency does not matter.
+        predict: predicts it; None, or a result of None, means that nothing is known yet.
+    """
+
+    goal: Goal
+    shares: Callable[[PGraph], Mapping[str, float]]
+    measure: Callable[[PGraph], SpeedupRecord] | None
+    predict: Callable[[PGraph], Estimate | None] | None = None
+    _unmeasured: int | None = 0  # in a row since the beginning; None once something was measured
+
+    def __call__(self, operator: PGraph) -> Screening:
+        """Return what is found out about an operator, as far as that is needed.
+
+        Raises DeviceError if none of the first operators can be measured.
+        """
+        metrics: dict[str, float] = {}
+        if self.goal.limits:
+            shares = self.shares(operator)
+            for name, most in self.goal.limits.items():
+                share = metrics[f"{COSTS[name]}_share"] = shares[COSTS[name]]
+                if share > most:
+                    text = f"{TOO_LARGE}: {share:.3g} times the original's {WORDS[name]}; the goal is at most {most:g}"
+                    return Screening(metrics, text)
+        least = self.goal.least_speedup
+        if least is None or self.measure is None:
+            return Screening(metrics)
+        predicted = None if self.predict is None else self.predict(operator)
+        if predicted is not None:
+            metrics |= _named("predicted_speedup", predicted.speedup, predicted.low, predicted.high)
+            if predicted.high < least:
+                return Screening(metrics, self._too_slow("predicted to be ", predicted.speedup, predicted.low, predicted.high))
+        found = self.measure(operator)
+        if found.status != "ok" or found.speedup is None:
+            return Screening(metrics, self._not_measured(found))
+        self._unmeasured = None
+        low, high = (found.speedup if end is None else end for end in (found.speedup_low, found.speedup_high))
+        metrics |= _named("speedup", found.speedup, low, high)
+        if found.latency_ms is not None:
+            metrics["latency_ms"] = found.latency_ms.value
+        return Screening(metrics, self._too_slow("", found.speedup, low, high) if high < least else None)
+
+    def _too_slow(self, verb: str, speedup: float, low: float, high: float) -> str:
+        return (
+            f"{TOO_SLOW}: {verb}{speedup:.3g} times as fast as the original ({low:.3g} to {high:.3g}) with {self.goal.place}; "
+            f"the goal is {self.goal.least_speedup:g}"
+        )
+
+    def _not_measured(self, found: SpeedupRecord) -> str:
+        reason = f"{found.status}: {' '.join(found.reason.split())}"
+        if self._unmeasured is not None:
+            self._unmeasured += 1
+            if self._unmeasured >= MOST_UNMEASURED:
+                raise DeviceError(
+                    f"none of {self._unmeasured} operators could be measured with {self.goal.place} (goal: compiler, device); "
+                    f"the last: {reason}"
+                )
+        return f"{NOT_MEASURED}: {reason}, with {self.goal.place}"
+
+
+def _named(name: str, value: float, low: float, high: float) -> dict[str, float]:
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+# ---- evaluations that screen first ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScreenedEvaluation:
+    """An evaluation before which operators are screened.
+
+    Attributes:
+        evaluate: evaluates the operators that may meet the goal.
+        screen: screens them.
+    """
+
+    evaluate: Evaluate
+    screen: Screen
+
+    def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
+        """Evaluate an operator that was screened before."""
+        return self.evaluate(operator, report)
+
+    def forget(self, operator: PGraph) -> None:
+        """Let the evaluation delete what it keeps of an operator's evaluation that will not be resumed."""
+        forget(self.evaluate, operator)
+
+
+def screening_of(evaluate: Evaluate, operator: PGraph) -> Screening | None:
+    """Return what an evaluation finds out before it evaluates an operator; None if it does not screen."""
+    screen = getattr(evaluate, "screen", None)
+    return screen(operator) if callable(screen) else None

@@ -1,0 +1,88 @@
+"""The results of a search with a goal: the order of its trials for the selection, and the verdicts on what was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from syno.config import Experiment
+from syno.results.goal import STATES, Verdict, lost_in, speedup_in, verdict_on_trial
+from syno.results.goal_tables import answer, help_with, verdicts
+from syno.results.metric import front
+from syno.search.goal import Goal
+from syno.stages.places import SELECTED
+from syno.stages.selection import read_selected
+
+if TYPE_CHECKING:
+    import pandas
+
+METRIC = "metric_"
+
+
+def metrics_of(row: pandas.Series) -> dict[str, float]:
+    """Return the metrics of a trial, by name."""
+    named = ((str(name), value) for name, value in row.items())
+    return {name.removeprefix(METRIC): float(value) for name, value in named if name.startswith(METRIC) and value == value}
+
+
+def nearest_first(ranked: pandas.DataFrame, goal: Goal) -> pandas.DataFrame:
+    """Return complete trials in the order in which a goal takes them.
+
+    Those that meet it come first, by what the goal looks for: the most accurate, the fastest, or those on the front of score
+    and speedup. Then come those that may meet it, in the same order, and the others by how much they miss. Equal ones keep
+    their order.
+    """
+    found = [metrics_of(row) for _, row in ranked.iterrows()]
+    judged = [verdict_on_trial(goal, metrics) for metrics in found]
+    lost = [-span.value if (span := lost_in(metrics)) is not None else float("-inf") for metrics in found]
+    speed = [span.value if (span := speedup_in(metrics)) is not None else float("-inf") for metrics in found]
+    on_front = set(front([(-fast, quality) for fast, quality in zip(speed, lost, strict=True)]))
+
+    def key(place: int) -> tuple[float, ...]:
+        one = judged[place]
+        wanted = {"most_accurate": -lost[place], "fastest": -speed[place], "front": float(place not in on_front)}
+        missing = one.missing if one.state in ("misses", "unknown") else 0.0
+        return (STATES.index(one.state), missing, wanted[goal.find or "front"])
+
+    return ranked.iloc[sorted(range(len(ranked)), key=key)]
+
+
+def verdict_in_search(experiment: Experiment, metrics: Mapping[str, float]) -> Verdict | None:
+    """Return whether an operator met the goal in the search, by its metrics there; None if there is no goal."""
+    return None if experiment.goal is None or not metrics else verdict_on_trial(experiment.goal, metrics)
+
+
+def help_of_search(experiment: Experiment, chosen: list[Mapping[str, float]]) -> str | None:
+    """Return what would help if none of the selected operators met the goal in the search; None if one did.
+
+    Args:
+        experiment: the experiment.
+        chosen: the metrics of the selected operators, the nearest to the goal first.
+    """
+    judged = [one for metrics in chosen if (one := verdict_in_search(experiment, metrics)) is not None]
+    if not judged or any(one.state in STATES[:2] for one in judged):
+        return None
+    return f"No operator of the search meets the goal; the nearest {judged[0].text}. {help_with(judged[0].binding)}"
+
+
+def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.DataFrame) -> pandas.DataFrame | None:
+    """Return the verdicts on the trained networks (`syno.results.goal_tables.verdicts`); None without a goal or trainings."""
+    if experiment.goal is None or scores.empty:
+        return None
+    file = experiment.folder / SELECTED
+    searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
+    return verdicts(experiment.goal, scores, latency, searched)
+
+
+def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> pandas.DataFrame:
+    """Return the scores with the columns `verdict` and `verdict_reason`, if there are verdicts."""
+    if found is None:
+        return scores
+    by_key = found.set_index("key")
+    return scores.assign(verdict=scores["key"].map(by_key["verdict"]), verdict_reason=scores["key"].map(by_key["reason"]))
+
+
+def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:
+    """Return in sentences which operators meet the goal, or how near they come; () without a goal or trainings."""
+    found = verdict_table(experiment, scores, latency)
+    return () if experiment.goal is None or found is None else tuple(answer(experiment.goal, found))

@@ -1,0 +1,277 @@
+"""Goals: their settings, screening, rewards and verdicts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pandas
+import pytest
+
+from syno.base.errors import DeviceError, SearchStoppedError, SpecError
+from syno.config import Experiment
+from syno.ir.library import OPERATORS
+from syno.results.goal import Span, Verdict, verdict
+from syno.results.goal_tables import GOAL_COLUMNS, answer, end_of_search, verdicts
+from syno.results.metric import ACCURACY, LOSS
+from syno.search.goal import Goal
+from syno.search.reward import Failure, GoalReward
+from syno.search.screening import GoalScreen, Screening
+
+BOTH = Goal(speedup=1.5, lose_at_most=0.01)
+OPERATOR = OPERATORS["conv2d"]()
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("given", "problem"),
+        [
+            ({"goal": {}}, "goal: there is nothing in it; give speedup: 1.5"),
+            ({"goal": {"speedup": 0.5}}, "goal.speedup: 0.5 is slower than the original; give 1 or more"),
+            ({"goal": {"speedup": 50}}, "50 times as fast is out of reach; give a ratio: 1.5 for 50 % more"),
+            ({"goal": {"lose_at_most": 2}}, "goal.lose_at_most: 2 is no fraction; give 0.02 for 2 %"),
+            ({"goal": {"find": "fastest"}}, "find: fastest needs how much may be lost"),
+            ({"goal": {"find": "most_accurate"}}, "find: most_accurate needs what is enough"),
+            ({"goal": {"speedup": 2, "compiler": "inductr"}}, 'goal: compiler: .* Did you mean "inductor"'),
+            ({"goal": {"speedup": 2, "device": "phone"}}, 'goal: device: "phone" is no device; there are: cpu, cuda'),
+            ({"goal": {"speedup": 2}, "workload": None, "spec": "resnet18"}, "goal needs a workload: give the network"),
+            ({"goal": {"speedup": 2}, "select": {"operators": ["conv2d"]}}, "goal: it is the goal of a search"),
+            ({"reward": {"name": "goal"}}, "reward: goal needs a goal"),
+            ({"select": {"by": "goal"}}, "select: by: goal needs a goal"),
+        ],
+    )
+    def test_wrong_ones_are_one_clear_error(self, given: dict[str, Any], problem: str) -> None:
+        with pytest.raises(SpecError, match=problem) as error:
+            Experiment(**{"name": "e", "workload": {}, **given})
+        assert len(str(error.value).splitlines()) == 1
+
+    def test_defaults_follow_from_the_goal(self) -> None:
+        one = Experiment(name="e", workload={}, goal={"lose_at_most": 0.01})
+        assert one.goal is not None and (one.goal.find, one.goal.least_speedup, one.goal.compiler) == (
+            "fastest",
+            1.0,
+            "inductor",
+        )
+        assert one.reward == {"name": "goal", "find": "fastest", "lose_at_most": 0.01} and one.select.by == "goal"
+        assert Experiment(**one.model_dump()) == one
+        own = Experiment(
+            name="e", workload={}, goal={"find": "front"}, reward={"name": "goal", "power": 2}, select={"by": "reward"}
+        )
+        assert own.reward == {"name": "goal", "find": "front", "power": 2} and own.select.by == "reward"
+        assert not Goal(find="most_accurate", most_parameters=0.5).measures
+
+    def test_files_depend_on_it_only_where_there_is_one(self) -> None:
+        without, with_one = (Experiment(name="e", workload={}, **goal) for goal in ({}, {"goal": {"speedup": 2}}))
+        assert "goal" not in without.part("search") and "latency" not in without.part("search")
+        assert '"speedup": 2.0' in with_one.part("search") and '"batch"' in with_one.part("search")
+
+
+def measured(low: float, high: float, status: str = "ok") -> Any:
+    return SimpleNamespace(
+        status=status, reason="" if status == "ok" else "no\nkernel", speedup=(low + high) / 2 if status == "ok" else None,
+        speedup_low=low, speedup_high=high, latency_ms=SimpleNamespace(value=3.0),
+    )  # fmt: skip
+
+
+class TestScreening:
+    def screened(self, goal: Goal, record: Any, predicted: Any = None, parameters: float = 0.5) -> tuple[Screening, list[str]]:
+        asked: list[str] = []
+
+        def ask(name: str, answer: Any) -> Any:
+            asked.append(name)
+            return answer
+
+        screen = GoalScreen(
+            goal,
+            lambda operator: ask("shares", {"parameters": parameters}),
+            lambda operator: ask("measure", record),
+            lambda operator: ask("predict", predicted),
+        )
+        return screen(OPERATOR), asked
+
+    def test_what_costs_least_comes_first(self) -> None:
+        goal = Goal(speedup=1.5, most_parameters=0.6)
+        found, asked = self.screened(goal, measured(1.45, 1.55))
+        assert found.unmet is None and asked == ["shares", "predict", "measure"]
+        assert found.metrics == {
+            "parameters_share": 0.5, "speedup": 1.5, "speedup_low": 1.45, "speedup_high": 1.55, "latency_ms": 3.0
+        }  # fmt: skip
+        found, asked = self.screened(goal, measured(2, 2), parameters=0.7)
+        assert asked == ["shares"]
+        assert found.unmet == "too large: 0.7 times the original's parameters; the goal is at most 0.6"
+        slow = SimpleNamespace(speedup=1.0, low=0.8, high=1.2)
+        found, asked = self.screened(Goal(speedup=1.5), measured(2, 2), slow)
+        assert asked == ["predict"] and found.kind == "too slow" and found.metrics["predicted_speedup_high"] == 1.2
+        found, asked = self.screened(Goal(speedup=1.5), measured(2, 2), SimpleNamespace(speedup=1.4, low=1.2, high=1.6))
+        assert asked == ["predict", "measure"] and found.unmet is None
+
+    def test_an_operator_is_trained_unless_it_is_certainly_too_slow(self) -> None:
+        assert self.screened(BOTH, measured(1.3, 1.5))[0].unmet is None
+        assert self.screened(BOTH, measured(1.3, 1.49))[0].unmet == (
+            "too slow: 1.4 times as fast as the original (1.3 to 1.49) with inductor on cpu; the goal is 1.5"
+        )
+        assert self.screened(Goal(lose_at_most=0.01), measured(0.8, 0.99))[0].kind == "too slow"  # as slow as it was
+
+    def test_where_nothing_can_be_measured_the_machine_is_to_blame(self) -> None:
+        def screen(*records: Any) -> list[str]:
+            rest = iter(records)
+            made = GoalScreen(BOTH, lambda operator: {}, lambda operator: next(rest))
+            return [made(OPERATOR).kind for _ in records]
+
+        broken = measured(1, 1, "compile_failed")
+        with pytest.raises(DeviceError, match="none of 5 operators could be measured .* the last: compile_failed: no kernel"):
+            screen(*[broken] * 5)
+        assert screen(measured(2, 2), *[broken] * 6) == ["", *["not measured"] * 6]
+
+
+class TestReward:
+    @staticmethod
+    def of(accuracy: float, fast: float, **settings: Any) -> float:
+        metrics = {"accuracy": accuracy, "original_accuracy": 0.9, "chance_accuracy": 0.1, "speedup": fast}
+        found = GoalReward(**settings)(metrics)
+        assert isinstance(found, float)
+        return found
+
+    def test_most_accurate(self) -> None:
+        def reward(accuracy: float, speedup: float) -> float:
+            return self.of(accuracy, speedup, speedup=1.5)
+
+        assert reward(0.9, 1.5) == pytest.approx((1 / 1.1) ** 4) == reward(0.9, 3)
+        assert reward(0.9, 1.4) < reward(0.9, 1.5) < reward(0.91, 1.5)
+
+    def test_fastest_of_those_that_lose_little(self) -> None:
+        def reward(accuracy: float, speedup: float) -> float:
+            return self.of(accuracy, speedup, find="fastest", lose_at_most=0.01)
+
+        assert reward(0.89, 2) == pytest.approx((1 + 2 / 3) / 2) == reward(0.95, 2)
+        assert reward(0.3, 9) < reward(0.8, 1) < 0.5 < reward(0.89, 1) < reward(0.89, 2)
+
+    def test_front_needs_both(self) -> None:
+        assert self.of(0.1, 5, find="front") == 0 < self.of(0.8, 1, find="front") < self.of(0.8, 2, find="front")
+
+    def test_without_training_the_fastest_is_the_best(self) -> None:
+        assert GoalReward(speedup=1.5)({"speedup": 3.0}) == 0.75
+        failed = GoalReward(speedup=1.5)({"flops": 1.0})
+        assert isinstance(failed, Failure) and 'no "speedup" was measured' in failed.reason
+
+
+class TestVerdicts:
+    @pytest.mark.parametrize(
+        ("speedup", "lost", "state"),
+        [
+            (Span(1.6, 1.5, 1.7), Span(0.005, -0.01, 0.01), "meets"),
+            (Span(1.6, 1.49, 1.7), Span(0.005, -0.01, 0.01), "may meet"),
+            (Span(1.4, 1.3, 1.5), Span(0.005, -0.01, 0.01), "may meet"),
+            (Span(1.4, 1.3, 1.49), Span(0.005, -0.01, 0.01), "misses"),
+            (Span(1.6, 1.5, 1.7), Span(0.02, 0.011, 0.03), "misses"),
+            (Span(1.6, 1.5, 1.7), Span(0.02, 0.01, 0.03), "may meet"),
+            (Span(1.5), Span(0.01), "meets"),  # intervals unknown
+            (Span(1.5), Span(0.0101), "misses"),
+            (None, Span(0.0), "unknown"),
+            (Span(2.0), None, "unknown"),
+        ],
+    )
+    def test_follow_from_both_intervals(self, speedup: Span | None, lost: Span | None, state: str) -> None:
+        assert verdict(BOTH, ACCURACY, speedup, lost).state == state
+
+    def test_say_by_how_much_it_is_missed(self) -> None:
+        found = verdict(BOTH, ACCURACY, Span(1.2, 1.1, 1.3), Span(0.03, 0.02, 0.04))
+        assert found == Verdict(
+            "misses",
+            "misses by 0.30 in speedup and 2.0 points of accuracy: 1.20 times as fast (1.10 to 1.30); accuracy -3.0 points "
+            "(-4.0 to -2.0)",
+            pytest.approx(0.4),
+            ("speedup", "accuracy"),
+        )
+        assert verdict(Goal(lose_at_most=0.1), LOSS, Span(2.0), Span(0.2)).text == (
+            "misses by 0.100 nats of loss: 2.00 times as fast; loss +0.200 nats"
+        )
+        shares = verdict(Goal(find="front", most_parameters=0.5), ACCURACY, Span(1.0), None, {"parameters": 0.7})
+        assert shares.text == "misses by 0.20 of the original's parameters: 1.00 times as fast; 0.70 of the parameters"
+
+    @staticmethod
+    def table(difference: tuple[float, float, float]) -> pandas.DataFrame:
+        scores = pandas.DataFrame([
+            {"operator": "original", "key": "original", "role": "original"},
+            {"operator": "one", "key": "a", "role": "found", "metric": "accuracy", "difference": difference[0],
+             "difference_low": difference[1], "difference_high": difference[2], "parameters_share": 0.3},
+            {"operator": "two", "key": "b", "role": "found", "metric": "accuracy", "difference": -0.1,
+             "difference_low": -0.12, "difference_high": -0.08, "parameters_share": 0.3},
+        ])  # fmt: skip
+        latency = pandas.DataFrame([
+            {"key": key, "compiler": "inductor", "device": "cpu", "status": "ok", "latency_ms": ms, "latency_low_ms": ms - 1,
+             "latency_high_ms": ms + 1} for key, ms in (("original", 30.0), ("b", 10.0))
+        ])  # fmt: skip
+        searched = {"a": {"speedup": 1.6, "speedup_low": 1.55, "speedup_high": 1.65}}
+        return verdicts(BOTH, scores, latency, searched)
+
+    def test_of_tables_take_the_speedup_in_turns_or_that_of_two_latencies(self) -> None:
+        found = self.table((-0.002, -0.004, 0.001))
+        assert tuple(found.columns) == GOAL_COLUMNS and list(found.verdict) == ["meets", "misses"]
+        assert list(found.timed) == ["in turns", "apart"] and list(found.lost) == pytest.approx([0.002, 0.1])
+        assert found.lost_high[0] == pytest.approx(0.004)
+        assert (found.speedup_low[1], found.speedup[1], found.speedup_high[1]) == pytest.approx((29 / 11, 3.0, 31 / 9))
+
+    def test_sentences_say_what_meets_it_and_what_would_help(self) -> None:
+        met = answer(BOTH, self.table((-0.002, -0.004, 0.001)))
+        assert met[0].startswith("Goal: the most accurate network, at least 1.5 times as fast as the original with inductor")
+        assert met[1].startswith("one meets: 1.60 times as fast (1.55 to 1.65)") and len(met) == 2
+        missed = answer(BOTH, self.table((-0.03, -0.04, -0.02)))
+        assert missed[1].startswith("None of 2 meets it. The nearest, one, misses by 2.0 points of accuracy")
+        assert missed[2].startswith("The score binds: allow a larger loss (goal: lose_at_most)")
+        may = answer(BOTH, self.table((-0.008, -0.02, 0.0)))
+        assert may[1].startswith("one may meet (the interval of the accuracy contains the goal)") and "More seeds" in may[2]
+
+
+def trials(*rows: tuple[str, float | None, float | None]) -> pandas.DataFrame:
+    """Trials by outcome, accuracy and speedup; the original's accuracy is 0.9."""
+    return pandas.DataFrame([
+        {"number": number, "outcome": outcome, "reward": 0.5, "operator": str(OPERATOR), "message": "too slow: 1",
+         "metric_accuracy": accuracy, "metric_original_accuracy": 0.9, "metric_speedup": speedup,
+         "metric_speedup_low": speedup, "metric_speedup_high": speedup}
+        for number, (outcome, accuracy, speedup) in enumerate(rows)
+    ])  # fmt: skip
+
+
+class TestEndOfASearch:
+    def test_says_how_near_the_best_came(self) -> None:
+        found = end_of_search(BOTH, trials(("complete", 0.9, 1.6), ("screened", None, 1.3), ("screened", None, 1.1)), 4)
+        assert found is not None and found.startswith(
+            "1 of 4 trials were trained when the search ended, since 2 operators cannot meet the goal (2 too slow). The "
+            "fastest of them was 1.30 times as fast (1.30 to 1.30); the goal is 1.5. The speed binds: ask for less"
+        )
+        assert end_of_search(BOTH, trials(("complete", 0.9, 1.6), ("screened", None, 1.3)), 1) is None
+
+    def test_is_an_error_where_nothing_was_trained(self) -> None:
+        from syno.stages.screening import check_screened
+
+        one = Experiment(name="e", workload={}, goal={"speedup": 1.5})
+        with pytest.raises(SearchStoppedError, match='study "e": 0 of 100 trials'):
+            check_screened(one, trials(("screened", None, 1.3)))
+        with pytest.warns(UserWarning, match='study "e": 1 of 100 trials'):
+            check_screened(one, trials(("screened", None, 1.3), ("complete", 0.9, 1.6)))
+
+
+@pytest.mark.parametrize(
+    ("goal", "order"),
+    [
+        ({"speedup": 1.5, "lose_at_most": 0.01}, [2, 1, 0, 3]),  # meet it, the better first; then the nearest
+        ({"lose_at_most": 0.01}, [1, 2, 3, 0]),  # the fastest of those that lose little
+        ({"find": "front"}, [0, 1, 2, 3]),  # the last is worse in both
+    ],
+)
+def test_a_selection_takes_those_first_that_meet_the_goal(goal: dict[str, float], order: list[int]) -> None:
+    from syno.stages.goal import nearest_first
+
+    rows = trials(("complete", 0.88, 3.0), ("complete", 0.89, 2.0), ("complete", 0.90, 1.6), ("complete", 0.895, 1.1))
+    assert list(nearest_first(rows, Goal(**goal)).number) == order
+
+
+def test_the_costs_of_a_network_are_shares_of_the_originals() -> None:
+    from syno.stages.screening import Shares
+
+    goal = {"most_parameters": 1, "most_file_size": 1, "find": "most_accurate"}
+    workload = {"width": 0.25, "data_settings": {"preset": "micro"}}
+    found = Shares(Experiment(name="e", workload=workload, goal=goal))(OPERATORS["conv1x1"]())
+    assert 0.1 < found["parameters"] < found["file_bytes"] < 0.6  # the statistics of normalizations are in the file, too
+    assert 0.5 < found["memory_bytes"] <= 1
