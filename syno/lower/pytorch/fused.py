@@ -17,6 +17,7 @@ from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import SHARE, UNFOLD
 from syno.lower.plan import Plan
 from syno.lower.pytorch.convolution import Contraction, convolve, scale
+from syno.lower.pytorch.layouts import convolution_layouts
 from syno.lower.pytorch.lowering import Lowering, Meeting
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
 from syno.lower.pytorch.windows import Window, carried_out_for, share_at, split_leaves, unfold_above, window_of
@@ -41,8 +42,11 @@ class FusedLowering(Lowering):
     def run(self) -> TensorCode:
         """Write all stages. Consecutive convolutions work on channels-last data."""
         data = super().run()
-        planar = {number: moves for number, moves in data.convolutions.items() if "functional.conv2d(" in data.lines[number][0]}
-        if len(planar) > 1 and any(planar.values()):  # measured on CPU: not worth the copy for one, or for 1x1 alone
+        planar = {number: made for number, made in data.convolutions.items() if "functional.conv2d(" in data.lines[number][0]}
+        # Measured on CPU: not worth the copy for one, or for 1x1 alone.
+        channels_last = len(planar) > 1 and any(made.moves for made in planar.values())
+        data.layouts |= convolution_layouts(data.convolutions, set(planar) if channels_last else set())
+        if channels_last:
             first = min(planar)
             before = [comment for statement, comment in data.lines[:first] if statement.startswith(f"{data.variable} =")]
             shape = before[-1] if before else shape_comment(dim.size for dim in self.graph.input)

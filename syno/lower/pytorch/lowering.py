@@ -139,7 +139,8 @@ class Lowering:
 
     def weight(self, number: int) -> TensorCode:
         """Return the weight tensor, with the weight sides of its Shares as axes."""
-        return TensorCode("w", self.graph.weights[number - 1], self.weights[number - 1], lazy=self.lazy)
+        source = self.weights[number - 1]
+        return TensorCode(source.removeprefix("self."), self.graph.weights[number - 1], source, lazy=self.lazy)
 
     def meetings(self, number: int, shares: Sequence[Operation]) -> list[Meeting]:
         """Return a meeting for each axis of the weight."""
@@ -193,9 +194,26 @@ class Lowering:
         if all(dim in self.rank for dim, _ in kept):  # nothing is left to contract: the order of the output
             kept.sort(key=lambda entry: self.rank[entry[0]])
         equation = f"{left},{right}->{''.join(name for _, name in kept)}"
+        if self.lazy:
+            self._lay_out(weight, meetings, [dim for dim, _ in kept])
         operands = f"{data.read()}, {weight.read()}"
-        data.lines += weight.lines
+        data.prepared += weight.lines
         data.assign(f'torch.einsum("{equation}", {operands})', [dim for dim, _ in kept])
+
+    def _lay_out(self, weight: TensorCode, meetings: Sequence[Meeting], results: Sequence[Dim]) -> None:
+        """Note the order of the weight's axes in memory in which einsum reads it as matrices, without a copy."""
+        met = [meeting for meeting in meetings if meeting.data is not None]
+        groups = [meeting.weight for meeting in met if not meeting.result.is_reduce]
+        summed = [meeting.weight for meeting in met if meeting.result.is_reduce]
+        outer = [meeting for meeting in meetings if meeting.data is None]
+        if any(meeting.result.is_reduce for meeting in outer):
+            return  # einsum sums these first, which makes a new tensor
+        outer.sort(key=lambda meeting: results.index(meeting.result))
+        parts = [groups, summed, [meeting.weight for meeting in outer]]
+        if not all(map(weight.is_adjacent_in_memory, parts)):
+            order = weight.order_in_memory(dim for part in parts for dim in part)
+            if order is not None:
+                self.data.layouts[weight.source] = order
 
 
 def _ranks(structure: Structure) -> dict[Dim, int]:

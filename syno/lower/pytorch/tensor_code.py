@@ -11,6 +11,7 @@ from itertools import combinations
 
 from syno.algebra import Size, product
 from syno.ir.dim import Dim
+from syno.lower.pytorch.layouts import Convolution, Order
 
 
 class _Piece:
@@ -27,17 +28,22 @@ class TensorCode:
         variable: the variable's name in the generated code.
         lines: the statements, each with a comment that gives the shape after it.
         functions: names of the functions of `functions.py` that are used.
-        convolutions: numbers of the statements that are convolutions, and whether their kernel is larger than 1.
+        convolutions: numbers of the statements that are convolutions, each with what is known of it.
+        prepared: the statements that work on weights alone, in the same form as `lines`.
+        layouts: for expressions of weights, the order of their axes in memory with which their reader needs no copy.
         lazy: whether views are collected; else each is written at once.
     """
 
     def __init__(self, variable: str, axes: Sequence[Dim], source: str | None = None, *, lazy: bool = True) -> None:
         self.variable = variable
+        self.source = source or variable
         self.lines: list[tuple[str, str]] = []
         self.functions: set[str] = set()
-        self.convolutions: dict[int, bool] = {}
+        self.convolutions: dict[int, Convolution] = {}
+        self.prepared: list[tuple[str, str]] = []
+        self.layouts: dict[str, Order] = {}
         self.lazy = lazy
-        self._value = source or variable  # what the next statement reads
+        self._value = self.source  # what the next statement reads
         self._rolled: tuple[str, list[int], list[int], int] | None = None  # of the last roll: value, amounts, axes, line
         self._have([[dim] for dim in axes])
 
@@ -84,6 +90,23 @@ class TensorCode:
             self._write(f"{self._value}.reshape({_shape(sizes)})", sizes)
         self._have(wanted)
         return self._value
+
+    def order_in_memory(self, dims: Iterable[Dim]) -> Order | None:
+        """Return the order of the variable's axes in memory with which these dims, outermost first, are read without a copy.
+
+        None if there is no such order, because an axis would fall apart, or because a statement has made a new tensor.
+        """
+        if self.lines:
+            return None
+        pieces = [piece for dim in dims for piece in self._pieces[dim]]
+        order = sorted(range(len(self._physical)), key=lambda axis: pieces.index(self._physical[axis][0]))
+        return tuple(order) if [piece for axis in order for piece in self._physical[axis]] == pieces else None
+
+    def is_adjacent_in_memory(self, dims: Iterable[Dim]) -> bool:
+        """Return whether these dims follow each other in this order in a variable that is stored in the order of its axes."""
+        stored = [piece for axis in self._physical for piece in axis]
+        places = [stored.index(piece) for dim in dims for piece in self._pieces[dim]]
+        return places == list(range(places[0], places[0] + len(places))) if places else True
 
     def _view(self) -> None:
         if not self.lazy:
