@@ -52,7 +52,8 @@ _HOME = {
 
 __all__ = [
     "OPERATORS", "Builder", "PGraph", "SynoError", "Valuations", "VariableTable", "build", "expression", "interpret",
-    "loop_nest", "parse", "plan", "prepare_for_inference", "substitute", "to_c", "to_dot", "to_source", "to_svg", "to_te_source",
+    "loop_nest", "parse", "plan", "prepare_for_inference", "substitute", "to_c", "to_dot", "to_source", "to_svg",
+    "to_te_source",
 ]  # fmt: skip
 
 

@@ -34,6 +34,11 @@ class OperatorModule(PreparedWeights):
     mode: str
     sizes: dict[str, int]
 
+    @property
+    def is_channels_last(self) -> bool:
+        """Whether the module brings pictures into channels-last format, in which its output is, too."""
+        return "memory_format=torch.channels_last" in self.source
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (str(self.graph), self.source, self.mode, self.sizes), self._state_without_kept()
 

@@ -9,6 +9,7 @@ from itertools import groupby
 from syno.algebra import ONE, Valuations, product
 from syno.ir.dim import Dim
 from syno.ir.primitives import MERGE, SHIFT, SPLIT
+from syno.lower.pytorch.costs import Work
 from syno.lower.pytorch.layouts import Convolution, Order
 from syno.lower.pytorch.lowering import Meeting
 from syno.lower.pytorch.tensor_code import TensorCode
@@ -74,10 +75,8 @@ class Contraction:
         return not others
 
     @property
-    def is_convolution(self) -> bool:
-        """Whether to write a convolution: windows are summed, or channels lie before axes that the weight lacks."""
-        if self.moving:
-            return True
+    def can_be_convolution(self) -> bool:
+        """Whether a convolution with a kernel of size 1 is an alternative: channels lie before axes that the weight lacks."""
         if any(self._is_merged_with_passing(meeting.result) for meeting in (*self.groups, *self.outer)):
             return False  # as a product, the two axes come out side by side
         sizes = [product(dim.size for dim in tensor.axes) for tensor in (self.data, self.weight)]
@@ -107,7 +106,8 @@ def scale(contraction: Contraction) -> None:
     first = min(data.position(dim) for dim in contraction.met)
     factors = f"{data.read()} * {weight.read([[axis_of[dim]] if dim in axis_of else [] for dim in data.axes[first:]])}"
     data.prepared += weight.lines
-    data.assign(factors, [result_of.get(dim, dim) for dim in data.axes])
+    data.work += weight.work
+    data.assign(factors, [result_of.get(dim, dim) for dim in data.axes], "copy")
 
 
 def convolve(contraction: Contraction) -> None:
@@ -120,6 +120,8 @@ def convolve(contraction: Contraction) -> None:
     weight, layouts = kernel(contraction, windows)
     arguments = [data.read([batch, contraction.met, *spatial]), weight]
     data.prepared += contraction.weight.lines
+    if not any(layouts):  # else the weight is stored as it is read
+        data.work += contraction.weight.work
 
     padding = [_padding(window) for window in windows]
     if any(text != "0" for text in padding):
@@ -132,7 +134,16 @@ def convolve(contraction: Contraction) -> None:
         arguments.append(f"groups={groups.integer_text()}")
     after = [[window.position] if window else part for part, window in zip(spatial, windows, strict=True)]
     results = [meeting.result for meeting in (*contraction.groups, *contraction.outer)]
-    data.convolutions[len(data.lines)] = Convolution(any(windows), contraction.weight.source, *layouts)
+    stays = product(dim.size for dim in (*batch, *results, *(dim for part in after for dim in part)))
+    taps = product(window.kernel.size for window in windows if window)
+    channels = product(meeting.weight.size for meeting in contraction.channels)
+    elements = (
+        product(dim.size for dim in data.axes),
+        stays,
+        product(meeting.weight.size for meeting in contraction.meetings) * taps,
+    )
+    work = Work("convolution", elements, stays * channels * taps, channels if contraction.groups else None)
+    data.convolutions[len(data.lines)] = Convolution(any(windows), work, contraction.weight.source, *layouts)
     call = f"functional.conv{len(spatial)}d({', '.join(arguments)})" + _crop(windows)
     data.assign(call, [batch, results, *after])
 

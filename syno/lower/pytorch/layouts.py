@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from syno.lower.pytorch.costs import Work
+
 Order: TypeAlias = tuple[int, ...]  # numbers of axes, the one with the largest stride first
 
 
@@ -19,12 +21,14 @@ class Convolution:
 
     Attributes:
         moves: whether the kernel is larger than 1.
+        work: its work on channels-first data.
         weight: the expression for the weight.
         channels_first, channels_last: the orders of the weight's axes in memory with which the kernel needs no copy in these
             memory formats; None if there is no such order.
     """
 
     moves: bool
+    work: Work
     weight: str
     channels_first: Order | None
     channels_last: Order | None
@@ -36,3 +40,16 @@ def convolution_layouts(convolutions: Mapping[int, Convolution], last: set[int])
         made.weight: made.channels_last if number in last else made.channels_first for number, made in convolutions.items()
     }
     return {weight: order for weight, order in orders.items() if order is not None and list(order) != sorted(order)}
+
+
+def kernels_in_channels_last(
+    prepared: list[tuple[str, str]], convolutions: Mapping[int, Convolution], last: set[int]
+) -> list[tuple[str, str]]:
+    """Return statements that bring kernels into channels-last format where no layout of the weight does."""
+    shapes = {statement.partition(" = ")[0]: shape for statement, shape in prepared}
+    kernels = [
+        made.weight.removeprefix("self.") for number, made in convolutions.items() if number in last and not made.channels_last
+    ]
+    return [
+        (f"{name} = {name}.contiguous(memory_format=torch.channels_last)", shapes[name]) for name in kernels if name in shapes
+    ]

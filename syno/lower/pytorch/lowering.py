@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
-from syno.algebra import Size
+from syno.algebra import Size, product
 from syno.base.errors import LoweringError
 from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import EXPAND, MERGE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno.lower.cut import Cut, Structure
 from syno.lower.plan import Plan
+from syno.lower.pytorch.costs import Work
+from syno.lower.pytorch.forms import Decisions
 from syno.lower.pytorch.tensor_code import TensorCode
 
 
@@ -36,12 +38,16 @@ class Lowering:
         weights: the expression for each weight, first to last.
         data: the variable that holds the data.
         source: the expression for the input; the variable, if not given.
+        decisions: between equivalent forms; the usual ones, if not given.
     """
 
     lazy = False  # every view is written as such
 
-    def __init__(self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None) -> None:
+    def __init__(
+        self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None, decisions: Decisions | None = None
+    ) -> None:
         self.plan = plan
+        self.decisions = decisions or Decisions()
         self.graph = graph = plan.staged
         self.weights = weights
         self.structure = Structure(graph)
@@ -49,6 +55,9 @@ class Lowering:
         self.rank = _ranks(self.structure)
         self.done: set[int] = set()  # weights multiplied in
         self.summed: set[Dim] = set()
+        self.finished: set[Operation] = (
+            set()
+        )  # Unfolds that are carried out; Strides and Shares that a shear has done with them
 
     def run(self) -> TensorCode:
         """Write all stages, then the views that remain until the axes are the output's."""
@@ -198,6 +207,10 @@ class Lowering:
             self._lay_out(weight, meetings, [dim for dim, _ in kept])
         operands = f"{data.read()}, {weight.read()}"
         data.prepared += weight.lines
+        data.work += weight.work if weight.source not in data.layouts else []
+        sizes = tuple(product(dim.size for dim in dims) for dims in (data.axes, [dim for dim, _ in kept], weight.axes))
+        multiplications = product(dim.size for dim, _ in after)
+        data.work.append(Work("product", sizes, multiplications))
         data.assign(f'torch.einsum("{equation}", {operands})', [dim for dim, _ in kept])
 
     def _lay_out(self, weight: TensorCode, meetings: Sequence[Meeting], results: Sequence[Dim]) -> None:

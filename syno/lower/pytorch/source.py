@@ -14,6 +14,7 @@ from syno.base.registry import Registry
 from syno.ir.coordinates import expression
 from syno.ir.graph import PGraph
 from syno.lower.plan import Plan, candidates, fewest_flops, plan_for
+from syno.lower.pytorch.forms import cheapest
 from syno.lower.pytorch.functions import definitions
 from syno.lower.pytorch.fused import FusedLowering
 from syno.lower.pytorch.lowering import Lowering
@@ -63,9 +64,11 @@ def to_source(
     composing = None
     if (composition := chosen.composition) is not None:
         recipe = fewest_flops(candidates(composition.recipe, chosen.valuations))
-        composing = lowering(recipe, [names[composition.below - 1]], "composed", names[composition.above - 1]).run()
+        below, above = names[composition.below - 1], names[composition.above - 1]
+        composing = lowering(recipe, [below], "composed", above).run()
         names = [*(names[number - 1] for number in composition.kept(len(names))), "composed"]
-    return _Module(graph, lowering(chosen, names).run(), composing, mode).text()
+    body = cheapest(lambda decisions: lowering(chosen, names, decisions=decisions).run(), chosen.valuations)
+    return _Module(graph, body, composing, mode).text()
 
 
 class _Module:
