@@ -38,7 +38,7 @@ from syno.model import OperatorModule, build, prepare_for_inference
 from syno.model.backbones import BACKBONES
 from syno.model.substitution import substitute
 
-ORIGINAL, BEFORE, NOW, PREPARED = "original", "before", "now", "now, prepared"
+ORIGINAL, ORIGINAL_LAST, BEFORE, NOW, PREPARED = "original", "original, channels last", "before", "now", "now, prepared"
 FORWARD, BOTH = "forward", "forward and backward"
 TOLERANCE = 1e-4  # of the largest value
 EARLIER = """
@@ -98,7 +98,7 @@ def _network(size: int, options: argparse.Namespace) -> list[Row]:
     original = BACKBONES["resnet18"](classes=1000)
     x = torch.randn(options.batch, 3, size, size)
     graph = OPERATORS[options.operator]()
-    now = substitute(original, graph, x)
+    now = substitute(original, graph, x, batch=options.batch)
     modules = [module for module in now.modules() if isinstance(module, OperatorModule)]
     sources = _earlier_sources(options.before, [(module.graph, _values(module)) for module in modules])
     with patch("syno.model.module.to_source", lambda *_, **__: sources.pop(0)):
@@ -146,9 +146,8 @@ def _earlier_sources(folder: Path, cases: Sequence[tuple[PGraph, Mapping[str, in
     """The code that the version in the folder generates."""
     request = json.dumps([(str(graph), dict(values)) for graph, values in cases])
     environment = {**os.environ, "PYTHONPATH": str(folder.resolve())}
-    done = subprocess.run(
-        [sys.executable, "-c", EARLIER], input=request, env=environment, cwd=folder, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", EARLIER]
+    done = subprocess.run(command, input=request, env=environment, cwd=folder, capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stdout)
     return found
 
@@ -167,7 +166,10 @@ def _rows(
 ) -> list[Row]:
     now.load_state_dict(before.state_dict())
     prepared = prepare_for_inference(deepcopy(now))
-    modules = {ORIGINAL: original, BEFORE: before, NOW: now, PREPARED: prepared}
+    last = deepcopy(original).to(memory_format=torch.channels_last)
+    modules = {ORIGINAL: original, ORIGINAL_LAST: last, BEFORE: before, NOW: now, PREPARED: prepared}
+    if share is not None:
+        del modules[ORIGINAL_LAST]
     for module in modules.values():
         module.eval()
     with torch.no_grad():
@@ -237,6 +239,7 @@ def _method(options: argparse.Namespace) -> list[str]:
         f"(ResNet-18's and a layer's training step: batch {max(2, options.batch)})",
         f"- Times: {clock}; all variants in turn, {options.rounds} rounds; the median. In brackets the speedup over the original: "
         "the median of the rounds' own ratios, and its 95 % interval.",
+        f"- `{ORIGINAL_LAST}`: with the weights of all convolutions in this memory format.",
         f"- `{BEFORE}`: code that the earlier version generates, `{NOW}`: that of this one; `{PREPARED}`: after "
         "`prepare_for_inference`. Their outputs agree to 1e-4 of the largest value.",
     ]

@@ -13,16 +13,33 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 Model = TypeVar("Model", bound=nn.Module)
-Key = list[tuple[torch.Tensor, int, int]]  # an alias of each weight, which keeps its memory from being used again
+State = tuple[int, list[tuple[int, int]]]  # the steps of optimizers, and each weight's place in memory and count of changes
+
+
+class _Steps:
+    """The number of steps that optimizers have taken: fused ones change weights without counting it at the weight."""
+
+    taken = 0
+    hook: Any = None
+
+    @classmethod
+    def count(cls) -> None:
+        if cls.hook is None:
+            cls.hook = register_optimizer_step_post_hook(cls._step)
+
+    @classmethod
+    def _step(cls, *_: Any) -> None:
+        cls.taken += 1
 
 
 class PreparedWeights(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
     """Base of modules that can keep what they compute from weights alone, as long as the weights stay the same."""
 
     _keeps = False
-    _kept: tuple[Key, Any] | None = None
+    _kept: tuple[State, list[torch.Tensor], Any] | None = None  # with aliases of the weights, whose memory stays in use by that
 
     def prepared_weights(self) -> Any:
         """Return what `forward` computes from weights alone: what was kept, if the weights are the same as then."""
@@ -32,14 +49,13 @@ class PreparedWeights(nn.Module):  # type: ignore[misc]  # mypy does not look in
         if torch.is_autocast_enabled(weight.device.type) or any(one.is_inference() for one in self._parameters.values()):
             return super().prepared_weights()  # of another number format, or weights that count no changes
         try:
-            key = [(one.data_ptr(), one._version) for one in self._parameters.values()]
+            state = _Steps.taken, [(one.data_ptr(), one._version) for one in self._parameters.values()]
         except RuntimeError:  # weights without memory, as in torch.func
             return super().prepared_weights()
-        if self._kept is None or [(pointer, version) for _, pointer, version in self._kept[0]] != key:
+        if self._kept is None or self._kept[0] != state:
             aliases = [one.detach() for one in self._parameters.values()]
-            kept = [(alias, *one) for alias, one in zip(aliases, key, strict=True)]
-            self._kept = kept, super().prepared_weights()
-        return self._kept[1]
+            self._kept = state, aliases, super().prepared_weights()
+        return self._kept[2]
 
     def keep_prepared_weights(self, keep: bool) -> None:
         """Begin or end keeping what `forward` computes from weights alone."""
@@ -67,6 +83,7 @@ def prepare_for_inference(model: Model) -> Model:
     count changes through `weight.data`, such as `weight.data.mul_(2)`; call this function again after those. `model.train()`
     ends it. Calls that need gradients, and code of `torch.compile` and `torch.export`, compute it each time, as before.
     """
+    _Steps.count()
     model.eval()
     for module in model.modules():
         if isinstance(module, PreparedWeights):
