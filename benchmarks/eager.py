@@ -237,8 +237,8 @@ def _method(options: argparse.Namespace) -> list[str]:
     return [
         f"- torch {torch.__version__}, {options.threads} thread{'s'[: options.threads != 1]}, float32, batch {options.batch} "
         f"(ResNet-18's and a layer's training step: batch {max(2, options.batch)})",
-        f"- Times: {clock}; all variants in turn, {options.rounds} rounds; the median. In brackets the speedup over the original: "
-        "the median of the rounds' own ratios, and its 95 % interval.",
+        f"- Times: {clock}; all variants in turn, {options.rounds} rounds; the median. In brackets the speedup over the "
+        "original: the median of the rounds' own ratios, and its 95 % interval.",
         f"- `{ORIGINAL_LAST}`: with the weights of all convolutions in this memory format.",
         f"- `{BEFORE}`: code that the earlier version generates, `{NOW}`: that of this one; `{PREPARED}`: after "
         "`prepare_for_inference`. Their outputs agree to 1e-4 of the largest value.",
@@ -278,8 +278,8 @@ def _summary(rows: Sequence[Row]) -> list[str]:
         over = median(time - share for time, share in pairs)
         ratio = median(time / share for time, share in pairs)
         lines += reports.paragraph(
-            f"- {variant}: the median operator takes {times:.2f} of the layer's time, {over:+.2f} beside its share of the FLOPs, "
-            f"which is {ratio:.2f} times that share ({len(pairs)} rows)."
+            f"- {variant}: the median operator takes {times:.2f} of the layer's time, {over:+.2f} beside its share of the "
+            f"FLOPs, which is {ratio:.2f} times that share ({len(pairs)} rows)."
         )
     return lines
 

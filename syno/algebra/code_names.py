@@ -34,7 +34,8 @@ MODULE = words(
 # Attributes that `build` adds to a module, and methods of generated modules.
 OWN_ATTRIBUTES = words(
     """
-    composed composed_weight freeze graph mode prepare_for_inference prepared_weights reset_parameters sizes source
+    composed composed_weight freeze graph is_channels_last keep_prepared_weights mode prepared_weights reset_parameters sizes
+    source
     """
 )
 BUILTINS = words("ValueError int len range self sum super tuple")
