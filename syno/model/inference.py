@@ -65,7 +65,8 @@ class PreparedWeights(nn.Module):  # type: ignore[misc]  # mypy does not look in
         """Set the mode. The training mode ends keeping what is computed from weights."""
         if mode:
             self.keep_prepared_weights(False)
-        return super().train(mode)
+        super().train(mode)
+        return self
 
     def _apply(self, *args: Any, **options: Any) -> Any:
         self._kept = None  # the weights move, or get another number format
