@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from syno.lower.loops import to_c
     from syno.lower.pytorch.source import to_source
     from syno.lower.tvm import to_te_source
-    from syno.model import build
+    from syno.model import build, prepare_for_inference
     from syno.model.substitution import substitute
 
 __version__ = VERSION
@@ -41,6 +41,7 @@ _HOME = {
     "loop_nest": "syno.ir.coordinates",
     "parse": "syno.ir.text",
     "plan": "syno.lower.choose",
+    "prepare_for_inference": "syno.model",
     "substitute": "syno.model.substitution",
     "to_c": "syno.lower.loops",
     "to_dot": "syno.ir.drawing",
@@ -51,7 +52,8 @@ _HOME = {
 
 __all__ = [
     "OPERATORS", "Builder", "PGraph", "SynoError", "Valuations", "VariableTable", "build", "expression", "interpret",
-    "loop_nest", "parse", "plan", "substitute", "to_c", "to_dot", "to_source", "to_svg", "to_te_source",
+    "loop_nest", "parse", "plan", "prepare_for_inference", "substitute", "to_c", "to_dot", "to_source", "to_svg",
+    "to_te_source",
 ]  # fmt: skip
 
 

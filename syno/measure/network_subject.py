@@ -96,7 +96,13 @@ class BackboneSubject(Subject):
         if operator is None:
             network, literal, reference_name = original, original, "eager module"
         else:
-            options: dict[str, Any] = {"seed": SEED, "where": rule, "causal": causal, "keep_stem": self.layer is None}
+            options: dict[str, Any] = {
+                "seed": SEED,
+                "where": rule,
+                "causal": causal,
+                "keep_stem": self.layer is None,
+                "batch": batch,
+            }
             network, literal = (substitute(original, operator, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules" if isinstance(operator, PGraph) else "eager module"
         price = model_cost(network, example)
@@ -104,7 +110,7 @@ class BackboneSubject(Subject):
         literal.load_state_dict(network.state_dict())
         reference = in_double(literal)  # a copy, made before the network moves to the device
         for module in network.modules():
-            if isinstance(module, nn.Conv2d):
+            if isinstance(module, nn.Conv2d) and layout is not torch.contiguous_format:  # else as `substitute` laid it out
                 module.to(memory_format=layout)
         return Material(
             module=network.to(device).eval(),

@@ -1,14 +1,15 @@
 """Networks and operators in PyTorch: backbones, their layers, and operators as modules in place of layers.
 
-`OperatorModule` and `build` are loaded when they are first used, since names of baselines are read without torch.
+They are loaded when they are first used, since names of baselines are read without torch.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from syno.model.inference import prepare_for_inference
     from syno.model.module import OperatorModule, build
 
-__all__ = ["OperatorModule", "build"]
+__all__ = ["OperatorModule", "build", "prepare_for_inference"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,4 +17,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'syno.model' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module("syno.model.module"), name)
+    module = "syno.model.inference" if name == "prepare_for_inference" else "syno.model.module"
+    return getattr(import_module(module), name)

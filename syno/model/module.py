@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 
 from syno.base.errors import ShapeError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse, parse_stored
 from syno.lower.plan import Plan
 from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
+from syno.model.inference import PreparedWeights
 
 NOMINAL_LENGTH = 32  # for axes of any length, where a plan needs a number: a usual batch size
 
 
-class OperatorModule(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+class OperatorModule(PreparedWeights):
     """Base of all modules that `build` makes.
 
     Attributes:
@@ -34,8 +34,13 @@ class OperatorModule(nn.Module):  # type: ignore[misc]  # mypy does not look int
     mode: str
     sizes: dict[str, int]
 
+    @property
+    def is_channels_last(self) -> bool:
+        """Whether the module brings pictures into channels-last format, in which its output is, too."""
+        return "memory_format=torch.channels_last" in self.source
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (str(self.graph), self.source, self.mode, self.sizes), self.__dict__
+        return _rebuild, (str(self.graph), self.source, self.mode, self.sizes), self._state_without_kept()
 
     def extra_repr(self) -> str:
         """Return sizes, mode, and the operator's text."""

@@ -24,7 +24,7 @@ from syno.lower.causality import leak
 from syno.model.baselines import ModuleBaseline, Replacement
 from syno.model.extraction import replaceable
 from syno.model.layers import Layer, Where
-from syno.model.module import build
+from syno.model.module import OperatorModule, build
 
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
@@ -39,8 +39,12 @@ def substitute(
     mode: str = "fused",
     causal: bool | None = None,
     keep_stem: bool = True,
+    batch: int | None = None,
 ) -> nn.Module:
     """Return a copy of `model` with `operator` in some of its layers.
+
+    Where operators work on channels-last data, the convolutions that stay store their weights channels-last: shapes and values
+    are the same.
 
     The layers are convolutions on square pictures, or linear layers on sequences. In place of a layer with a stride there is an
     average pooling by the stride, and the operator after it.
@@ -58,6 +62,7 @@ def substitute(
         causal: whether the model predicts later positions of a sequence, so that an operator that reads ahead is refused.
             None: as the model's attribute `causal` says; if it has none, False.
         keep_stem: whether the convolution that runs first stays, unless it is named.
+        batch: the batch size to choose the form of the operators' code for; it takes any other one, too. None: a usual one.
 
     Raises:
         MisfitError: the operator does not fit a layer (the message says which, and why), or reads ahead in a causal model.
@@ -71,23 +76,30 @@ def substitute(
     if isinstance(operator, ModuleBaseline):
         modules = [_baseline(operator, layer, number, is_causal) for layer, number in zip(layers, seeds, strict=True)]
     else:
-        modules = _operators(operator, layers, seeds, mode, is_causal)
+        modules = _operators(operator, layers, seeds, mode, is_causal, batch)
     if layers[0].module is model:
         return modules[0]
     copied = deepcopy(model)
     for layer, module in zip(layers, modules, strict=True):
         copied.set_submodule(layer.name, module)
+    if any(isinstance(module, OperatorModule) and module.is_channels_last for module in copied.modules()):
+        for module in copied.modules():
+            if isinstance(module, nn.Conv2d):  # else torch copies the weight at each call, to match its data
+                module.to(memory_format=torch.channels_last)
     return copied
 
 
-def _operators(operator: PGraph, layers: Sequence[Layer], seeds: Sequence[int], mode: str, is_causal: bool) -> list[nn.Module]:
+def _operators(
+    operator: PGraph, layers: Sequence[Layer], seeds: Sequence[int], mode: str, is_causal: bool, batch: int | None
+) -> list[nn.Module]:
     """Return the operator as a module for each of the layers. MisfitError if it does not fit one of them."""
     valuations = [_fitting_values(operator, layer) for layer in layers]
     if is_causal:
         for layer, values in zip(layers, valuations, strict=True):
             _check_causality(operator, layer, values)
     return [
-        _module(operator, layer, values, number, mode) for layer, values, number in zip(layers, valuations, seeds, strict=True)
+        _module(operator, layer, values, number, mode, batch)
+        for layer, values, number in zip(layers, valuations, seeds, strict=True)
     ]
 
 
@@ -143,12 +155,14 @@ def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) 
         )
 
 
-def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int, mode: str) -> nn.Module:
+def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int, mode: str, batch: int | None) -> nn.Module:
     """Return the operator as a module for this layer, on its device, with its number format and training mode."""
     weight = layer.module.weight
     # The module takes any batch, and sequences of any length if the operator works on each position by itself.
     free = {"N"} | (operator.runtime_variables & {"seq_len"})
     given = {name: value for name, value in values.items() if name not in free}
+    if batch is not None and "N" in operator.runtime_variables:
+        given["N"] = batch
     chosen = None if weight.is_meta else seed  # tensors without data get no random numbers
     try:
         module: nn.Module = build(operator, given, mode=mode, seed=chosen, device=weight.device, dtype=weight.dtype)

@@ -37,7 +37,9 @@ class Gpt2Projection(nn.Module):
             raise ValueError(f"H_in must be a multiple of k_1**3 * t; given: H_in = {H_in}, k_1 = {k_1}, t = {t}")
         if H_in % (k_1**4 * t):
             raise ValueError(f"H_in must be a multiple of k_1**4 * t; given: H_in = {H_in}, k_1 = {k_1}, t = {t}")
-        self.w1 = nn.Parameter(torch.empty(k_1**3 * t**2, H_in // k_1, H_in // (k_1**4 * t), device=device, dtype=dtype))
+        # w1 is stored in the order in which it is read; its shape is [k_1^3*t^2, H_in/k_1, H_in/(k_1^4*t)].
+        stored = torch.empty(H_in // k_1, k_1**3 * t**2, H_in // (k_1**4 * t), device=device, dtype=dtype)
+        self.w1 = nn.Parameter(stored.permute(1, 0, 2))
         self.reset_parameters(seed, init)
 
     def reset_parameters(self, seed=None, init="fan_in"):
@@ -48,10 +50,13 @@ class Gpt2Projection(nn.Module):
         H_in, k_1 = self.H_in, self.k_1
         fan_in = {"w1": H_in // k_1}
         for name, weight in self.named_parameters():
+            drawn = torch.empty(weight.shape, device=weight.device, dtype=weight.dtype)
             if init == "fan_in":
-                nn.init.normal_(weight, std=fan_in[name] ** -0.5, generator=generator)
+                nn.init.normal_(drawn, std=fan_in[name] ** -0.5, generator=generator)
             else:
-                nn.init.trunc_normal_(weight, std=0.1, generator=generator)
+                nn.init.trunc_normal_(drawn, std=0.1, generator=generator)
+            with torch.no_grad():
+                weight.copy_(drawn)
 
     def forward(self, x):
         H_in, k_1, t = self.H_in, self.k_1, self.t

@@ -79,15 +79,21 @@ class Operator1(nn.Module):
         self.composed = self.composed_weight().detach()
         return self
 
+    def prepared_weights(self):
+        """Return what forward computes from weights alone."""
+        C_in, C_out, k_1 = self.C_in, self.C_out, self.k_1
+        composed = self.composed_weight() if self.composed is None else self.composed
+        composed = composed.permute(3, 0, 4, 1, 2)          # [C_out, g, C_in/g, k_1, k_1]
+        composed = composed.reshape(C_out, C_in, k_1, k_1)  # [C_out, C_in, k_1, k_1]
+        return composed
+
     def forward(self, x):
-        C_in, C_out, H, k_1 = self.C_in, self.C_out, self.H, self.k_1
+        C_in, H, k_1 = self.C_in, self.H, self.k_1
         N = x.shape[0] if x.dim() == 4 else "N"
         if tuple(x.shape) != (N, C_in, H, H):
             raise ValueError(f"the input has shape {tuple(x.shape)}; it must be {(N, C_in, H, H)}")
-        composed = self.composed_weight() if self.composed is None else self.composed
-        w = composed.permute(3, 0, 4, 1, 2)   # [C_out, g, C_in/g, k_1, k_1]
-        w = w.reshape(C_out, C_in, k_1, k_1)  # [C_out, C_in, k_1, k_1]
-        x = functional.conv2d(x, w, padding=(k_1 // 2, k_1 // 2))[..., :H, :H]  # [N, C_out, H, H]
+        composed = self.prepared_weights()
+        x = functional.conv2d(x, composed, padding=(k_1 // 2, k_1 // 2))[..., :H, :H]  # [N, C_out, H, H]
         return x
 
     def extra_repr(self):

@@ -49,7 +49,9 @@ class Operator1(nn.Module):
             raise ValueError(f"C_in must be a multiple of g; given: C_in = {C_in}, g = {g}")
         if C_out % (g * s):
             raise ValueError(f"C_out must be a multiple of g * s; given: C_out = {C_out}, g = {g}, s = {s}")
-        self.w1 = nn.Parameter(torch.empty(g, k_1, k_1, C_out, C_out // (g * s), device=device, dtype=dtype))
+        # w1 is stored in the order in which it is read; its shape is [g, k_1, k_1, C_out, C_out/(g*s)].
+        stored = torch.empty(C_out, k_1, g, k_1, C_out // (g * s), device=device, dtype=dtype)
+        self.w1 = nn.Parameter(stored.permute(2, 1, 3, 0, 4))
         self.w2 = nn.Parameter(torch.empty(C_in, k_1, C_out // (g * s), device=device, dtype=dtype))
         self.reset_parameters(seed, init)
 
@@ -61,26 +63,36 @@ class Operator1(nn.Module):
         C_in, C_out, g, k_1, s = self.C_in, self.C_out, self.g, self.k_1, self.s
         fan_in = {"w1": C_out * k_1**2 // s, "w2": C_in // g}
         for name, weight in self.named_parameters():
+            drawn = torch.empty(weight.shape, device=weight.device, dtype=weight.dtype)
             if init == "fan_in":
-                nn.init.normal_(weight, std=fan_in[name] ** -0.5, generator=generator)
+                nn.init.normal_(drawn, std=fan_in[name] ** -0.5, generator=generator)
             else:
-                nn.init.trunc_normal_(weight, std=0.1, generator=generator)
+                nn.init.trunc_normal_(drawn, std=0.1, generator=generator)
+            with torch.no_grad():
+                weight.copy_(drawn)
+
+    def prepared_weights(self):
+        """Return what forward computes from weights alone."""
+        C_in, C_out, g, k_1, s = self.C_in, self.C_out, self.g, self.k_1, self.s
+        w2 = self.w2.reshape(g, C_in // g, k_1, C_out // (g * s))  # [g, C_in/g, k_1, C_out/(g*s)]
+        w2 = w2.permute(0, 1, 3, 2)                                # [g, C_in/g, C_out/(g*s), k_1]
+        w2 = torch.diag_embed(w2)                                  # [g, C_in/g, C_out/(g*s), k_1, k_1]
+        w2 = w2.permute(0, 3, 2, 1, 4)                             # [g, k_1, C_out/(g*s), C_in/g, k_1]
+        w2 = w2.reshape(C_out * k_1 // s, C_in // g, 1, k_1)       # [k_1*C_out/s, C_in/g, 1, k_1]
+        w1 = self.w1.permute(3, 0, 2, 4, 1)                        # [C_out, g, k_1, C_out/(g*s), k_1]
+        w1 = w1.reshape(C_out, C_out * k_1 // s, k_1, 1)           # [C_out, k_1*C_out/s, k_1, 1]
+        w2 = w2.contiguous(memory_format=torch.channels_last)      # [k_1*C_out/s, C_in/g, 1, k_1]
+        return w1, w2
 
     def forward(self, x):
-        C_in, C_out, H, g, k_1, s = self.C_in, self.C_out, self.H, self.g, self.k_1, self.s
+        C_in, H, g, k_1 = self.C_in, self.H, self.g, self.k_1
         N = x.shape[0] if x.dim() == 4 else "N"
         if tuple(x.shape) != (N, C_in, H, H):
             raise ValueError(f"the input has shape {tuple(x.shape)}; it must be {(N, C_in, H, H)}")
-        w = self.w2.reshape(g, C_in // g, k_1, C_out // (g * s))        # [g, C_in/g, k_1, C_out/(g*s)]
-        w = w.permute(0, 1, 3, 2)                                       # [g, C_in/g, C_out/(g*s), k_1]
-        w = torch.diag_embed(w)                                         # [g, C_in/g, C_out/(g*s), k_1, k_1]
-        w = w.permute(0, 3, 2, 1, 4)                                    # [g, k_1, C_out/(g*s), C_in/g, k_1]
-        w = w.reshape(C_out * k_1 // s, C_in // g, 1, k_1)              # [k_1*C_out/s, C_in/g, 1, k_1]
-        x = x.contiguous(memory_format=torch.channels_last)             # [N, C_in, H, H]
-        x = functional.conv2d(x, w, padding=(0, k_1 // 2), groups=g)[..., :, :H]  # [N, k_1*C_out/s, H, H]
-        w = self.w1.permute(3, 0, 2, 4, 1)                              # [C_out, g, k_1, C_out/(g*s), k_1]
-        w = w.reshape(C_out, C_out * k_1 // s, k_1, 1)                  # [C_out, k_1*C_out/s, k_1, 1]
-        x = functional.conv2d(x, w, padding=(k_1 // 2, 0))[..., :H, :]  # [N, C_out, H, H]
+        w1, w2 = self.prepared_weights()
+        x = x.contiguous(memory_format=torch.channels_last)              # [N, C_in, H, H]
+        x = functional.conv2d(x, w2, padding=(0, k_1 // 2), groups=g)[..., :, :H]  # [N, k_1*C_out/s, H, H]
+        x = functional.conv2d(x, w1, padding=(k_1 // 2, 0))[..., :H, :]  # [N, C_out, H, H]
         return x
 
     def extra_repr(self):

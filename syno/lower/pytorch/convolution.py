@@ -9,6 +9,8 @@ from itertools import groupby
 from syno.algebra import ONE, Valuations, product
 from syno.ir.dim import Dim
 from syno.ir.primitives import MERGE, SHIFT, SPLIT
+from syno.lower.pytorch.costs import Work
+from syno.lower.pytorch.layouts import Convolution, Order
 from syno.lower.pytorch.lowering import Meeting
 from syno.lower.pytorch.tensor_code import TensorCode
 from syno.lower.pytorch.windows import Window
@@ -73,10 +75,8 @@ class Contraction:
         return not others
 
     @property
-    def is_convolution(self) -> bool:
-        """Whether to write a convolution: windows are summed, or channels lie before axes that the weight lacks."""
-        if self.moving:
-            return True
+    def can_be_convolution(self) -> bool:
+        """Whether a convolution with a kernel of size 1 is an alternative: channels lie before axes that the weight lacks."""
         if any(self._is_merged_with_passing(meeting.result) for meeting in (*self.groups, *self.outer)):
             return False  # as a product, the two axes come out side by side
         sizes = [product(dim.size for dim in tensor.axes) for tensor in (self.data, self.weight)]
@@ -105,8 +105,9 @@ def scale(contraction: Contraction) -> None:
     weight.order([axis_of[dim] for dim in data.axes if dim in axis_of])
     first = min(data.position(dim) for dim in contraction.met)
     factors = f"{data.read()} * {weight.read([[axis_of[dim]] if dim in axis_of else [] for dim in data.axes[first:]])}"
-    data.lines += weight.lines
-    data.assign(factors, [result_of.get(dim, dim) for dim in data.axes])
+    data.prepared += weight.lines
+    data.work += weight.work
+    data.assign(factors, [result_of.get(dim, dim) for dim in data.axes], "copy")
 
 
 def convolve(contraction: Contraction) -> None:
@@ -116,8 +117,11 @@ def convolve(contraction: Contraction) -> None:
     data.order([*batch, *contraction.met, *(dim for part in spatial for dim in part)])
     moving = {window.axis: window for window in contraction.moving}
     windows = [moving.get(part[0]) for part in spatial]
-    arguments = [data.read([batch, contraction.met, *spatial]), kernel(contraction, windows)]
-    data.lines += contraction.weight.lines
+    weight, layouts = kernel(contraction, windows)
+    arguments = [data.read([batch, contraction.met, *spatial]), weight]
+    data.prepared += contraction.weight.lines
+    if not any(layouts):  # else the weight is stored as it is read
+        data.work += contraction.weight.work
 
     padding = [_padding(window) for window in windows]
     if any(text != "0" for text in padding):
@@ -130,7 +134,16 @@ def convolve(contraction: Contraction) -> None:
         arguments.append(f"groups={groups.integer_text()}")
     after = [[window.position] if window else part for part, window in zip(spatial, windows, strict=True)]
     results = [meeting.result for meeting in (*contraction.groups, *contraction.outer)]
-    data.convolutions[len(data.lines)] = any(windows)
+    stays = product(dim.size for dim in (*batch, *results, *(dim for part in after for dim in part)))
+    taps = product(window.kernel.size for window in windows if window)
+    channels = product(meeting.weight.size for meeting in contraction.channels)
+    elements = (
+        product(dim.size for dim in data.axes),
+        stays,
+        product(meeting.weight.size for meeting in contraction.meetings) * taps,
+    )
+    work = Work("convolution", elements, stays * channels * taps, channels if contraction.groups else None)
+    data.convolutions[len(data.lines)] = Convolution(any(windows), work, contraction.weight.source, *layouts)
     call = f"functional.conv{len(spatial)}d({', '.join(arguments)})" + _crop(windows)
     data.assign(call, [batch, results, *after])
 
@@ -157,8 +170,11 @@ def _layout(contraction: Contraction) -> tuple[list[Dim], list[list[Dim]]]:
     return [dim for dim in batch if dim not in met], parts
 
 
-def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> str:
-    """Return the expression for the weight as a kernel: [groups * outer, channels, a kernel size per axis]."""
+def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> tuple[str, list[Order | None]]:
+    """Return the expression for the weight as a kernel: [groups * outer, channels, a kernel size per axis].
+
+    With it the orders of the weight's axes in memory in which the kernel is channels-first, and in which it is channels-last.
+    """
     weight = contraction.weight
     if contraction.weight_only:
         weight.sum([meeting.weight for meeting in contraction.weight_only])
@@ -171,8 +187,10 @@ def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> str:
     taps = [[window.kernel] if window else [] for window in windows]
     results = [meeting.weight for meeting in (*contraction.groups, *contraction.outer)]
     channels = [meeting.weight for meeting in contraction.channels]
-    weight.order([*results, *channels, *(dim for part in taps for dim in part)])
-    return weight.read([results, channels, *taps])
+    kept = [dim for part in taps for dim in part]
+    layouts = [weight.order_in_memory(order) for order in ([*results, *channels, *kept], [*results, *kept, *channels])]
+    weight.order([*results, *channels, *kept])
+    return weight.read([results, channels, *taps]), layouts
 
 
 def _gather(weight: TensorCode, dim: Dim) -> None:

@@ -15,34 +15,35 @@ from collections.abc import Mapping, Sequence, Set
 from syno.algebra import product
 from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import SHARE, UNFOLD
-from syno.lower.plan import Plan
 from syno.lower.pytorch.convolution import Contraction, convolve, scale
+from syno.lower.pytorch.costs import Work
+from syno.lower.pytorch.layouts import convolution_layouts, kernels_in_channels_last
 from syno.lower.pytorch.lowering import Lowering, Meeting
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
 from syno.lower.pytorch.windows import Window, carried_out_for, share_at, split_leaves, unfold_above, window_of
 
 AXES_OF_A_CONVOLUTION = 3  # torch has conv1d, conv2d and conv3d
-FEW_TAPS = 4  # up to here a larger kernel with equal taps beats storing a window to sum part of it
-FEW_CHANNELS = 16  # up to here a convolution with a zero for every tap but one beats moving slices (measured on CPU)
 
 
 class FusedLowering(Lowering):
-    """Writes the statements of the fused mode.
-
-    `finished` holds the Unfolds that are carried out, and the Strides and Shares that a shear has done with them.
-    """
+    """Writes the statements of the fused mode."""
 
     lazy = True
-
-    def __init__(self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None) -> None:
-        super().__init__(plan, weights, data, source)
-        self.finished: set[Operation] = set()
 
     def run(self) -> TensorCode:
         """Write all stages. Consecutive convolutions work on channels-last data."""
         data = super().run()
-        planar = {number: moves for number, moves in data.convolutions.items() if "functional.conv2d(" in data.lines[number][0]}
-        if len(planar) > 1 and any(planar.values()):  # measured on CPU: not worth the copy for one, or for 1x1 alone
+        planar = {number for number in data.convolutions if "functional.conv2d(" in data.lines[number][0]}
+        moves = any(data.convolutions[number].moves for number in planar)
+        # One convolution alone keeps the format: the next reader would have to bring its data or its weight into the other one.
+        channels_last = moves and len(planar) > 1 and self.decisions.take("channels last")
+        last = planar if channels_last else set()
+        data.layouts |= convolution_layouts(data.convolutions, last)
+        data.prepared += kernels_in_channels_last(data.prepared, data.convolutions, last)
+        for number, made in data.convolutions.items():
+            data.work.append(made.work.channels_last() if number in last else made.work)
+        if channels_last:
+            data.work.append(Work("copy", (data.convolutions[min(planar)].work.elements[0],) * 2))
             first = min(planar)
             before = [comment for statement, comment in data.lines[:first] if statement.startswith(f"{data.variable} =")]
             shape = before[-1] if before else shape_comment(dim.size for dim in self.graph.input)
@@ -111,13 +112,13 @@ class FusedLowering(Lowering):
         super().sum_over(dim)
 
     def _waits_for_weight(self, window: Window) -> bool:
-        """Return whether all of the window is summed, part of it with a weight still to come, and the rest is small."""
-        bare = product(leaf.size for leaf in window.leaves if leaf.is_reduce)
+        """Return whether all of the window is summed, part of it with a weight still to come, whose taps are to be repeated."""
         shared = [leaf.operation for leaf in window.leaves if not leaf.is_reduce]
-        return self.plan.valuations.values(bare).highest <= FEW_TAPS and all(
+        waits = all(
             share is not None and share.primitive is SHARE and share.parameter not in self.done and share.bottoms[0].is_reduce
             for share in shared
         )
+        return waits and self.decisions.take("repeat")
 
     def _sum_window(self, window: Window) -> None:
         self.need(window.axis)
@@ -151,7 +152,7 @@ class FusedLowering(Lowering):
         contraction = Contraction(self.data, weight, meetings, summed, taps, spread_axes, self.rank, self.plan.valuations)
         if contraction.is_scaling:
             scale(contraction)
-        elif contraction.is_convolution:
+        elif contraction.moving or (contraction.can_be_convolution and self.decisions.take("convolve")):
             convolve(contraction)
             self.summed.update(contraction.summed)
             self.finished.update(window.unfold for window in contraction.moving)
@@ -161,13 +162,12 @@ class FusedLowering(Lowering):
     def _spread(self, put_off: Mapping[Operation, Window], shares: Sequence[Operation], most: int) -> list[Operation]:
         """Return the delayed Shares whose windows the convolution can take at once, each output channel with a single tap.
 
-        The other taps are zeros, so the work grows with the window; where few channels are summed, that is cheaper than
+        The other taps are zeros, so the work grows with the window; where few channels are summed, that can be cheaper than
         moving slices of the result.
         """
         data = self.data
         met = [share.tops[0] for share in shares if share.tops[0] in data.axes]
-        summed = [dim for share in shares if share.tops[0] in met for dim in split_leaves(share.bottoms[0]) if dim.is_reduce]
-        if not met or self.plan.valuations.values(product(dim.size for dim in summed)).highest > FEW_CHANNELS:
+        if not met:
             return []
         last = max(map(data.position, met))
         movable = [
@@ -176,7 +176,7 @@ class FusedLowering(Lowering):
             if window.axis in data.axes and window.axis not in met and data.position(window.axis) > last
             and not share.bottoms[0].is_reduce
         ]  # fmt: skip
-        return movable[: max(most, 0)]
+        return movable[: max(most, 0)] if movable and most > 0 and self.decisions.take("spread") else []
 
     def _split_up(self, meeting: Meeting, weight: TensorCode) -> list[Meeting]:
         """Split data and weight first where a Split with a reduction lies below the Share, so that sums come earlier."""

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
-from syno.algebra import Size
+from syno.algebra import Size, product
 from syno.base.errors import LoweringError
 from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import EXPAND, MERGE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno.lower.cut import Cut, Structure
 from syno.lower.plan import Plan
+from syno.lower.pytorch.costs import Work
+from syno.lower.pytorch.forms import Decisions
 from syno.lower.pytorch.tensor_code import TensorCode
 
 
@@ -36,12 +38,16 @@ class Lowering:
         weights: the expression for each weight, first to last.
         data: the variable that holds the data.
         source: the expression for the input; the variable, if not given.
+        decisions: between equivalent forms; the usual ones, if not given.
     """
 
     lazy = False  # every view is written as such
 
-    def __init__(self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None) -> None:
+    def __init__(
+        self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None, decisions: Decisions | None = None
+    ) -> None:
         self.plan = plan
+        self.decisions = decisions or Decisions()
         self.graph = graph = plan.staged
         self.weights = weights
         self.structure = Structure(graph)
@@ -49,6 +55,9 @@ class Lowering:
         self.rank = _ranks(self.structure)
         self.done: set[int] = set()  # weights multiplied in
         self.summed: set[Dim] = set()
+        self.finished: set[Operation] = (
+            set()
+        )  # Unfolds that are carried out; Strides and Shares that a shear has done with them
 
     def run(self) -> TensorCode:
         """Write all stages, then the views that remain until the axes are the output's."""
@@ -139,7 +148,8 @@ class Lowering:
 
     def weight(self, number: int) -> TensorCode:
         """Return the weight tensor, with the weight sides of its Shares as axes."""
-        return TensorCode("w", self.graph.weights[number - 1], self.weights[number - 1], lazy=self.lazy)
+        source = self.weights[number - 1]
+        return TensorCode(source.removeprefix("self."), self.graph.weights[number - 1], source, lazy=self.lazy)
 
     def meetings(self, number: int, shares: Sequence[Operation]) -> list[Meeting]:
         """Return a meeting for each axis of the weight."""
@@ -193,9 +203,30 @@ class Lowering:
         if all(dim in self.rank for dim, _ in kept):  # nothing is left to contract: the order of the output
             kept.sort(key=lambda entry: self.rank[entry[0]])
         equation = f"{left},{right}->{''.join(name for _, name in kept)}"
+        if self.lazy:
+            self._lay_out(weight, meetings, [dim for dim, _ in kept])
         operands = f"{data.read()}, {weight.read()}"
-        data.lines += weight.lines
+        data.prepared += weight.lines
+        data.work += weight.work if weight.source not in data.layouts else []
+        sizes = tuple(product(dim.size for dim in dims) for dims in (data.axes, [dim for dim, _ in kept], weight.axes))
+        multiplications = product(dim.size for dim, _ in after)
+        data.work.append(Work("product", sizes, multiplications))
         data.assign(f'torch.einsum("{equation}", {operands})', [dim for dim, _ in kept])
+
+    def _lay_out(self, weight: TensorCode, meetings: Sequence[Meeting], results: Sequence[Dim]) -> None:
+        """Note the order of the weight's axes in memory in which einsum reads it as matrices, without a copy."""
+        met = [meeting for meeting in meetings if meeting.data is not None]
+        groups = [meeting.weight for meeting in met if not meeting.result.is_reduce]
+        summed = [meeting.weight for meeting in met if meeting.result.is_reduce]
+        outer = [meeting for meeting in meetings if meeting.data is None]
+        if any(meeting.result.is_reduce for meeting in outer):
+            return  # einsum sums these first, which makes a new tensor
+        outer.sort(key=lambda meeting: results.index(meeting.result))
+        parts = [groups, summed, [meeting.weight for meeting in outer]]
+        if not all(map(weight.is_adjacent_in_memory, parts)):
+            order = weight.order_in_memory(dim for part in parts for dim in part)
+            if order is not None:
+                self.data.layouts[weight.source] = order
 
 
 def _ranks(structure: Structure) -> dict[Dim, int]:

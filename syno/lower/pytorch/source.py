@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import indent, wrap
 from typing import Any
 
@@ -14,11 +14,12 @@ from syno.base.registry import Registry
 from syno.ir.coordinates import expression
 from syno.ir.graph import PGraph
 from syno.lower.plan import Plan, candidates, fewest_flops, plan_for
+from syno.lower.pytorch.forms import cheapest
 from syno.lower.pytorch.functions import definitions
 from syno.lower.pytorch.fused import FusedLowering
 from syno.lower.pytorch.lowering import Lowering
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
-from syno.lower.stages import fan_in
+from syno.lower.pytorch.weights import local_names, parameters, reset_parameters
 
 MODES: Registry[type[Lowering]] = Registry("mode of the PyTorch generator")
 MODES.register("fused")(FusedLowering)
@@ -27,7 +28,20 @@ MODES.register("literal")(Lowering)
 LINE_LENGTH = 118
 COMMENT_COLUMN = 70  # longer statements have their comment where they end
 # What a constructor uses besides sizes.
-NOT_AS_ARGUMENT = {"ValueError", "device", "dtype", "functional", "init", "math", "nn", "seed", "self", "super", "torch"}
+NOT_AS_ARGUMENT = {
+    "ValueError",
+    "device",
+    "dtype",
+    "functional",
+    "init",
+    "math",
+    "nn",
+    "seed",
+    "self",
+    "stored",
+    "super",
+    "torch",
+}
 
 
 def to_source(
@@ -50,9 +64,11 @@ def to_source(
     composing = None
     if (composition := chosen.composition) is not None:
         recipe = fewest_flops(candidates(composition.recipe, chosen.valuations))
-        composing = lowering(recipe, [names[composition.below - 1]], "composed", names[composition.above - 1]).run()
+        below, above = names[composition.below - 1], names[composition.above - 1]
+        composing = lowering(recipe, [below], "composed", above).run()
         names = [*(names[number - 1] for number in composition.kept(len(names))), "composed"]
-    return _Module(graph, lowering(chosen, names).run(), composing, mode).text()
+    body = cheapest(lambda decisions: lowering(chosen, names, decisions=decisions).run(), chosen.valuations)
+    return _Module(graph, body, composing, mode).text()
 
 
 class _Module:
@@ -64,7 +80,10 @@ class _Module:
         self.defaults = {name: value for name, value in graph.variables.defaults.items() if name in self.arguments}
 
     def text(self) -> str:
-        methods = [self._constructor(), self._reset_parameters(), self._compose(), self._forward(), self._extra_repr()]
+        methods = [
+            self._constructor(), reset_parameters(self.graph, self.body.layouts), self._compose(), self._prepared_weights(),
+            self._forward(), self._extra_repr(),
+        ]  # fmt: skip
         functions = self.body.functions | (self.composing.functions if self.composing else set())
         body = "\n\n".join("\n".join(lines) for lines in [self._docstring(), *filter(None, methods)])
         helpers = definitions(functions)
@@ -101,9 +120,7 @@ class _Module:
             lines.append(f"    {', '.join(f'self.{name}' for name in names)} = {', '.join(names)}")
         for check in self._divisibility():
             lines += [f"    {line}" for line in check]
-        for number, weight in enumerate(self.graph.weights, 1):
-            sizes = ", ".join(dim.size.integer_text() for dim in weight)
-            lines.append(f"    self.w{number} = nn.Parameter(torch.empty({sizes}, device=device, dtype=dtype))")
+        lines += [f"    {line}" for line in parameters(self.graph, self.body.layouts)]
         if self.composing is not None:
             lines.append('    self.register_buffer("composed", None, persistent=False)')
         return [*lines, "    self.reset_parameters(seed, init)"] if self.graph.weights else lines
@@ -119,34 +136,14 @@ class _Module:
                 checks[f"if {_factor(above)} % {_factor(below)}:", f"    raise ValueError({message})"] = None
         return list(checks)
 
-    def _reset_parameters(self) -> list[str]:
-        fans = fan_in(self.graph)
-        if not fans:
-            return []
-        table = ", ".join(f'"w{number}": {size.integer_text()}' for number, size in fans.items())
-        return [
-            'def reset_parameters(self, seed=None, init="fan_in"):',
-            '    """Draw new weights. "fan_in" keeps the variance of the input; "paper" is a truncated normal of 0.1."""',
-            '    if init not in ("fan_in", "paper"):',
-            '        raise ValueError(f\'init must be "fan_in" or "paper"; given: {init!r}\')',
-            "    generator = None if seed is None else torch.Generator(self.w1.device).manual_seed(seed)",
-            *self._locals_in(table),
-            f"    fan_in = {{{table}}}",
-            "    for name, weight in self.named_parameters():",
-            '        if init == "fan_in":',
-            "            nn.init.normal_(weight, std=fan_in[name] ** -0.5, generator=generator)",
-            "        else:",
-            "            nn.init.trunc_normal_(weight, std=0.1, generator=generator)",
-        ]
-
     def _compose(self) -> list[str]:
         if self.composing is None:
             return []
         return [
             "def composed_weight(self):",
             '    """Two weights contracted with each other."""',
-            *self._locals_in(*(statement for statement, _ in self.composing.lines)),
-            *_statements(self.composing),
+            *local_names(self.graph, *(statement for statement, _ in [*self.composing.prepared, *self.composing.lines])),
+            *_statements([*self.composing.prepared, *self.composing.lines]),
             "    return composed",
             "",
             "def freeze(self):",
@@ -155,10 +152,29 @@ class _Module:
             "    return self",
         ]
 
+    def _prepared(self) -> list[str]:
+        """Return the names of the tensors that are computed from weights alone."""
+        made = [statement.partition(" = ")[0] for statement, _ in self.body.prepared]
+        return sorted({*made, *(["composed"] if self.composing is not None else [])})
+
+    def _prepared_weights(self) -> list[str]:
+        names = self._prepared()
+        if not names:
+            return []
+        composed = "    composed = self.composed_weight() if self.composed is None else self.composed"
+        return [
+            "def prepared_weights(self):",
+            '    """Return what forward computes from weights alone."""',
+            *local_names(self.graph, *(statement for statement, _ in self.body.prepared)),
+            *([] if self.composing is None else [composed]),
+            *_statements(self.body.prepared),
+            f"    return {', '.join(names)}",
+        ]
+
     def _forward(self) -> list[str]:
         graph, rank = self.graph, len(self.graph.input)
         shape = ", ".join(dim.size.integer_text() for dim in graph.input) + ("," if rank == 1 else "")
-        lines = ["def forward(self, x):", *self._locals_in(shape, *(statement for statement, _ in self.body.lines))]
+        lines = ["def forward(self, x):", *local_names(self.graph, shape, *(statement for statement, _ in self.body.lines))]
         for name in sorted(graph.runtime_variables):
             axis = next(axis for axis, dim in enumerate(graph.input) if str(dim.size) == name)
             lines.append(f'    {code_name(name)} = x.shape[{axis}] if x.dim() == {rank} else "{name}"')
@@ -166,15 +182,9 @@ class _Module:
             f"    if tuple(x.shape) != ({shape}):",
             f'        raise ValueError(f"the input has shape {{tuple(x.shape)}}; it must be {{({shape})}}")',
         ]
-        if self.composing is not None:
-            lines.append("    composed = self.composed_weight() if self.composed is None else self.composed")
-        return [*lines, *_statements(self.body), "    return x"]
-
-    def _locals_in(self, *texts: str) -> list[str]:
-        """Return a statement that defines local names for the sizes that the texts mention."""
-        words = set(re.findall(r"\w+", " ".join(texts)))
-        names = [name for name in map(code_name, self.arguments) if name in words]
-        return [f"    {', '.join(names)} = {', '.join(f'self.{name}' for name in names)}"] if names else []
+        if prepared := self._prepared():
+            lines.append(f"    {', '.join(prepared)} = self.prepared_weights()")
+        return [*lines, *_statements(self.body.lines), "    return x"]
 
     def _extra_repr(self) -> list[str]:
         shown = ", ".join(f"{name}={{self.{code_name(name)}}}" for name in self.arguments)
@@ -190,9 +200,9 @@ def _broken(signature: str) -> list[str]:
     return [f"{head}(", f"    {sizes},", f"    *, {options},", "):"]
 
 
-def _statements(code: TensorCode) -> list[str]:
-    width = max((len(statement) for statement, _ in code.lines if len(statement) < COMMENT_COLUMN), default=0)
-    return [f"    {statement:<{width}}  # {comment}" for statement, comment in code.lines]
+def _statements(lines: Sequence[tuple[str, str]]) -> list[str]:
+    width = max((len(statement) for statement, _ in lines if len(statement) < COMMENT_COLUMN), default=0)
+    return [f"    {statement:<{width}}  # {comment}" for statement, comment in lines]
 
 
 def _factor(text: str) -> str:

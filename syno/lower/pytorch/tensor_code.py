@@ -7,10 +7,12 @@ one reshape that splits axes, one permute and one reshape that merges axes, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from syno.algebra import Size, product
 from syno.ir.dim import Dim
+from syno.lower.pytorch.costs import Work
+from syno.lower.pytorch.layouts import Convolution, Order
 
 
 class _Piece:
@@ -27,17 +29,24 @@ class TensorCode:
         variable: the variable's name in the generated code.
         lines: the statements, each with a comment that gives the shape after it.
         functions: names of the functions of `functions.py` that are used.
-        convolutions: numbers of the statements that are convolutions, and whether their kernel is larger than 1.
+        convolutions: numbers of the statements that are convolutions, each with what is known of it.
+        prepared: the statements on weights alone, in the same form as `lines`.
+        work: the work of all statements.
+        layouts: for expressions of weights, the order of their axes in memory with which their reader needs no copy.
         lazy: whether views are collected; else each is written at once.
     """
 
     def __init__(self, variable: str, axes: Sequence[Dim], source: str | None = None, *, lazy: bool = True) -> None:
         self.variable = variable
+        self.source = source or variable
         self.lines: list[tuple[str, str]] = []
         self.functions: set[str] = set()
-        self.convolutions: dict[int, bool] = {}
+        self.convolutions: dict[int, Convolution] = {}
+        self.prepared: list[tuple[str, str]] = []
+        self.work: list[Work] = []
+        self.layouts: dict[str, Order] = {}
         self.lazy = lazy
-        self._value = source or variable  # what the next statement reads
+        self._value = self.source  # what the next statement reads
         self._rolled: tuple[str, list[int], list[int], int] | None = None  # of the last roll: value, amounts, axes, line
         self._have([[dim] for dim in axes])
 
@@ -49,16 +58,22 @@ class TensorCode:
 
     # ---- statements ---------------------------------------------------------------------------------------------
 
-    def assign(self, expression: str, parts: Iterable[Dim | Sequence[Dim]]) -> None:
-        """Write `variable = expression`, after which the tensor has these axes; an axis may be made up of several dims."""
+    def assign(self, expression: str, parts: Iterable[Dim | Sequence[Dim]], kind: str = "") -> None:
+        """Write `variable = expression`, after which the tensor has these axes; one may be made up of several dims.
+
+        `kind` is that of the work, if all of the tensor is read and written.
+        """
         after = [[part] if isinstance(part, Dim) else list(part) for part in parts]
+        if kind:
+            moved = Work(kind, tuple(product(dim.size for part in tensor for dim in part) for tensor in ([self.axes], after)))
+            self.work += [moved, moved] if kind == "slices" else [moved]  # slices are those of a padded copy
         self._write(expression, [product(dim.size for dim in part) for part in after])
         self._have(after)
 
     def call(self, function: str, arguments: str, axes: Iterable[Dim]) -> None:
         """Write a call of a function of `functions.py` and assign its result."""
         self.functions.add(function)
-        self.assign(f"{function}({self.read()}, {arguments})", axes)
+        self.assign(f"{function}({self.read()}, {arguments})", axes, "copy" if function == "windows" else "slices")
 
     def _write(self, expression: str, sizes: Sequence[Size]) -> None:
         self.lines.append((f"{self.variable} = {expression}", shape_comment(sizes)))
@@ -82,8 +97,27 @@ class TensorCode:
         if merged != self._physical:
             sizes = [product(dim.size for dim in part) for part in wanted]
             self._write(f"{self._value}.reshape({_shape(sizes)})", sizes)
+            if have != want:
+                self.work.append(Work("copy", (product(sizes), product(sizes))))
         self._have(wanted)
         return self._value
+
+    def order_in_memory(self, dims: Iterable[Dim]) -> Order | None:
+        """Return the order of the variable's axes in memory with which these dims, outermost first, are read without a copy.
+
+        None if there is no such order, because an axis would fall apart, or because a statement has made a new tensor.
+        """
+        if self.lines:
+            return None
+        pieces = [piece for dim in dims for piece in self._pieces[dim]]
+        order = sorted(range(len(self._physical)), key=lambda axis: pieces.index(self._physical[axis][0]))
+        return tuple(order) if [piece for axis in order for piece in self._physical[axis]] == pieces else None
+
+    def is_adjacent_in_memory(self, dims: Iterable[Dim]) -> bool:
+        """Return whether these dims follow each other in a variable that is stored in the order of its axes."""
+        stored = [piece for axis in self._physical for piece in axis]
+        places = [stored.index(piece) for dim in dims for piece in self._pieces[dim]]
+        return all(after == before + 1 for before, after in pairwise(places))
 
     def _view(self) -> None:
         if not self.lazy:
@@ -170,7 +204,7 @@ class TensorCode:
         arguments = (
             f"{amount}, {axis}" if len(axes) == 1 else f"({', '.join(map(str, amounts))}), ({', '.join(map(str, axes))})"
         )
-        self.assign(f"{value}.roll({arguments})", [[new if dim is old else dim for dim in part] for part in parts])
+        self.assign(f"{value}.roll({arguments})", [[new if dim is old else dim for dim in part] for part in parts], "copy")
         self._rolled = value, amounts, axes, len(self.lines)
 
     def _standing_parts(self, alone: Dim) -> list[list[Dim]]:
@@ -197,13 +231,13 @@ class TensorCode:
     def spread(self, dim: Dim, taps: Dim) -> None:
         """Append an axis as long as that of `dim`, with zeros except where both indices are equal."""
         self.order([*(other for other in self.axes if other is not dim), dim])
-        self.assign(f"torch.diag_embed({self.read()})", [*self.axes, taps])
+        self.assign(f"torch.diag_embed({self.read()})", [*self.axes, taps], "copy")
 
     def sum(self, dims: Sequence[Dim]) -> None:
         """Sum over axes."""
         numbers = [str(self.position(dim)) for dim in dims]
         over = numbers[0] if len(numbers) == 1 else f"({', '.join(numbers)})"
-        self.assign(f"{self.read()}.sum({over})", [dim for dim in self.axes if dim not in dims])
+        self.assign(f"{self.read()}.sum({over})", [dim for dim in self.axes if dim not in dims], "copy")
 
 
 def shape_comment(sizes: Iterable[Size]) -> str:
