@@ -2,9 +2,9 @@
 
     time / time of the original = rest + sum over kernels of (estimate of the kernel * factor(kernel))
 
-The factor is a Gaussian process over descriptions of kernels, so similar kernels have similar factors, and a kernel that is like
-none seen before has an uncertain one. The sum of a Gaussian process is a Gaussian, so the factors are learnt from the times of
-whole networks, by linear algebra, and a few measurements tell about operators that combine the same kernels in other ways.
+The factor is a Gaussian process over descriptions of kernels, so similar kernels have similar factors, and a kernel that is
+like none seen before has an uncertain one. A sum of values of such a process is Gaussian, too. So the factors are learnt from the
+times of whole networks, by linear algebra, and a few measurements tell about operators that combine the same kernels otherwise.
 
 The process is approximated by its values at some of the kernels seen (subset of regressors). What that leaves out is added to
 the variance (as in FITC).
@@ -27,9 +27,9 @@ from syno.measure.prediction.kernels import Kind
 
 MOST_CENTRES = 200
 # Among these, the marginal likelihood chooses.
-LENGTHS = (3.0, 4.0, 6.0)  # distance at which kernels are about half alike
+LENGTHS = (4.0, 6.0)  # distance at which kernels are about half alike
 DEVIATIONS = (1.0, 2.0)  # of the factors between unlike kernels
-NOISES = (0.06, 0.1, 0.15, 0.2)  # relative, of what the model cannot explain
+NOISES = (0.06, 0.1, 0.15, 0.2, 0.25)  # relative, of what the model cannot explain
 REST, REST_DEVIATION = 0.2, 0.5  # share of the original's time outside of the replaced layers, before anything is known
 COMMON_DEVIATION = 1.0  # of the factor that all kernels have in common, whose mean is 1
 UNSURE = 3.0  # divided by the number of measurements: relative deviation because the settings above are uncertain, too
