@@ -35,6 +35,7 @@ from syno.train.workload import Workload
 
 LEARNT = (10, 20, 50, 100, 300)  # operators
 GOAL = 1.5
+LEAST = 30  # operators with a latency
 BATCH = 64
 RANDOM = 0.9  # share of the operators that learning curves learn from at most
 
@@ -156,7 +157,7 @@ def replays(measured: Measured, number: int) -> Iterator[list[str]]:
 
 
 def importance(measured: Measured, number: int) -> Iterator[list[str]]:
-    """A row for each column of the descriptions of kernels: errors if it is shuffled over the kernels of the other operators."""
+    """A row for each column of the descriptions of kernels: errors if it is shuffled over the others' kernels."""
     count = len(measured.speedups)
     names = list(COLUMNS)
     found: dict[str, list[float]] = {name: [] for name in names}
@@ -195,6 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = layers()
     for compiler in COMPILERS[::-1]:
         found, speedups = loaded(options, compiler)
+        if len(found) < LEAST:
+            parser.error(f"{len(found)} operators have a latency with {compiler}; it takes {LEAST}: measure them with table.py")
         predictor = SpeedupPredictor(sizes, constant_weights=compiler != "eager")
         measured = Measured(found, np.array(speedups), predictor)
         lines += ["", f"## {compiler}: {len(found)} operators", ""]

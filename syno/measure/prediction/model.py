@@ -3,8 +3,9 @@
     time / time of the original = rest + sum over kernels of (estimate of the kernel * factor(kernel))
 
 The factor is a Gaussian process over descriptions of kernels, so similar kernels have similar factors, and a kernel that is
-like none seen before has an uncertain one. A sum of values of such a process is Gaussian, too. So the factors are learnt from the
-times of whole networks, by linear algebra, and a few measurements tell about operators that combine the same kernels otherwise.
+like none seen before has an uncertain one. A sum of values of such a process is Gaussian, too. So the factors are learnt from
+the times of whole networks, by linear algebra, and a few measurements tell about operators that combine the same kernels
+otherwise.
 
 The process is approximated by its values at some of the kernels seen (subset of regressors). What that leaves out is added to
 the variance (as in FITC).
@@ -79,8 +80,8 @@ class TimeModel:
     Attributes:
         unit: what the sum of a network's estimates is multiplied with, so that it is about the share of the original's time.
         count: of measurements that it has learnt from.
-        calibration: what the noise is multiplied with, and other deviations if it is above 1, so that 90 % of the measured times
-            are in their intervals.
+        calibration: what the noise is multiplied with, and other deviations if it is above 1, so that 90 % of the times are in
+            their intervals.
     """
 
     basis: _Basis
