@@ -1,9 +1,9 @@
 """The commands. Each reads its arguments, calls the library, and prints the result."""
 
-from syno.cli import artifacts, benches, evaluations, operators, outputs, preparations, studies
+from syno.cli import artifacts, benches, evaluations, operators, outputs, preparations, speedups, studies
 from syno.cli.app import app
 
-__all__ = ["app", "artifacts", "benches", "evaluations", "main", "operators", "outputs", "preparations", "studies"]
+__all__ = ["app", "artifacts", "benches", "evaluations", "main", "operators", "outputs", "preparations", "speedups", "studies"]
 
 
 def main() -> None:

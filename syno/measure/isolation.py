@@ -87,7 +87,7 @@ def run_limited(
         try:
             end, reason = _watch(process, time_limit_s, memory_limit_mib, family, look)
         finally:  # also when this process is interrupted
-            _kill(process, family)
+            kill(process, family)
     return Ending(end, reason, log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:])
 
 
@@ -102,12 +102,10 @@ def _watch(
     while True:
         code = process.poll()
         if code is not None:
-            return ("done", "") if code == 0 else ("crashed", _crash(code))
+            return ("done", "") if code == 0 else ("crashed", crash_in_words(code))
         if look is not None:
             look()
-        living = _members(process.pid, family)
-        family |= living
-        used = sum(map(_resident_bytes, living)) / MIB
+        used = used_mib(process, family)
         if time.monotonic() > deadline:
             return "timeout", f"it was stopped at its time limit of {time_limit_s:g} s"
         if memory_limit_mib is not None and used > memory_limit_mib:
@@ -116,14 +114,22 @@ def _watch(
             process.wait(min(LOOK_SECONDS, max(deadline - time.monotonic(), 0.001)))
 
 
-def _crash(code: int) -> str:
+def used_mib(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> float:
+    """Return the MiB that a process, which leads its session, and its descendants hold; those are added to the family."""
+    living = _members(process.pid, family)
+    family |= living
+    return sum(map(_resident_bytes, living)) / MIB
+
+
+def crash_in_words(code: int) -> str:
+    """Return in words how a process ended, by its exit code, which is not 0."""
     if code > 0:
         return f"the process ended with exit code {code}"
     hint = "; the system does that where memory is short" if -code == signal.SIGKILL else ""
     return f"the process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
 
 
-def _kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None:
+def kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None:
     """Kill the group that the process leads, and descendants that made groups of their own; wait for the process."""
     family |= _members(process.pid, family)  # before they lose their parent
     with suppress(ProcessLookupError, PermissionError):

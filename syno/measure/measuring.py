@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -62,6 +62,16 @@ class Request(BaseModel):
         text = f"{self.subject.model_dump_json()} {self.settings.batch}"
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
         return f"{re.sub(r'[^0-9A-Za-z]+', '-', self.subject.title)}-{digest}"
+
+
+class SpeedupRequest(Request):
+    """A request to measure how many times as fast as the original the subject, a network with an operator, is.
+
+    Attributes:
+        measured: "network": both networks are timed in turns; "layers": each distinct size of the replaced layers is.
+    """
+
+    measured: Literal["network", "layers"] = "network"
 
 
 class Findings(BaseModel):
@@ -210,7 +220,7 @@ def status_of(error: Exception, phase: str) -> tuple[Status, str]:
     return ("compile_failed" if phase in ("compiling", "tuning") else "failed"), reason
 
 
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """End this process when its parent has been killed: nobody would stop it at its limits."""
     parent = os.getppid()
 
@@ -223,5 +233,5 @@ def end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    _end_with_parent()
     main(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""The record of a speedup: how many times as fast a network is with an operator in its layers, timed in turns with the original."""
+"""The record of a speedup: how many times as fast a network is with an operator, timed in turns with the original."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LayerSpeedup(BaseModel):
 
 
 class SpeedupRecord(Record):
-    """How many times as fast a network is with an operator as without, or the reason why it is not known.
+    """The speedup of a network by an operator, or the reason why it is not known.
 
     All intervals are 95 % confidence intervals of medians over rounds. By layers, times of whole networks are sums.
 
@@ -142,7 +142,7 @@ class SpeedupRecord(Record):
 
     @property
     def speedup(self) -> float | None:
-        """How many times as fast as the original the network with the operator is; None if it is not known."""
+        """The speedup: how many times as fast as the original the network with the operator is; None if it is not known."""
         return None if self.ratio is None else self.ratio.value
 
     @property

@@ -1,4 +1,4 @@
-"""How many times as fast a network is with an operator: measured in turns with the original, and never twice.
+"""Speedups of a network by operators, each measured in turns with the original, and never twice.
 
 with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path("results/latencies")) as speedups:
     record = speedups.of(operator)
@@ -7,7 +7,8 @@ with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path(
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -15,18 +16,24 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel
 
+from syno.base.core_locks import given_up
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
+from syno.base.gpu_leases import leased
 from syno.base.record import versions
 from syno.measure.compilers import as_reached, compiler_named
-from syno.measure.devices import RemoteDevice
+from syno.measure.devices import RemoteDevice, SshSettings
+from syno.measure.machine import device_name, machine_id
+from syno.measure.measuring import Findings, SpeedupRequest
+from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.speedup_measuring import Fields, SpeedupMeasuring, SpeedupRequest
 from syno.measure.speedup_record import Conditions, Measured, SpeedupRecord
 from syno.measure.speedup_store import SpeedupStore
+from syno.measure.ssh.client import about
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import PACKAGES, own_options, tolerant
 from syno.measure.tuning_record import Device
+from syno.measure.tvm.settings import DeviceSettings
 from syno.model.baselines import Replacement
 
 STORE = Path("results/latencies")
@@ -42,7 +49,7 @@ class Speedups:
         device: "cpu", "cuda", "cuda:1", or the name of a remote device.
         settings: how to measure. A compiler that computes in coarser numbers has a least tolerance.
         measured: "network": the whole network is timed in turns with the original. "layers": each distinct size of the replaced
-            layers is, and times are summed. "auto": see `chosen`.
+            layers is, and times are summed. "auto": the network, to which the sums of layers came not near enough.
         store: a folder, which other studies may use at the same time; None: nothing is kept.
         time_limit_s: seconds for each operator.
         memory_limit_mib: of the process that measures.
@@ -75,17 +82,25 @@ class Speedups:
         self._compiler.require()
         if not time_limit_s > 0:
             raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
+        options = own_options(self._compiler, own)
         if self.remote is None:
             require_device(device)
             self._compiler.check_gpu(device)
+        elif isinstance(self.remote, DeviceSettings) and (self._compiler.remote is None or measured == "layers"):
+            raise SpecError(
+                f'over TVM\'s RPC whole networks are measured, with the compiler tvm, and not {measured} with "{compiler}" on '
+                f'"{device}"; take the compiler tvm and measure the network, or kind: ssh with the host'
+            )
         self.network = network.model_copy(update={"operator": None, "layer": None})
         self.compiler, self.device, self.settings = compiler, device, tolerant(settings or LatencySettings(), self._compiler)
-        self.measured: Measured = chosen(compiler) if measured == "auto" else measured
+        self.measured: Measured = "network" if measured == "auto" else measured
         self.store = SpeedupStore(store) if isinstance(store, Path) else store
         self.time_limit_s, self.memory_limit_mib, self.folder = time_limit_s, memory_limit_mib, folder
-        options = own_options(self._compiler, own)
+        if self._compiler.check is not None and not isinstance(self.remote, SshSettings):
+            self._compiler.check(device, self.settings.threads, options, self.remote)
         self.options: dict[str, Any] = {} if options is None else options.model_dump(mode="json")
-        self._measuring = SpeedupMeasuring()
+        there = self.remote if isinstance(self.remote, SshSettings) else None
+        self._process, self._gpu = MeasuringProcess(self.settings.threads, device, there), ""
 
     def __enter__(self) -> Self:
         return self
@@ -94,20 +109,26 @@ class Speedups:
         self.close()
 
     def close(self) -> None:
-        """End the process that measures."""
+        """End the process that measures, if one was started. The next measurement starts another one."""
+        self._process.close()
 
-    def of(self, operator: Replacement) -> SpeedupRecord:
+    def of(self, operator: Replacement, progress: Callable[[Findings], None] | None = None) -> SpeedupRecord:
         """Return the speedup of the network with this operator: from the store, or measured and stored.
 
         An operator that cannot be compiled, computes something else, crashes or exceeds a limit has a record with the reason.
 
+        Args:
+            operator: an operator that fits the layers, or a baseline that is a module.
+            progress: gets the phase of the measurement, several times a second.
+
         Raises:
-            DeviceError: a remote device does not answer, or was lost. What was measured before is kept.
+            DeviceError: a remote device does not answer, or was lost, or the original itself cannot be measured. What was
+                measured before is kept.
             SpecError: the store cannot be written.
         """
         if (record := self.known(operator)) is not None:
             return record
-        conditions = self.conditions(operator)
+        conditions, self._process.progress = self.conditions(operator), progress or (lambda _: None)
         if self.store is None:
             return self._record(operator, conditions, self._measure(operator))
         with self.store.locked(conditions):
@@ -121,7 +142,9 @@ class Speedups:
         """Return the record of this operator in the store; None if it is not there. Nothing is measured."""
         if self.store is None:
             return None
-        return self.store.read(self.conditions(operator), self.time_limit_s, self.memory_limit_mib)
+        record = self.store.read(self.conditions(operator), self.time_limit_s, self.memory_limit_mib)
+        named = {"name": operator.name, "operator": str(operator)}  # it may have been measured under another name
+        return None if record is None else record.model_copy(update=named)
 
     def records(self) -> Iterator[SpeedupRecord]:
         """Yield the records of all operators in the store that were measured under the same conditions."""
@@ -136,21 +159,20 @@ class Speedups:
     @cached_property
     def _same(self) -> Conditions:
         """The conditions that are equal for all operators."""
-        from syno.measure.machine import device_name, machine_id
-
+        place = place_of_measurement(self.device, self.remote)
         return Conditions(
             operator_id="",
             network=self.network,
             measured=self.measured,
             compiler=self.compiler,
             options=self.options,
-            device=Device(kind=self.device.partition(":")[0], name=device_name(self.device), threads=self.settings.threads),
-            machine=machine_id(),
+            device=Device(kind=place.kind, name=place.name, threads=self.settings.threads),
+            machine=place.machine,
             settings=self.settings,
-            versions=versions((*PACKAGES, *self._compiler.recorded)),
+            versions={**versions((*PACKAGES, *self._compiler.recorded)), **place.versions},
         )
 
-    def _measure(self, operator: Replacement) -> Fields:
+    def _measure(self, operator: Replacement) -> dict[str, Any]:
         request = SpeedupRequest(
             subject=self.network.model_copy(update={"operator": str(operator)}),
             compiler=self.compiler,
@@ -161,10 +183,15 @@ class Speedups:
             options=self.options,
             folder=Path() if self.folder is None else self.folder.absolute(),
             measured=self.measured,
+            remote=None if isinstance(self.remote, SshSettings) else self.remote,
         )
-        return self._measuring.fields(request)
+        with given_up(), leased(self.device if self.remote is None else "cpu") as gpu:
+            if gpu is not None and gpu.name != self._gpu:  # a process stays with the GPU that it has begun with
+                self._process.close()
+                self._gpu = gpu.name
+            return self._process.fields(request)
 
-    def _record(self, operator: Replacement, conditions: Conditions, fields: Fields) -> SpeedupRecord:
+    def _record(self, operator: Replacement, conditions: Conditions, fields: dict[str, Any]) -> SpeedupRecord:
         return SpeedupRecord(
             name=operator.name,
             operator=str(operator),
@@ -176,6 +203,24 @@ class Speedups:
         )
 
 
-def chosen(compiler: str) -> Measured:
-    """Return what "auto" measures."""
-    return "network"
+@dataclass(frozen=True)
+class Place:
+    """Where is measured: the kind and the name of the device, an identifier of the machine, and versions there."""
+
+    kind: str
+    name: str
+    machine: str
+    versions: dict[str, str]
+
+
+def place_of_measurement(device: str, remote: RemoteDevice | None) -> Place:
+    """Return where is measured. A machine that is reached by ssh is asked; raises DeviceError if it does not answer."""
+    if remote is None:
+        return Place(device.partition(":")[0], device_name(device), machine_id(), {})
+    if isinstance(remote, SshSettings):
+        found = about(device, remote)
+        packages = {"python": found.python, "torch": found.torch, "apache-tvm": found.tvm}
+        kind = remote.device.partition(":")[0]
+        return Place(kind, found.device, f"ssh {remote.host} {remote.device}", {k: v for k, v in packages.items() if v})
+    text = remote.model_dump_json(include={"target", "kind", "key", "tracker"})
+    return Place(remote.kind, device, f"rpc {device} {text}", {})

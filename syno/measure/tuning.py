@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -40,6 +40,7 @@ __all__ = [
     "TvmSettings", "tune",
 ]  # fmt: skip
 
+AnyRequest = TypeVar("AnyRequest", bound=Request)
 KNOWN_EARLY = ("flops", "parameters", "tuning", "compile_seconds")  # before measuring
 PACKAGES = ("torch", "torchao", "triton", "numpy")
 
@@ -98,7 +99,7 @@ def tune(
         folder=Path() if folder is None else folder.absolute(),
     )
     if isinstance(remote, SshSettings):
-        return measured_there(device, remote, _as_ordered(request, remote), progress)
+        return measured_there(device, remote, as_ordered(request, remote), progress)
     chosen.require()  # before a process is started for it
     if remote is None:
         require_device(device)
@@ -116,14 +117,14 @@ def tune(
             working / "log",
             time_limit_s=time_limit_s,
             memory_limit_mib=memory_limit_mib,
-            environment=_environment(working, settings.threads),
+            environment=environment(working, settings.threads),
             look=None if progress is None else _News(working / FINDINGS, progress).tell,
         )
         findings = _findings(working / FINDINGS)
     return _record(request, chosen, ending, findings)
 
 
-def _as_ordered(request: Request, there: SshSettings) -> Request:
+def as_ordered(request: AnyRequest, there: SshSettings) -> AnyRequest:
     """Return the request as another machine gets it: for its own device and target; the folder is a name for trials there."""
     trials = hashlib.blake2b(str(request.folder).encode(), digest_size=8).hexdigest() if request.folder != Path() else "."
     changes: dict[str, Any] = {"device": there.device, "folder": Path(trials)}
@@ -149,7 +150,7 @@ def tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
     return settings.model_copy(update={"tolerance": compiler.tolerance})
 
 
-def _environment(folder: Path, threads: int) -> dict[str, str]:
+def environment(folder: Path, threads: int) -> dict[str, str]:
     """Return the environment of the process: the import path of this one, and empty caches that go with the folder."""
     return {
         "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Self, TypeAlias
 
@@ -84,7 +85,7 @@ class Turns(BaseModel):
 def drift_of(times: Sequence[float]) -> float:
     """Return how much times changed over the rounds; see `Turns.drift`."""
     ends = [len(times) * part // PARTS for part in range(PARTS + 1)]
-    medians = [median(times[begin:end]) for begin, end in zip(ends, ends[1:], strict=False)]
+    medians = [median(times[begin:end]) for begin, end in pairwise(ends)]
     return (max(medians) - min(medians)) / median(times)
 
 
@@ -111,15 +112,12 @@ def take_turns(evaluates: Sequence[Evaluate], settings: LatencySettings, combine
             the times that were measured.
     """
     fastest = [warm_up(evaluate, settings) for evaluate in evaluates]
-    best: Turns | None = None
-    for attempt in range(1, MOST_ATTEMPTS + 1):
+    found: list[Turns] = []
+    while len(found) < MOST_ATTEMPTS and not any(turns.is_steady for turns in found):
         rounds = _rounds(evaluates, fastest, settings)
-        turns = Turns.of([combined(times) for times in rounds]).model_copy(update={"rounds": tuple(map(tuple, rounds))})
-        best = turns if best is None or turns.drift < best.drift else best
-        if best.is_steady:
-            break
-    assert best is not None
-    return best.model_copy(update={"attempts": attempt})
+        found.append(Turns.of([combined(times) for times in rounds]).model_copy(update={"rounds": tuple(map(tuple, rounds))}))
+    best = min(found, key=lambda turns: turns.drift)
+    return best.model_copy(update={"attempts": len(found)})
 
 
 def _rounds(evaluates: Sequence[Evaluate], fastest: Sequence[float], settings: LatencySettings) -> list[list[float]]:

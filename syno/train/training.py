@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from syno.base.core_locks import computing
 from syno.base.files import checksum
-from syno.data.contract import PictureData
-from syno.data.tokens import TokenSet
+from syno.data import PictureData, TokenSet
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
 from syno.train.optimization import make_optimizer, make_schedule, own_state
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
@@ -94,8 +94,6 @@ class _Training:
         self._resume()
         self.wall, self.cpu = time.perf_counter(), time.process_time()
 
-    # ---- rounds and steps -----------------------------------------------------------------------------------------
-
     def run(self, report: EpochReport | None, recent_loss: Callable[[int, float], object] | None) -> TrainingResult:
         """Run all remaining rounds, and return the result."""
         stopped, broken, asked = None, False, 0
@@ -108,7 +106,9 @@ class _Training:
                     self._ask(report, number, score)
                 if (stopped := self._limit()) or self.progress.steps >= self.total:
                     break
-                self._run_round()
+                with computing(self.device.type) as waited:
+                    self.wall += waited
+                    self._run_round()
                 self._keep()
         except Pruned as pruned:
             stopped = str(pruned)

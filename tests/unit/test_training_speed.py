@@ -18,6 +18,7 @@ from syno.cli import app
 from syno.config import Experiment
 from syno.data import TokenSet
 from syno.ir.library import OPERATORS
+from syno.measure.timing import Interval
 from syno.results.measurement import UNITS
 from syno.results.speed import rows_of_speed
 from syno.results.table import latency_view, measurement_table, score_view
@@ -27,7 +28,6 @@ from syno.stages.speed import speed_measurements
 from syno.stages.workflow_stages import jobs
 from syno.train import speed, speed_record
 from syno.train.settings import TrainingSettings, WorkloadSettings
-from syno.measure.timing import Interval
 from syno.train.speed_record import SpeedRecord, TrainingSpeed, measured_training
 from syno.train.speed_settings import SpeedSettings
 

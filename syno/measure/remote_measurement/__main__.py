@@ -2,6 +2,7 @@
 
 `about DEVICE` prints what this machine is. `measure` reads an order, starts the measurement or finds it, prints what it finds,
 and at the end the record; the measurement goes on if the connection ends before. `run FOLDER` is the process of a measurement.
+`speedups` measures speedups for as long as the connection lasts.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "run":
         jobs.run(Path(arguments[1]))
         return
+    if arguments[0] == "speedups":
+        speedups()
+        return
     try:
         _say("hello", Code.of_this().model_dump())
         try:
@@ -47,6 +51,13 @@ def main(arguments: list[str]) -> None:
             _say("fault", str(error))
     except BrokenPipeError:  # the connection has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed
+
+
+def speedups() -> None:
+    """Measure speedups, one request after another, until the connection ends."""
+    from syno.measure.speedup_process import main as answer
+
+    answer(leasing=True)
 
 
 def about(device: str) -> About:

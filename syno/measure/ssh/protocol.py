@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from syno.base.record import versions
-from syno.measure.measuring import Findings, Request
+from syno.measure.measuring import Findings, Request, SpeedupRequest
+from syno.measure.speedup_record import SpeedupRecord
 from syno.measure.tuning_record import TuningRecord
 
 MODULE = "syno.measure.remote_measurement"  # what is run on the other machine
@@ -23,7 +24,8 @@ SIGN_OF_LIFE_SECONDS = 10.0  # between two messages from there
 MIB = 2**20
 
 # hello: the versions; findings: `Findings`; record: a `TuningRecord`; about: `About`; fault: a sentence; alive: nothing.
-Kind: TypeAlias = Literal["hello", "findings", "record", "about", "fault", "alive"]
+# Of speedups: phase: a phase's name; fields: those of a `SpeedupRecord`.
+Kind: TypeAlias = Literal["hello", "findings", "record", "about", "fault", "alive", "phase", "fields"]
 
 
 class Code(BaseModel):
@@ -89,7 +91,7 @@ class About(BaseModel):
 
 @cache
 def _fields() -> str:
-    schemas = [model.model_json_schema() for model in (Request, Findings, TuningRecord)]
+    schemas = [model.model_json_schema() for model in (Request, Findings, TuningRecord, SpeedupRequest, SpeedupRecord)]
     return hashlib.blake2b(json.dumps(schemas, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 

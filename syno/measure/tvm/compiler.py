@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,23 @@ import torch
 
 from syno.base.errors import SpecError
 from syno.lower.tvm.installed import VERSIONS
+from syno.measure.expected import Deviation
 from syno.measure.job import Job
 from syno.measure.latency import Latency
 from syno.measure.machine import device_name
 from syno.measure.timing import stopwatch_of
 from syno.measure.tuning_record import TuningSummary
+from syno.measure.turns import Turns
 from syno.measure.tvm.compilation import TvmModule, built, fused, saved, scheduled
 from syno.measure.tvm.database import TrialDatabase, folder_for, only_writer
 from syno.measure.tvm.network import import_network
 from syno.measure.tvm.runner import rpc_runner
 from syno.measure.tvm.search import tune_network
-from syno.measure.tvm.sessions import measure_remote
+from syno.measure.tvm.sessions import Lease, measure_remote
 from syno.measure.tvm.settings import DeviceSettings, TvmSettings
 from syno.measure.tvm.targets import of_device, target
-from syno.measure.tvm.tracker import reached
+from syno.measure.tvm.tracker import Reached, reached
+from syno.measure.tvm.turns import measure_in_turns
 
 KINDS = {"cpu": "llvm", "cuda": "cuda"}  # of targets, for kinds of devices
 PROGRESS, MODULES = "progress.log", "modules"
@@ -100,14 +103,8 @@ def measured_on(job: Job, device: DeviceSettings, flops: int | None, network_of:
         DeviceError: the device does not answer, or was lost; what was measured is kept.
         WrongOutputError: the output there differs from the reference.
     """
-    began, to = time.perf_counter(), target_on(device)
-    folder = folder_for(job.folder, to, job.device, VERSIONS["apache-tvm"])
-    with reached(job.device, device) as found, only_writer(folder, _deadline(job)):
-        network = fused(network_of(job), to)
-        each_ms = job.options.least_ms // 2
-        with rpc_runner(found, device, evaluator=(1, 2, each_ms), threads=job.settings.threads) as runner:
-            _, library = _tuned(job, network, to, folder, runner=runner)
-        job.found(compile_seconds=time.perf_counter() - began)
+    with reached(job.device, device) as found, only_writer(_trials(job, device), _deadline(job)):
+        library = library_for(job, device, found, network_of)
         job.begin("measuring")
         with torch.no_grad():
             expected = job.check.expected
@@ -121,6 +118,40 @@ def measured_on(job: Job, device: DeviceSettings, flops: int | None, network_of:
             wait_seconds=device.session_timeout_seconds + device.wait_seconds,
             flops=flops,
         )
+
+
+def turns_on(
+    jobs: Sequence[Job], device: DeviceSettings, network_of: Callable[[Job], Any] = network_of
+) -> tuple[list[Deviation], Turns]:
+    """Tune and build modules, and time them in turns on a remote device. The original is the first.
+
+    Returns the largest deviation of the outputs of each, and the times. Arguments and exceptions are those of `measured_on`.
+    """
+    first = jobs[0]
+    with reached(first.device, device) as found, only_writer(_trials(first, device), _deadline(jobs[-1])):
+        libraries = [library_for(job, device, found, network_of) for job in jobs]
+        first.begin("measuring")
+        with torch.no_grad():
+            expected = [job.check.expected for job in jobs]
+        seconds = len(jobs) * device.session_timeout_seconds
+        lease = Lease(found, seconds, seconds + device.wait_seconds, first.settings.threads)
+        return measure_in_turns(lease, libraries, expected, first.settings, device.kind)
+
+
+def library_for(job: Job, device: DeviceSettings, found: Reached, network_of: Callable[[Job], Any] = network_of) -> Path:
+    """Tune and build a module for a remote device that was reached, and return the file. The caller is the only writer."""
+    began, to = time.perf_counter(), target_on(device)
+    network = fused(network_of(job), to)
+    each_ms = job.options.least_ms // 2
+    with rpc_runner(found, device, evaluator=(1, 2, each_ms), threads=job.settings.threads) as runner:
+        _, library = _tuned(job, network, to, _trials(job, device), runner=runner)
+    job.found(compile_seconds=time.perf_counter() - began)
+    return library
+
+
+def _trials(job: Job, device: DeviceSettings) -> Path:
+    """Return the folder of the trials on a remote device."""
+    return folder_for(job.folder, target_on(device), job.device, VERSIONS["apache-tvm"])
 
 
 def _deadline(job: Job) -> float:

@@ -184,34 +184,50 @@ def run_session(
     lease: Lease, library: str, kind: str, expected: Sequence[Expected], settings: LatencySettings
 ) -> tuple[Deviation, Timing | None]:
     """Return the largest deviation of an output, and the timing if that is small enough; in a worker's process."""
-    import torch
-    import tvm
-    from tvm import relax
 
-    from syno.measure.expected import Deviation
+    network = Uploaded(borrow(lease), library, kind)
+    found = network.check(expected)
+    if not found.of_allowed <= 1:
+        return found, None
+    timing = time_repeats(network.evaluate, settings)
+    found = found.worse(network.deviation(expected[-1]))
+    return found, timing if found.of_allowed <= 1 else None
 
-    session = borrow(lease)
-    name, device = Path(library).name, session.device(kind, 0)
-    session.upload(library)
-    machine = relax.VirtualMachine(session.load_module(name), [device, session.cpu(0)] if kind != "cpu" else device)
 
-    def deviation(one: Expected) -> Deviation:
-        output = machine.get_outputs("main")
+class Uploaded:
+    """A network on a device, in a session; in a worker's process."""
+
+    def __init__(self, session: Any, library: str, kind: str) -> None:
+        from tvm import relax
+
+        name, self._device = Path(library).name, session.device(kind, 0)
+        session.upload(library)
+        devices = [self._device, session.cpu(0)] if kind != "cpu" else self._device
+        self._machine = relax.VirtualMachine(session.load_module(name), devices)
+
+    def check(self, expected: Sequence[Expected]) -> Deviation:
+        """Call the network on all inputs, and return the largest deviation of an output. Timed calls have the last input."""
+        import tvm
+
+        from syno.measure.expected import Deviation
+
+        found = Deviation(0.0, 0.0, None)
+        for one in expected:
+            inputs = (tvm.runtime.tensor(tensor.detach().cpu().numpy(), self._device) for tensor in one.inputs)
+            self._machine.set_input("main", *inputs)
+            self._machine.invoke_stateful("main")
+            found = found.worse(self.deviation(one))
+        return found
+
+    def deviation(self, one: Expected) -> Deviation:
+        """Return the deviation of the output of the last call."""
+        import torch
+
+        output = self._machine.get_outputs("main")
         parts = output if isinstance(output, tuple | list) else [output]
         return one.deviation([torch.from_numpy(part.numpy()) for part in parts])
 
-    found = Deviation(0.0, 0.0, None)
-    for one in expected:
-        machine.set_input("main", *(tvm.runtime.tensor(tensor.detach().cpu().numpy(), device) for tensor in one.inputs))
-        machine.invoke_stateful("main")
-        found = found.worse(deviation(one))
-    if not found.of_allowed <= 1:
-        return found, None
-
-    def evaluate(calls: int, repeats: int) -> list[float]:  # each series makes one call more, which it does not time
-        evaluator = machine.time_evaluator("invoke_stateful", device, number=calls, repeat=repeats)
+    def evaluate(self, calls: int, repeats: int) -> list[float]:
+        """Return the milliseconds of one call in each repeat. Each series makes one call more, which it does not time."""
+        evaluator = self._machine.time_evaluator("invoke_stateful", self._device, number=calls, repeat=repeats)
         return [1e3 * seconds for seconds in evaluator("main").results]
-
-    timing = time_repeats(evaluate, settings)
-    found = found.worse(deviation(expected[-1]))
-    return found, timing if found.of_allowed <= 1 else None

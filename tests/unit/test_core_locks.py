@@ -1,0 +1,114 @@
+"""Locks of cores: trainings share them, measurements have them alone, and nobody waits for a process that has died."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from syno.base.core_locks import alone, computing, given_up
+
+CORE = min(os.sched_getaffinity(0))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SYNO_CORE_LOCKS", str(tmp_path / "cores"))
+    return tmp_path / "cores"
+
+
+def is_free(file: Path, way: int) -> bool:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, way | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def state(folder: Path) -> str:
+    core = folder / f"{CORE}.core"
+    return "free" if is_free(core, fcntl.LOCK_EX) else "shared" if is_free(core, fcntl.LOCK_SH) else "alone"
+
+
+def child(work: Callable[[], None]) -> int:
+    number = os.fork()
+    if number == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return number
+
+
+def wait_until(happens: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_trainings_share_and_measurements_have_the_cores_alone(folder: Path) -> None:
+    with computing() as waited:
+        assert state(folder) == "shared" and waited < 60
+        with computing():
+            pass
+        assert state(folder) == "shared"  # a block within another one ends nothing
+        with alone():
+            assert state(folder) == "alone"
+            with computing(), alone():
+                assert state(folder) == "alone"
+        assert state(folder) == "shared"
+        with given_up():
+            assert state(folder) == "free"
+        assert state(folder) == "shared"
+    assert state(folder) == "free"
+
+
+def test_gpus_have_leases_instead(folder: Path) -> None:
+    with computing("cuda"), alone("cuda"):
+        assert not folder.exists()
+
+
+def test_the_lock_of_a_killed_process_is_free(folder: Path) -> None:
+    def measure() -> None:
+        with alone():
+            time.sleep(1000)
+
+    one = child(measure)
+    wait_until(lambda: (folder / f"{CORE}.core").exists() and state(folder) == "alone")
+    os.kill(one, signal.SIGKILL)
+    with computing():  # waits for the end of the process, and not for its 1000 s
+        os.waitpid(one, 0)
+
+
+def test_a_measurement_that_waits_comes_before_later_trainings(folder: Path) -> None:
+    def measure() -> None:
+        with alone():
+            (folder / "measured").touch()
+
+    with computing():
+        one = child(measure)
+        wait_until(lambda: not is_free(folder / f"{CORE}.next", fcntl.LOCK_EX))  # where a later training would wait
+        assert not (folder / "measured").exists()
+    os.waitpid(one, 0)
+    assert (folder / "measured").exists()
+
+
+def test_locks_can_be_turned_off_and_never_end_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setenv("SYNO_CORE_LOCKS", "off")
+    with computing(), alone():
+        assert not folder.exists()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SYNO_CORE_LOCKS", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="locks of cores in .*file cannot be used .*SYNO_CORE_LOCKS"), computing():
+        pass

@@ -1,0 +1,113 @@
+"""Measuring speedups in this process: of whole networks and by layers, and what is said of operators that fail."""
+
+from __future__ import annotations
+
+import signal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syno.base.errors import DeviceError
+from syno.ir.library import OPERATORS
+from syno.measure.job import Job
+from syno.measure.measuring import SpeedupRequest
+from syno.measure.measuring_process import LocalProcess
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.speedup_layers import Layers
+from syno.measure.speedup_measuring import SpeedupMeasuring
+from syno.measure.speedups import Speedups
+from syno.measure.timing import LatencySettings
+
+NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))
+FAST = LatencySettings(warm_up_ms=0, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
+
+
+def by_name(job: Job) -> Any:
+    """Compile badly, each operator in its own way, and the original well."""
+    name = job.name.partition("-")[0]
+    if name == "fails":
+        raise RuntimeError("no such instruction")
+    if name == "halves":
+        return lambda x: 0.5 * job.module(x)
+    if name == "forgets":
+        calls = count()
+        return lambda x: job.module(x) * (1.0 if next(calls) < 3 else 0.0)  # right when it is checked, wrong when it is timed
+    return job.module
+
+
+def never(job: Job) -> Any:
+    raise RuntimeError("no compiler at all")
+
+
+def request(operator: str, compiler: str = "by_name", name: str = "", **changes: Any) -> SpeedupRequest:
+    graph = OPERATORS[operator]()
+    subject = NETWORK.model_copy(update={"operator": str(graph.renamed(name or graph.name))})
+    own = f"{__name__}:{compiler}"
+    return SpeedupRequest(subject=subject, compiler=own, device="cpu", settings=FAST, folder=Path(), **changes)
+
+
+@pytest.fixture(scope="module")
+def measuring() -> SpeedupMeasuring:
+    """One for all tests, so that the original is made once."""
+    return SpeedupMeasuring()
+
+
+def test_a_network_is_timed_in_turns_with_the_original_which_is_made_once(measuring: SpeedupMeasuring) -> None:
+    found = measuring.fields(request("conv1x1"))
+    assert (found["status"], found["checked"], found["reference"]) == ("ok", True, "network of literal modules")
+    assert found["ratio"].low <= found["ratio"].value <= found["ratio"].high and 0 <= found["share_of_allowed"] <= 1
+    phases: list[str] = []
+    measuring.begin = phases.append
+    measuring.fields(request("conv1x1"))
+    assert phases == ["waiting", "building", "compiling", "waiting", "measuring"]
+
+
+@pytest.mark.slow
+def test_by_layers_each_size_is_timed_once_and_the_times_are_summed(measuring: SpeedupMeasuring) -> None:
+    found = measuring.fields(request("conv1x1", measured="layers"))
+    assert [(one.name, one.count) for one in found["layers"]] == [
+        ("conv_io4", 2), ("conv_i4_o8", 1), ("conv_io8", 1), ("conv_i8_o16", 1), ("conv_io16", 1),
+    ]  # fmt: skip
+    assert found["status"] == "ok" and found["rest_ms"] >= 0
+    assert found["flops"] == measuring.fields(request("conv1x1"))["flops"]
+
+
+def test_sums_of_layers_keep_the_share_of_the_rest() -> None:
+    layers = Layers(names=("a", "b"), titles=("conv_io4", "conv_io8"), counts=(3, 1))
+    assert layers.summed([1.0, 2.0, 0.5, 1.0], rest=0.5) == (10.0, 5.0 + 2.5)
+
+
+@pytest.mark.parametrize(
+    ("operator", "name", "status", "reason"),
+    [
+        ("conv1x1", "fails", "compile_failed", "compiling: RuntimeError: no such instruction"),
+        ("conv1x1", "halves", "wrong_output", "the output differs from its reference"),
+        ("conv1x1", "forgets", "wrong_output", "the output of a timed call differs"),
+        ("gpt2_projection", "", "misfit", "gpt2_projection"),
+    ],
+)
+def test_what_fails_has_a_status_and_no_speedup(
+    measuring: SpeedupMeasuring, operator: str, name: str, status: str, reason: str
+) -> None:
+    found = measuring.fields(request(operator, name=name))
+    assert found["status"] == status and reason in found["reason"] and "ratio" not in found
+
+
+def test_an_original_that_fails_is_an_error_because_no_operator_is_the_cause(measuring: SpeedupMeasuring) -> None:
+    with pytest.raises(DeviceError, match="the original network cannot be measured with the compiler .*no compiler at all"):
+        measuring.fields(request("conv1x1", "never"))
+
+
+@pytest.mark.slow
+def test_the_process_measures_what_this_one_does_and_ends_with_its_input(tmp_path: Path) -> None:
+    with Speedups(NETWORK, "eager", settings=FAST, store=tmp_path / "store") as speedups:
+        record = speedups.of(OPERATORS["conv1x1"]())
+        assert (record.status, record.checked, record.reference) == ("ok", True, "network of literal modules")
+        connection = speedups._process._connection
+        assert isinstance(connection, LocalProcess) and connection.process.poll() is None and connection.process.stdin
+        connection.process.stdin.close()  # as when this process is killed
+        assert connection.process.wait(timeout=60) == -signal.SIGKILL
+        speedups.close()
+        assert speedups.of(OPERATORS["gpt2_projection"]()).status == "misfit"  # by a new process

@@ -1,0 +1,161 @@
+"""Speedups: what is measured is kept, nothing is measured twice, and what is not of this machine is not believed.
+
+The process that measures is a stand-in, which answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syno.base.errors import SpecError
+from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
+from syno.measure import machine, measuring_process
+from syno.measure import speedups as made
+from syno.measure.network_subject import NetworkSubject
+from syno.measure.speedup_store import SpeedupStore
+from syno.measure.speedups import Speedups
+from syno.measure.timing import LatencySettings
+
+NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))
+FAST = LatencySettings(warm_up_ms=0, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
+SEVERAL = [OPERATORS[name]() for name in ("conv2d", "conv1x1", "separable_conv2d", "stacked_convolution", "low_rank_conv2d")]
+STAND_IN = Path(__file__).parents[1] / "speedup_stand_in.py"
+
+
+@pytest.fixture(autouse=True)
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with the names of all operators that were measured."""
+    monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
+    monkeypatch.setenv("SYNO_MEASURED", str(tmp_path / "log"))
+    return tmp_path / "log"
+
+
+def measured(log: Path) -> list[str]:
+    return log.read_text(encoding="utf-8").split() if log.exists() else []
+
+
+def of(store: Path, **changes: Any) -> Speedups:
+    return Speedups(NETWORK, "eager", **{"settings": FAST, "store": store, **changes})
+
+
+def called(name: str, number: int = 0) -> PGraph:
+    return SEVERAL[number].renamed(name)
+
+
+def test_an_operator_is_measured_once(tmp_path: Path, log: Path) -> None:
+    with of(tmp_path / "store") as speedups:
+        first = speedups.of(SEVERAL[0])
+        assert (first.status, first.speedup, first.speedup_low, first.speedup_high) == ("ok", 2.0, 1.9, 2.1)
+        assert speedups.of(called("other_name")).name == "other_name"  # it is the same operator
+        assert speedups.of(SEVERAL[1]).status == "ok"
+    with of(tmp_path / "store") as again:  # another study
+        assert again.of(SEVERAL[0]) == first and len(list(again.records())) == 2
+    assert measured(log) == ["conv2d", "conv1x1"]
+
+
+def test_other_settings_compilers_versions_and_machines_are_other_measurements(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store"
+    with of(store) as speedups:
+        speedups.of(SEVERAL[0])
+    others = [of(store, settings=FAST.model_copy(update={"batch": 4})), of(store, measured="layers")]
+    with monkeypatch.context() as patched:
+        patched.setattr(made, "versions", lambda packages: {"torch": "1.0"})
+        assert of(store).known(SEVERAL[0]) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(machine, "MACHINE_ID", tmp_path / "none")
+        patched.setattr(machine.platform, "node", lambda: "elsewhere")
+        assert of(store).known(SEVERAL[0]) is None
+    assert [other.known(SEVERAL[0]) for other in others] == [None, None]
+    assert of(store).known(SEVERAL[0]) is not None and len(measured(log)) == 1
+
+
+def test_a_renamed_or_damaged_record_is_not_believed(tmp_path: Path, log: Path) -> None:
+    with of(tmp_path / "store") as speedups:
+        speedups.of(SEVERAL[0])
+        store, (file,) = SpeedupStore(tmp_path / "store"), (tmp_path / "store").glob("*.json")
+        wanted = store.file(speedups.conditions(SEVERAL[1]))
+        wanted.write_bytes(file.read_bytes())  # the content tells whose it is
+        assert speedups.known(SEVERAL[1]) is None and [record.name for record in store.records()] == ["conv2d"]
+        wanted.unlink()
+        file.write_text(file.read_text(encoding="utf-8").replace("1.9", "1.8"), encoding="utf-8")
+        assert speedups.known(SEVERAL[0]) is None and list(store.records()) == []
+        assert speedups.of(SEVERAL[0]).speedup_low == 1.9
+    assert measured(log) == ["conv2d", "conv2d"]
+
+
+def test_a_crash_costs_a_restart_and_is_a_record(tmp_path: Path, log: Path) -> None:
+    with of(tmp_path / "store") as speedups:
+        crashed = speedups.of(called("crash"))
+        assert (crashed.status, crashed.speedup) == ("crashed", None)
+        assert crashed.reason.startswith("compiling: the process was ended by signal 9") and "no more memory" in crashed.reason
+        assert speedups.of(SEVERAL[1]).status == "ok"
+        assert speedups.of(called("crash_once", 2)).status == "ok"  # others may have been the reason: tried in a new process
+        assert speedups.of(called("crash")) == crashed
+    assert measured(log) == ["crash", "conv1x1", "crash_once", "crash_once"]
+
+
+def test_a_limit_of_time_is_a_record_until_the_limit_is_raised(tmp_path: Path, log: Path) -> None:
+    with of(tmp_path / "store", time_limit_s=0.01) as speedups:
+        found = speedups.of(called("hang"))
+        assert (found.status, found.reason) == ("timeout", "compiling: it was stopped at its time limit of 0.01 s")
+        assert speedups.of(called("hang")) == found and len(measured(log)) == 1
+    with of(tmp_path / "store", time_limit_s=1000) as patient:
+        assert patient.known(called("hang")) is None
+    with pytest.raises(SpecError, match="time_limit_s is 0; it must be above 0"):
+        of(tmp_path, time_limit_s=0)
+
+
+def test_without_a_store_nothing_is_kept(log: Path) -> None:
+    with Speedups(NETWORK, "eager", settings=FAST, store=None) as speedups:
+        assert [speedups.of(SEVERAL[0]).status for _ in range(2)] == ["ok", "ok"] and speedups.known(SEVERAL[0]) is None
+    assert measured(log) == ["conv2d"] * 2
+
+
+def worker(store: Path) -> int:
+    """Start a process that measures all operators."""
+    number = os.fork()
+    if number == 0:
+        try:
+            with of(store) as speedups:
+                for operator in SEVERAL:
+                    speedups.of(operator)
+        finally:
+            os._exit(0)
+    return number
+
+
+def test_killed_anywhere_nothing_written_is_lost_or_measured_again(tmp_path: Path, log: Path) -> None:
+    store, chance, kept = tmp_path / "store", random.Random(0), dict[str, bytes]()
+    while len(kept) < len(SEVERAL):
+        before, known = len(measured(log)), {record.name for record in SpeedupStore(store).records()}
+        one, end = worker(store), time.monotonic() + 60
+        events = before + len(kept) + chance.randint(1, 5)  # measurements begun, and records written
+        while len(measured(log)) + len(list(store.glob("*.json"))) < events and os.waitpid(one, os.WNOHANG) == (0, 0):
+            assert time.monotonic() < end
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+            os.waitpid(one, 0)
+        now = {file.name: file.read_bytes() for file in store.glob("*.json")}
+        assert now.items() >= kept.items()  # no record is lost, or written again
+        begun = measured(log)[before:]
+        assert known.isdisjoint(begun) and len(begun) <= len(now) - len(kept) + 1  # the last one was in progress
+        kept = now
+
+
+def test_two_workers_measure_nothing_twice(tmp_path: Path, log: Path) -> None:
+    for one in [worker(tmp_path / "store") for _ in range(2)]:
+        os.waitpid(one, 0)
+    assert sorted(measured(log)) == sorted(operator.name for operator in SEVERAL)
+    assert list((tmp_path / "store" / "locks").iterdir()) == []
