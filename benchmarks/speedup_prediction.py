@@ -28,13 +28,14 @@ from table_records import experiment, operators, read
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.measure.prediction.description import COLUMNS, Description
-from syno.measure.prediction.predictor import SpeedupPredictor
+from syno.measure.prediction.predictor import LEAST_RECORDS, SpeedupPredictor
 from syno.model.extraction import replaceable
 from syno.search.replay.table import COMPILERS, FOLDER, OperatorTable
 from syno.train.workload import Workload
 
 LEARNT = (10, 20, 50, 100, 300)  # operators
 GOAL = 1.5
+GROWTH = 1.2  # a search learns again when it has so many times the measurements
 LEAST = 30  # operators with a latency
 BATCH = 64
 RANDOM = 0.9  # share of the operators that learning curves learn from at most
@@ -136,6 +137,7 @@ def replays(measured: Measured, number: int) -> Iterator[list[str]]:
     good, lost = np.zeros((number, 4)), np.zeros((number, 4))
     for seed in range(number):
         known: list[int] = []
+        learnt = 0
         for place, row in enumerate(np.random.default_rng(seed).permutation(count)):
             part = place // quarter
             meets = measured.speedups[row] >= GOAL
@@ -143,8 +145,9 @@ def replays(measured: Measured, number: int) -> Iterator[list[str]]:
             if measured.predictor.may_meet(measured.operators[row], GOAL):
                 asked[seed, part] += 1
                 known.append(int(row))
-                if len(known) < 50 or len(known) % 5 == 0:
+                if len(known) >= max(GROWTH * learnt, LEAST_RECORDS):
                     measured.learn(known)
+                    learnt = len(known)
             else:
                 lost[seed, part] += meets
         measured.learn([])
