@@ -21,7 +21,7 @@ from syno.measure.network_subject import NetworkSubject
 from syno.measure.speedups import Speedups
 from syno.measure.timing import LatencySettings
 
-DEMO = NetworkSubject(model="resnet8", classes=12, image_shape=(1, 16, 16))
+DEMO = NetworkSubject(model="resnet8", classes=12, image_shape=(3, 16, 16))
 WAYS = ("network", "layers")
 
 

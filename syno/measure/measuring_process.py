@@ -32,6 +32,10 @@ PAUSE_SECONDS = 2.0  # before a lost connection is tried again
 START_SECONDS = 300.0  # of a new process, which do not count as time of the first operator
 
 
+class FaultError(DeviceError):
+    """A failure of the device, or of the original network, which the process reports: no operator is the cause."""
+
+
 class LocalProcess:
     """The process on this machine, in a session of its own, with empty caches of compilers."""
 
@@ -170,7 +174,7 @@ class MeasuringProcess:
                     self._is_used = True
                     return dict(content)
                 elif kind == "fault":
-                    raise DeviceError(content)
+                    raise FaultError(content)
                 elif kind == "hello" and (different := difference(here=Code.of_this(), there=Code.model_validate(content))):
                     raise DeviceError(f'device "{self._name}": {different}')
                 self.progress(Findings(phase=phase))
@@ -178,7 +182,7 @@ class MeasuringProcess:
                     self.close()
                     return {"status": ending[0], "reason": f"{phase}: {ending[1]}"}
             death = connection.death if isinstance(connection, LocalProcess) else "the process ended"
-        except ConnectionLostError:
+        except (ConnectionLostError, FaultError):
             raise
         except DeviceError as error:
             if isinstance(connection, LocalProcess) or not connection.heard or phase == "starting":
