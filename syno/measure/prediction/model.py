@@ -120,7 +120,7 @@ class TimeModel:
         for _ in range(ROUNDS):
             rows, targets = inputs / weights[:, None], (times - prior) / weights
             precision = rows.T @ rows / noise**2 + identity
-            covariance: Numbers = np.linalg.inv(precision)
+            covariance: Numbers = np.linalg.inv(precision).astype(np.float64)
             mean = covariance @ (rows.T @ targets) / noise**2
             used, weights = weights, np.maximum((np.maximum(inputs @ mean + prior, LEAST_TIME) + times) / 2, LEAST_TIME)
         fit = (targets @ targets) / noise**2 - mean @ precision @ mean
