@@ -29,7 +29,7 @@ class Conditions(BaseModel):
         device: where it is measured: its kind, its name, and CPU threads.
         machine: an identifier of the machine: a hash, or the address of a remote device.
         settings: how latency is measured.
-        versions: of the packages that take part, there where it is measured.
+        versions: of the packages that take part, there where it is measured, and a checksum of the code that makes networks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

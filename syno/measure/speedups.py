@@ -21,6 +21,7 @@ from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.gpu_leases import leased
 from syno.base.record import versions
+from syno.base.sources import sources_checksum
 from syno.measure.compilers import as_reached, compiler_named
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.machine import device_name, machine_id
@@ -37,6 +38,7 @@ from syno.measure.tvm.settings import DeviceSettings
 from syno.model.baselines import Replacement
 
 STORE = Path("results/latencies")
+LOWERING = ("syno.lower", "syno.model")  # the code that makes networks: with other code, they are measured again
 Choice: TypeAlias = Literal["auto", "network", "layers"]
 
 
@@ -169,7 +171,11 @@ class Speedups:
             device=Device(kind=place.kind, name=place.name, threads=self.settings.threads),
             machine=place.machine,
             settings=self.settings,
-            versions={**versions((*PACKAGES, *self._compiler.recorded)), **place.versions},
+            versions={
+                **versions((*PACKAGES, *self._compiler.recorded)),
+                **place.versions,
+                "lowering": sources_checksum(*LOWERING),
+            },
         )
 
     def _measure(self, operator: Replacement) -> dict[str, Any]:
