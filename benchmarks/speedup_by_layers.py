@@ -2,8 +2,8 @@
 
     python benchmarks/speedup_by_layers.py OPERATORS.jsonl RECORDS --compiler eager --count 10
 
-The operators are the `text` of the first lines of a file; the network is that of config/quickstart.yaml. Records are kept in the
-folder, so that an interrupted run goes on. The operators are measured both ways one after the other, so both meet the same load.
+The operators are the `text` of the first lines of a file; the network is that of config/quickstart.yaml. Records are kept in
+the folder, so that an interrupted run goes on. Each operator is measured both ways, one after the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syno.measure.network_subject import NetworkSubject
 from syno.measure.speedups import Speedups
 from syno.measure.timing import LatencySettings
 
-DEMO = NetworkSubject(model="resnet8", classes=12, image_shape=(1, 16, 16))
+DEMO = NetworkSubject(model="resnet8", classes=12, image_shape=(3, 16, 16))
 WAYS = ("network", "layers")
 
 
@@ -56,9 +56,8 @@ def main() -> None:
     errors = [abs(layers / network - 1) for network, layers in zip(*found.values(), strict=True)]
     rank = spearmanr(*found.values()).statistic
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(
-        f"{len(errors)} operators: median error of the sums {median(errors):.1%}, largest {max(errors):.1%}, Spearman {rank:.2f}"
-    )
+    print(f"{len(errors)} operators: error of the sums {median(errors):.1%} in median, {max(errors):.1%} at most")
+    print(f"Spearman's rank correlation: {rank:.2f}")
     print(f"CPU-seconds of the measuring processes: {used.ru_utime + used.ru_stime:.0f}")
 
 

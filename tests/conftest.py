@@ -8,6 +8,8 @@ from pathlib import Path
 # Tests run side by side: one thread for each, and for each process that they start. It counts before numpy is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+os.environ.setdefault("SYNO_CORE_LOCKS", "off")  # tests do not wait for what else runs on this machine
+
 import pytest
 import torch
 

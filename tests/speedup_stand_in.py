@@ -45,6 +45,9 @@ while True:
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "hang":
         time.sleep(1000)
+    if name == "fault":
+        say("fault", "the device is gone")
+        continue
     time.sleep(0.002)
     say("fields", FIELDS)
     count += 1

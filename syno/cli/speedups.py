@@ -13,6 +13,7 @@ from syno.cli.evaluations import Compiler, Device, tune
 
 if TYPE_CHECKING:
     from syno.measure.speedup_record import SpeedupRecord
+    from syno.measure.speedups import Choice
 
 OPERATORS_HELP = "Operators, as for `show`, baselines, or folders with operators' files."
 
@@ -34,11 +35,13 @@ def tune_speedup(
     """
     from syno.stages.speedups import measured_speedups, speedups_of
 
-    if by not in ("auto", "network", "layers"):
+    choices: dict[str, Choice] = {"auto": "auto", "network": "network", "layers": "layers"}
+    if by not in choices:
         raise typer.BadParameter(f'"{by}" is not network, layers or auto', param_hint="--by")
     failed = False
-    with speedups_of(experiment_of(config), compiler, device, measured=by, store=store) as speedups:
-        for record, is_known in measured_speedups(experiment_of(config), operators, speedups):
+    experiment = experiment_of(config)
+    with speedups_of(experiment, compiler, device, measured=choices[by], store=store) as speedups:
+        for record, is_known in measured_speedups(experiment, operators, speedups):
             _tell(record, is_known)
             failed = failed or record.speedup is None
     if failed:

@@ -16,6 +16,7 @@ from syno.measure.expected import Deviation, Inputs
 from syno.measure.job import Job, Phase
 from syno.measure.latency import pool_of
 from syno.measure.measuring import Request
+from syno.measure.network_subject import BackboneSubject
 from syno.measure.output_check import OutputCheck, check_of
 from syno.measure.reference import Material
 from syno.measure.subjects import Subject
@@ -67,7 +68,9 @@ def prepared(request: Request, subject: Subject, begin: Callable[[Phase], None])
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
     deviation = check.require(check.of(compiled))
-    inputs = cycle(pool_of(material.make_inputs)[0])
+    is_layer = isinstance(subject, BackboneSubject) and subject.layer is not None
+    # In the network, the input of a layer was just written, and is in the cache.
+    inputs = cycle([material.make_inputs()] if is_layer else pool_of(material.make_inputs)[0])
     return Prepared(material, check, compiled, seconds, deviation, inputs, " ".join(lacking))
 
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from syno.base.core_locks import alone
 from syno.base.errors import SpecError, WrongOutputError
 from syno.base.files import write_whole
 from syno.measure.compilers import Compiler, compiler_named
@@ -199,16 +198,15 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
         torch.cuda.synchronize()
     job.found(compile_seconds=time.perf_counter() - start)
     job.begin("measuring")
-    with alone(job.device):
-        return measure(
-            compiled,
-            material.make_inputs,
-            job.settings,
-            check=job.check,
-            flops=material.flops,
-            weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-            peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
-        )
+    return measure(
+        compiled,
+        material.make_inputs,
+        job.settings,
+        check=job.check,
+        flops=material.flops,
+        weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
+        peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
+    )
 
 
 def status_of(error: Exception, phase: str) -> tuple[Status, str]:
@@ -222,7 +220,7 @@ def status_of(error: Exception, phase: str) -> tuple[Status, str]:
     return ("compile_failed" if phase in ("compiling", "tuning") else "failed"), reason
 
 
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """End this process when its parent has been killed: nobody would stop it at its limits."""
     parent = os.getppid()
 
@@ -235,5 +233,5 @@ def end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    _end_with_parent()
     main(Path(sys.argv[1]))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +20,8 @@ from typing import Any, Self
 from syno.base.errors import DeviceError
 from syno.measure.devices import SshSettings
 from syno.measure.isolation import LOOK_SECONDS, TAIL_CHARACTERS, crash_in_words, kill, used_mib
-from syno.measure.measuring import SpeedupRequest
+from syno.measure.job import Phase
+from syno.measure.measuring import Findings, SpeedupRequest
 from syno.measure.ssh.connection import ConnectionLostError, Session
 from syno.measure.ssh.protocol import Code, difference, parsed
 from syno.measure.tuning import as_ordered, environment
@@ -29,6 +30,10 @@ COMMAND = (sys.executable, "-m", "syno.measure.speedup_process")
 SPEEDUPS = "speedups"  # the argument of the command on a machine that is reached by ssh
 PAUSE_SECONDS = 2.0  # before a lost connection is tried again
 START_SECONDS = 300.0  # of a new process, which do not count as time of the first operator
+
+
+class FaultError(DeviceError):
+    """A failure of the device, or of the original network, which the process reports: no operator is the cause."""
 
 
 class LocalProcess:
@@ -104,12 +109,16 @@ class MeasuringProcess:
     Args:
         threads: CPU threads.
         name, there: the name and the settings of a machine that is reached by ssh; None for this machine.
+
+    Attributes:
+        progress: gets the phase of a measurement, several times a second.
     """
 
     def __init__(self, threads: int, name: str = "", there: SshSettings | None = None) -> None:
         self._threads, self._name, self._there = threads, name, there
         self._connection: LocalProcess | Session | None = None
         self._is_used = False
+        self.progress: Callable[[Findings], None] = lambda _: None
 
     def close(self) -> None:
         """End the process. The next request starts another one."""
@@ -152,7 +161,8 @@ class MeasuringProcess:
         if self._connection is None:
             there = self._there
             self._connection = LocalProcess(self._threads) if there is None else Session(self._name, there, SPEEDUPS)
-        connection, phase, left, before = self._connection, "starting", START_SECONDS, time.monotonic()
+        connection, left, before = self._connection, START_SECONDS, time.monotonic()
+        phase: Phase = "starting"
         connection.send(request.model_dump_json())
         try:
             for kind, content in connection.messages():
@@ -164,14 +174,15 @@ class MeasuringProcess:
                     self._is_used = True
                     return dict(content)
                 elif kind == "fault":
-                    raise DeviceError(content)
+                    raise FaultError(content)
                 elif kind == "hello" and (different := difference(here=Code.of_this(), there=Code.model_validate(content))):
                     raise DeviceError(f'device "{self._name}": {different}')
+                self.progress(Findings(phase=phase))
                 if (ending := self._passed_limit(request, left)) is not None:
                     self.close()
                     return {"status": ending[0], "reason": f"{phase}: {ending[1]}"}
             death = connection.death if isinstance(connection, LocalProcess) else "the process ended"
-        except ConnectionLostError:
+        except (ConnectionLostError, FaultError):
             raise
         except DeviceError as error:
             if isinstance(connection, LocalProcess) or not connection.heard or phase == "starting":

@@ -7,7 +7,7 @@ with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path(
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,7 +24,7 @@ from syno.base.record import versions
 from syno.measure.compilers import as_reached, compiler_named
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.machine import device_name, machine_id
-from syno.measure.measuring import SpeedupRequest
+from syno.measure.measuring import Findings, SpeedupRequest
 from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.speedup_record import Conditions, Measured, SpeedupRecord
@@ -33,6 +33,7 @@ from syno.measure.ssh.client import about
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import PACKAGES, own_options, tolerant
 from syno.measure.tuning_record import Device
+from syno.measure.tvm.settings import DeviceSettings
 from syno.model.baselines import Replacement
 
 STORE = Path("results/latencies")
@@ -48,7 +49,7 @@ class Speedups:
         device: "cpu", "cuda", "cuda:1", or the name of a remote device.
         settings: how to measure. A compiler that computes in coarser numbers has a least tolerance.
         measured: "network": the whole network is timed in turns with the original. "layers": each distinct size of the replaced
-            layers is, and times are summed. "auto": see `chosen`.
+            layers is, and times are summed. "auto": the network, to which the sums of layers came not near enough.
         store: a folder, which other studies may use at the same time; None: nothing is kept.
         time_limit_s: seconds for each operator.
         memory_limit_mib: of the process that measures.
@@ -81,15 +82,22 @@ class Speedups:
         self._compiler.require()
         if not time_limit_s > 0:
             raise SpecError(f"time_limit_s is {time_limit_s}; it must be above 0 seconds")
+        options = own_options(self._compiler, own)
         if self.remote is None:
             require_device(device)
             self._compiler.check_gpu(device)
+        elif isinstance(self.remote, DeviceSettings) and (self._compiler.remote is None or measured == "layers"):
+            raise SpecError(
+                f'over TVM\'s RPC whole networks are measured, with the compiler tvm, and not {measured} with "{compiler}" on '
+                f'"{device}"; take the compiler tvm and measure the network, or kind: ssh with the host'
+            )
         self.network = network.model_copy(update={"operator": None, "layer": None})
         self.compiler, self.device, self.settings = compiler, device, tolerant(settings or LatencySettings(), self._compiler)
-        self.measured: Measured = chosen(compiler) if measured == "auto" else measured
+        self.measured: Measured = "network" if measured == "auto" else measured
         self.store = SpeedupStore(store) if isinstance(store, Path) else store
         self.time_limit_s, self.memory_limit_mib, self.folder = time_limit_s, memory_limit_mib, folder
-        options = own_options(self._compiler, own)
+        if self._compiler.check is not None and not isinstance(self.remote, SshSettings):
+            self._compiler.check(device, self.settings.threads, options, self.remote)
         self.options: dict[str, Any] = {} if options is None else options.model_dump(mode="json")
         there = self.remote if isinstance(self.remote, SshSettings) else None
         self._process, self._gpu = MeasuringProcess(self.settings.threads, device, there), ""
@@ -104,18 +112,23 @@ class Speedups:
         """End the process that measures, if one was started. The next measurement starts another one."""
         self._process.close()
 
-    def of(self, operator: Replacement) -> SpeedupRecord:
+    def of(self, operator: Replacement, progress: Callable[[Findings], None] | None = None) -> SpeedupRecord:
         """Return the speedup of the network with this operator: from the store, or measured and stored.
 
         An operator that cannot be compiled, computes something else, crashes or exceeds a limit has a record with the reason.
 
+        Args:
+            operator: an operator that fits the layers, or a baseline that is a module.
+            progress: gets the phase of the measurement, several times a second.
+
         Raises:
-            DeviceError: a remote device does not answer, or was lost. What was measured before is kept.
+            DeviceError: a remote device does not answer, or was lost, or the original itself cannot be measured. What was
+                measured before is kept.
             SpecError: the store cannot be written.
         """
         if (record := self.known(operator)) is not None:
             return record
-        conditions = self.conditions(operator)
+        conditions, self._process.progress = self.conditions(operator), progress or (lambda _: None)
         if self.store is None:
             return self._record(operator, conditions, self._measure(operator))
         with self.store.locked(conditions):
@@ -211,8 +224,3 @@ def place_of_measurement(device: str, remote: RemoteDevice | None) -> Place:
         return Place(kind, found.device, f"ssh {remote.host} {remote.device}", {k: v for k, v in packages.items() if v})
     text = remote.model_dump_json(include={"target", "kind", "key", "tracker"})
     return Place(remote.kind, device, f"rpc {device} {text}", {})
-
-
-def chosen(compiler: str) -> Measured:
-    """Return what "auto" measures."""
-    return "network"

@@ -11,7 +11,7 @@ from syno.base.files import ORIGINAL, is_folder
 from syno.config import Experiment
 from syno.stages.operators import operator_of
 from syno.stages.places import trials_folder
-from syno.stages.tune import network_to_measure
+from syno.stages.tune import network_to_measure, shown
 
 if TYPE_CHECKING:
     from syno.measure.speedup_record import SpeedupRecord
@@ -55,7 +55,7 @@ def speedups_of(
 def measured_speedups(
     experiment: Experiment, operators: Sequence[str], speedups: Speedups
 ) -> Iterator[tuple[SpeedupRecord, bool]]:
-    """Yield the record of each operator, and whether it was in the store. All are looked up before anything is measured.
+    """Yield the record of each operator, and whether it was in the store. All are found before anything is measured.
 
     Args:
         experiment: its operators are found by name or id.
@@ -74,7 +74,12 @@ def measured_speedups(
         found.append(operator)
     for operator in found:
         known = speedups.known(operator)
-        yield (known, True) if known is not None else (speedups.of(operator), False)
+        if known is not None:
+            yield known, True
+            continue
+        with shown(f"speedup of {operator.name}, {speedups.compiler} on {speedups.device}") as progress:
+            record = speedups.of(operator, progress)
+        yield record, False
 
 
 def in_folder(given: str) -> list[str]:

@@ -10,8 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from syno.base.core_locks import alone, computing, given_up
+from syno.train.making import load_data
+from syno.train.settings import TrainingSettings
+from syno.train.training import train
 
 CORE = min(os.sched_getaffinity(0))
 
@@ -112,3 +117,20 @@ def test_locks_can_be_turned_off_and_never_end_a_training(
     monkeypatch.setenv("SYNO_CORE_LOCKS", str(tmp_path / "file"))
     with pytest.warns(UserWarning, match="locks of cores in .*file cannot be used .*SYNO_CORE_LOCKS"), computing():
         pass
+
+
+def test_a_training_holds_its_cores_in_an_epoch_and_not_between_two(folder: Path) -> None:
+    seen: dict[str, set[str]] = {"in an epoch": set(), "between two": set()}
+
+    class Looking(nn.Linear):  # type: ignore[misc]
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen["in an epoch"].add(state(folder))
+            return super().forward(x.flatten(1))
+
+    def report(number: int, score: float) -> bool:
+        seen["between two"].add(state(folder))
+        return True
+
+    data = load_data("glyphs", {"preset": "micro", "train": 32, "test": 8})
+    train(Looking(768, 6), data, TrainingSettings(epochs=2, batch=16), report=report)
+    assert seen == {"in an epoch": {"shared"}, "between two": {"free"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from syno.base.errors import DeviceError
 from syno.ir.library import OPERATORS
 from syno.measure.job import Job
 from syno.measure.measuring import SpeedupRequest
+from syno.measure.measuring_process import LocalProcess
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.speedup_layers import Layers
 from syno.measure.speedup_measuring import SpeedupMeasuring
+from syno.measure.speedups import Speedups
 from syno.measure.timing import LatencySettings
 
 NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))
@@ -95,3 +98,16 @@ def test_what_fails_has_a_status_and_no_speedup(
 def test_an_original_that_fails_is_an_error_because_no_operator_is_the_cause(measuring: SpeedupMeasuring) -> None:
     with pytest.raises(DeviceError, match="the original network cannot be measured with the compiler .*no compiler at all"):
         measuring.fields(request("conv1x1", "never"))
+
+
+@pytest.mark.slow
+def test_the_process_measures_what_this_one_does_and_ends_with_its_input(tmp_path: Path) -> None:
+    with Speedups(NETWORK, "eager", settings=FAST, store=tmp_path / "store") as speedups:
+        record = speedups.of(OPERATORS["conv1x1"]())
+        assert (record.status, record.checked, record.reference) == ("ok", True, "network of literal modules")
+        connection = speedups._process._connection
+        assert isinstance(connection, LocalProcess) and connection.process.poll() is None and connection.process.stdin
+        connection.process.stdin.close()  # as when this process is killed
+        assert connection.process.wait(timeout=60) == -signal.SIGKILL
+        speedups.close()
+        assert speedups.of(OPERATORS["gpt2_projection"]()).status == "misfit"  # by a new process

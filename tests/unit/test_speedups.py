@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from syno.base.errors import SpecError
+from syno.base.errors import DeviceError, SpecError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.measure import machine, measuring_process
@@ -104,6 +104,14 @@ def test_a_crash_costs_a_restart_and_is_a_record(tmp_path: Path, log: Path) -> N
         assert speedups.of(called("crash_once", 2)).status == "ok"  # others may have been the reason: tried in a new process
         assert speedups.of(called("crash")) == crashed
     assert measured(log) == ["crash", "conv1x1", "crash_once", "crash_once"]
+
+
+def test_a_fault_of_the_device_is_an_error_and_no_record(tmp_path: Path, log: Path) -> None:
+    with of(tmp_path / "store") as speedups:
+        with pytest.raises(DeviceError, match="the device is gone"):
+            speedups.of(called("fault"))
+        assert speedups.of(SEVERAL[0]).status == "ok"  # the same operator, under another name
+    assert measured(log) == ["fault", "conv2d"]
 
 
 def test_a_limit_of_time_is_a_record_until_the_limit_is_raised(tmp_path: Path, log: Path) -> None:
