@@ -27,7 +27,7 @@ from table_records import experiment, operators, read
 
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
-from syno.measure.prediction.description import COLUMNS
+from syno.measure.prediction.description import COLUMNS, Description
 from syno.measure.prediction.predictor import SpeedupPredictor
 from syno.model.extraction import replaceable
 from syno.search.replay.table import COMPILERS, FOLDER, OperatorTable
@@ -35,6 +35,7 @@ from syno.train.workload import Workload
 
 LEARNT = (10, 20, 50, 100, 300)  # operators
 GOAL = 1.5
+LEAST = 30  # operators with a latency
 BATCH = 64
 RANDOM = 0.9  # share of the operators that learning curves learn from at most
 
@@ -116,7 +117,8 @@ def models(measured: Measured, rows: np.ndarray, number: int) -> Iterator[list[s
     def other(model: Callable[..., np.ndarray], known: np.ndarray, others: np.ndarray) -> np.ndarray:
         return np.exp(-model(rows[known], -np.log(measured.speedups[known]), rows[others]))
 
-    candidates = {"process over kernels": own} | {name: partial(other, model) for name, model in speedup_models.MODELS.items()}
+    others_by_name = {name: partial(other, model) for name, model in speedup_models.MODELS.items()}
+    candidates = {"process over kernels": own, **others_by_name}
     for name, model in candidates.items():
         found, seconds = [], []
         for known, others in splits(count, count // 2, number):
@@ -155,9 +157,7 @@ def replays(measured: Measured, number: int) -> Iterator[list[str]]:
 
 
 def importance(measured: Measured, number: int) -> Iterator[list[str]]:
-    """A row for each column of the descriptions of kernels: errors if it is shuffled over the kernels of the other operators."""
-    from syno.measure.prediction.description import Description
-
+    """A row for each column of the descriptions of kernels: errors if it is shuffled over the others' kernels."""
     count = len(measured.speedups)
     names = list(COLUMNS)
     found: dict[str, list[float]] = {name: [] for name in names}
@@ -167,11 +167,12 @@ def importance(measured: Measured, number: int) -> Iterator[list[str]]:
         stacked = np.vstack([one.rows for one in described if one])
         ends = np.cumsum([len(one.weights) for one in described if one])[:-1]
 
-        def error(rows: np.ndarray, described: list[Description | None] = described, ends: np.ndarray = ends) -> float:
-            assert measured.predictor.model is not None
-            parts = zip(np.split(rows, ends), (one for one in described if one), strict=True)
-            means = [measured.predictor.model.estimate(Description(part, one.weights, one.kinds)).mean for part, one in parts]
-            return float(np.median(np.abs(np.exp(-np.array(means)) / measured.speedups[others] - 1)))
+        def error(rows: np.ndarray) -> float:
+            model = measured.predictor.model
+            assert model is not None
+            parts = zip(np.split(rows, ends), described, strict=True)  # noqa: B023
+            means = [model.estimate(Description(part, one.weights, one.kinds)).mean for part, one in parts if one]
+            return float(np.median(np.abs(np.exp(-np.array(means)) / measured.speedups[others] - 1)))  # noqa: B023
 
         before = error(stacked)
         for column, name in enumerate(names):
@@ -195,6 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = layers()
     for compiler in COMPILERS[::-1]:
         found, speedups = loaded(options, compiler)
+        if len(found) < LEAST:
+            parser.error(f"{len(found)} operators have a latency with {compiler}; it takes {LEAST}: measure them with table.py")
         predictor = SpeedupPredictor(sizes, constant_weights=compiler != "eager")
         measured = Measured(found, np.array(speedups), predictor)
         lines += ["", f"## {compiler}: {len(found)} operators", ""]
@@ -212,6 +215,7 @@ def section(measured: Measured, rows: np.ndarray, number: int) -> list[str]:
     for operator in measured.operators[:20]:
         fresh.described(operator)
     describing = (time.process_time() - began) / min(count, 20)
+    measured.learn(range(count))  # which finds the kernels of all
     began = time.process_time()
     measured.learn(range(count))
     fitting = time.process_time() - began
@@ -227,7 +231,8 @@ def section(measured: Measured, rows: np.ndarray, number: int) -> list[str]:
     ]
     columns = ["learnt from", "rank correlation", "median error", "in the 90 % interval", "upper / lower end"]
     lines += ["", *reports.table(columns, list(curve(measured, number)))]
-    lines += ["", *reports.table(["model", "rank correlation", "median error", "CPU-seconds"], list(models(measured, rows, number)))]
+    columns = ["model", "rank correlation", "median error", "CPU-seconds"]
+    lines += ["", *reports.table(columns, list(models(measured, rows, number)))]
     columns = ["quarter of the search", "operators", "share not measured", f"refused of those at {GOAL}x or more"]
     lines += ["", *reports.table(columns, list(replays(measured, number)))]
     columns = ["numbers of a kernel", "median error, if shuffled: percentage points more"]

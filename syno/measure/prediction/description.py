@@ -1,7 +1,7 @@
 """Kernels as rows of numbers, and an estimate of their time.
 
-Both describe a kernel by what it does, not by the operator or the network in which it occurs. So a model learns from all kernels
-of all operators that were measured.
+Both describe a kernel by what it does, not by the operator or the network in which it occurs. So a model learns from all
+kernels of all operators that were measured.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ COLUMNS: Mapping[str, tuple[float, Callable[[Kernel], float]]] = {
     "depthwise": (3.0, lambda kernel: kernel.kind is Kind.CONVOLUTION and kernel.groups > 1 and kernel.channels == 1),
     "of weights": (4.0, lambda kernel: kernel.of_weights),
     "groups": (1.0, lambda kernel: math.log2(kernel.groups)),
-    "channels per group": (1.0, lambda kernel: math.log2(kernel.channels)),
-    "outputs per group": (1.0, lambda kernel: math.log2(max(kernel.outputs, 1))),
+    "channels per group": (2.0, lambda kernel: math.log2(kernel.channels)),
+    "outputs per group": (2.0, lambda kernel: math.log2(max(kernel.outputs, 1))),
     "taps": (2.0, lambda kernel: math.log2(kernel.taps)),
     "positions": (0.5, lambda kernel: math.log2(max(kernel.positions, 1))),
     "run": (1.0, lambda kernel: min(math.log2(kernel.run), MOST_RUN)),
     "gap": (0.5, lambda kernel: min(math.log2(max(kernel.gap, 0.5)), MOST_GAP)),
     "spread": (0.5, lambda kernel: min(math.log2(max(kernel.spread, 0.5)), MOST_GAP)),
-    "row read": (1.0, lambda kernel: min(math.log2(kernel.row_read), MOST_RUN)),
-    "row written": (1.0, lambda kernel: min(math.log2(kernel.row_written), MOST_RUN)),
+    "row read": (2.0, lambda kernel: min(math.log2(kernel.row_read), MOST_RUN)),
+    "row written": (2.0, lambda kernel: min(math.log2(kernel.row_written), MOST_RUN)),
     "read": (0.5, lambda kernel: math.log2(max(kernel.read, 1))),
     "written": (0.5, lambda kernel: math.log2(max(kernel.written, 1))),
 }

@@ -1,7 +1,8 @@
 """The kernels that an operator runs in a layer, found without running them.
 
 The operator's module is called on tensors that have a shape and no data. Whatever forms the generator chooses, the calls that
-reach PyTorch's dispatcher then are the ones that are carried out: convolutions, products of matrices, copies, and element-wise work.
+reach PyTorch's dispatcher then are the ones that are carried out: convolutions, products of matrices, copies, and element-wise
+work.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     time / time of the original = rest + sum over kernels of (estimate of the kernel * factor(kernel))
 
-The factor is a Gaussian process over descriptions of kernels, so similar kernels have similar factors, and a kernel that is like
-none seen before has an uncertain one. The sum of a Gaussian process is a Gaussian, so the factors are learnt from the times of
-whole networks, by linear algebra, and a few measurements tell about operators that combine the same kernels in other ways.
+The factor is a Gaussian process over descriptions of kernels, so similar kernels have similar factors, and a kernel that is
+like none seen before has an uncertain one. A sum of values of such a process is Gaussian, too. So the factors are learnt from
+the times of whole networks, by linear algebra, and a few measurements tell about operators that combine the same kernels
+otherwise.
 
 The process is approximated by its values at some of the kernels seen (subset of regressors). What that leaves out is added to
 the variance (as in FITC).
@@ -27,9 +28,9 @@ from syno.measure.prediction.kernels import Kind
 
 MOST_CENTRES = 200
 # Among these, the marginal likelihood chooses.
-LENGTHS = (3.0, 4.0, 6.0)  # distance at which kernels are about half alike
+LENGTHS = (4.0, 6.0)  # distance at which kernels are about half alike
 DEVIATIONS = (1.0, 2.0)  # of the factors between unlike kernels
-NOISES = (0.06, 0.1, 0.15, 0.2)  # relative, of what the model cannot explain
+NOISES = (0.06, 0.1, 0.15, 0.2, 0.25)  # relative, of what the model cannot explain
 REST, REST_DEVIATION = 0.2, 0.5  # share of the original's time outside of the replaced layers, before anything is known
 COMMON_DEVIATION = 1.0  # of the factor that all kernels have in common, whose mean is 1
 UNSURE = 3.0  # divided by the number of measurements: relative deviation because the settings above are uncertain, too
@@ -79,8 +80,8 @@ class TimeModel:
     Attributes:
         unit: what the sum of a network's estimates is multiplied with, so that it is about the share of the original's time.
         count: of measurements that it has learnt from.
-        calibration: what the noise is multiplied with, and other deviations if it is above 1, so that 90 % of the measured times
-            are in their intervals.
+        calibration: what the noise is multiplied with, and other deviations if it is above 1, so that 90 % of the times are in
+            their intervals.
     """
 
     basis: _Basis
@@ -119,7 +120,7 @@ class TimeModel:
         for _ in range(ROUNDS):
             rows, targets = inputs / weights[:, None], (times - prior) / weights
             precision = rows.T @ rows / noise**2 + identity
-            covariance = np.linalg.inv(precision)
+            covariance: Numbers = np.linalg.inv(precision)
             mean = covariance @ (rows.T @ targets) / noise**2
             used, weights = weights, np.maximum((np.maximum(inputs @ mean + prior, LEAST_TIME) + times) / 2, LEAST_TIME)
         fit = (targets @ targets) / noise**2 - mean @ precision @ mean

@@ -39,8 +39,8 @@ class SpeedupPredictor:
     """A predictor of one network's speedups by operators, with one compiler on one device.
 
     It predicts from the kernels that operators run in the network's layers (`kernels`), whose times it learns (`model`). Equal
-    records give equal predictions, in any order. It predicts nothing before there are 8 measurements, and the less it knows about
-    kernels like an operator's, the wider is the interval: then measuring decides.
+    records give equal predictions, in any order. It predicts nothing before there are 8 measurements. The less it knows about
+    kernels like an operator's, the wider is the interval; then measuring decides.
 
     Args:
         layers: the sizes of each replaced layer, with the batch; None: those of the network in the first record.
@@ -94,7 +94,7 @@ class SpeedupPredictor:
         return self
 
     def predict(self, operator: PGraph) -> Prediction | None:
-        """Return the speedup to expect; None before there are 8 measurements, or for an operator that does not fit the layers."""
+        """Return the speedup to expect; None before there are 8 measurements, or if the operator does not fit the layers."""
         described = None if self.model is None else self.described(operator)
         if self.model is None or described is None:
             return None
@@ -117,7 +117,7 @@ class SpeedupPredictor:
         return self.model.parts(described)
 
     def described(self, operator: PGraph) -> Description | None:
-        """Return the operator's kernels in the network; None if it does not fit the layers, as measuring will find out."""
+        """Return the operator's kernels in the network; None if it does not fit the layers."""
         if operator.id not in self._known:
             assert self._layers is not None, "it has learnt nothing, or has the layers"
             try:
