@@ -7,10 +7,13 @@ from typing import Any
 
 import pandas
 import pytest
+from result_tables import results
 
 from syno.base.errors import DeviceError, SearchStoppedError, SpecError
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
+from syno.report.page import page
+from syno.report.page_tables import summary
 from syno.results.goal import Span, Verdict, verdict
 from syno.results.goal_tables import GOAL_COLUMNS, answer, end_of_search, verdicts
 from syno.results.metric import ACCURACY, LOSS
@@ -275,3 +278,14 @@ def test_the_costs_of_a_network_are_shares_of_the_originals() -> None:
     found = Shares(Experiment(name="e", workload=workload, goal=goal))(OPERATORS["conv1x1"]())
     assert 0.1 < found["parameters"] < found["file_bytes"] < 0.6  # the statistics of normalizations are in the file, too
     assert 0.5 < found["memory_bytes"] <= 1
+
+
+def test_the_page_begins_with_the_answer_and_has_a_column_of_verdicts() -> None:
+    plain = results()
+    assert "goal" not in summary(plain).columns
+    reason = "misses by 0.30 in speedup"
+    judged = plain.scores.assign(verdict="misses", verdict_reason=reason)
+    found = results(scores=judged, goal=("Goal: 1.5 times as fast.", "None of 2 meets it."))
+    table = summary(found)
+    assert table.columns[-1] == "goal" and {(row[-1].text, row[-1].note) for row in table.rows} == {("misses", reason)}
+    assert '<p class="goal">Goal: 1.5 times as fast. None of 2 meets it.</p>' in page(found, [])

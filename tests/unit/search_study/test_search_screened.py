@@ -50,7 +50,7 @@ class Shown:
         self.last = progress
 
 
-@pytest.mark.parametrize("policy", ["random", "evolution", "mcts", "surrogate"])
+@pytest.mark.parametrize("policy", ["mcts", "surrogate"])
 def test_screened_trials_do_not_count_and_keep_their_metrics(policy: str) -> None:
     evaluate, shown, found = Watched(), Shown(), study(policy=policy)
     found.run(evaluate, 6, display=shown)
