@@ -106,11 +106,12 @@ class Completion:
         enough = [self.requirements.unmet(operator) is None for operator in operators]
         if not any(enough):  # takes much less time to know than the cost
             return []
-        price = cost(normal_form(operators[0]), self.spec)  # which axis is which changes no cost
+        form = normal_form(operators[0])
+        price = cost(form, self.spec)  # which axis is which changes no cost
         if self.excess(price) is not None:
             return []
         kept = [pair for pair in zip(operators, enough, strict=True) if self.leak(pair[0]) is None][: self.spec.finalizations]
-        return [normal_form(operator) for operator, reads_enough in kept if reads_enough]
+        return [form if operator is operators[0] else normal_form(operator) for operator, reads_enough in kept if reads_enough]
 
     def cost(self, operator: PGraph) -> Cost:
         """Return the cost of an operator."""
