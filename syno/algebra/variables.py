@@ -207,13 +207,13 @@ class Valuations(Sequence[Valuation]):
         return len(self._rows)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _found(values: tuple[tuple[str, int], ...]) -> tuple[dict[Size, int], dict[Size, Fraction]]:
     """Return the values of sizes that were found, whole and exact ones, which equal valuations share."""
     return {}, {}
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _found_in_all(rows: tuple[tuple[tuple[str, int], ...], ...]) -> dict[Size, SizeValues]:
     """Return the values of sizes that were found under all of these valuations."""
     return {}

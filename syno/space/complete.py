@@ -85,6 +85,7 @@ class Completion:
     sizes: SizeTable
     facts: FactTable
     rules: RuleSet
+    requirements: Requirements
 
     def __post_init__(self) -> None:
         self._bound = {into: output_axis(out, self.spec.output_sizes[out]) for out, into in self.spec.bound_axes}
@@ -93,7 +94,6 @@ class Completion:
         marked = {size for axis, size in enumerate(self.spec.input_sizes) if axis in self.spec.unordered_input}
         ordered = {size for axis, size in enumerate(self.spec.input_sizes) if axis not in self.spec.unordered_input}
         self.unordered = frozenset(marked - ordered)
-        self.requirements = Requirements(self.spec)
 
     def __call__(self, state: State) -> list[PGraph]:
         """Return the complete operators that the state is, at most `finalizations` of them."""
