@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 
 from syno.algebra import Valuation, Valuations, product
@@ -67,14 +68,19 @@ def flops(operator: PGraph, spec: OperatorSpec) -> float:
 
 def _cheapest(operator: PGraph, spec: OperatorSpec) -> tuple[Plan, Valuations, Callable[[Callable[[Valuation], int]], int]]:
     """Return the plan with the fewest FLOPs, the different valuations, and the sum of a count over all layers."""
-    used = set(operator.variables)
-    distinct = Counter(tuple((name, value) for name, value in row.items() if name in used) for row in spec.valuations)
-    rows = Valuations([dict(key) for key in distinct])
+    rows, numbers = _different(spec.valuations, tuple(operator.variables))
 
     def total(count: Callable[[Valuation], int]) -> int:
-        return sum(count(row) * layers for row, layers in zip(rows, distinct.values(), strict=True))
+        return sum(count(row) * layers for row, layers in zip(rows, numbers, strict=True))
 
     return min(plans(operator, rows), key=lambda plan: (total(plan.flops), -len(plan.stages))), rows, total
+
+
+@lru_cache(maxsize=256)
+def _different(layers: Valuations, used: tuple[str, ...]) -> tuple[Valuations, tuple[int, ...]]:
+    """Return the different values of some variables in the layers, and the number of layers with each."""
+    distinct = Counter(tuple((name, value) for name, value in row.items() if name in used) for row in layers)
+    return Valuations([dict(key) for key in distinct]), tuple(distinct.values())
 
 
 @dataclass
