@@ -17,7 +17,7 @@ from syno.algebra import ONE, Valuation
 from syno.ir.coordinates import Array
 from syno.ir.dim import Dim, Operation, output_axis
 from syno.ir.graph import PGraph
-from syno.ir.relation import Passage, relevant
+from syno.ir.relation import Passage, Table, relevant
 from syno.ir.support import check_repeatable
 
 REMEMBERED = 4096  # parts
@@ -94,13 +94,13 @@ class SharedSupport:
         key = (*part.operations, *part.targets, *((dims, combined.content) for dims, combined in given))
         if key in self._known:
             return self._known[key]
-        tables = [dict(zip(dims, combined.columns.values(), strict=True)) for dims, combined in given]
+        tables: list[Table] = [dict(zip(dims, combined.columns.values(), strict=True)) for dims, combined in given]
         passage = Passage(graph, self.valuation, part.targets, through=(part.operations, needed))
         found = passage.through(tables, [])
         is_empty = passage.is_empty or any(not len(column) for table in found for column in table.values())
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[key] = None if is_empty else tuple(map(Combined, found))
+        self._known[key] = None if is_empty else tuple(map(_combined, found))
         return self._known[key]
 
     def position(self, place: int) -> Combined:
@@ -112,6 +112,10 @@ class SharedSupport:
 
 
 _ANY = output_axis(0, ONE)  # in place of the dim of a single position
+
+
+def _combined(table: Table) -> Combined:
+    return Combined({dim: column for dim, column in table.items() if isinstance(dim, Dim)})
 
 
 class OperatorSupport:
@@ -128,7 +132,9 @@ class OperatorSupport:
 
         None if it depends on nothing. Raises LoweringError as `relation` does.
         """
-        given = [((dim,), self.shared.position(place)) for dim, place in zip(self.graph.output, position, strict=True)]
+        given: list[Below] = [
+            ((dim,), self.shared.position(place)) for dim, place in zip(self.graph.output, position, strict=True)
+        ]
         found: list[Combined] = []
         for time in range(self.applied):
             if time:

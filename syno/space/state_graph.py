@@ -49,12 +49,12 @@ class StateGraph:
         self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False, like: StateGraph | None = None
     ) -> None:
         self.spec = spec
-        self.sizes = SizeTable(spec) if like is None else like.sizes
-        self.facts = FactTable(spec, self.sizes) if like is None else like.facts
+        self.sizes: SizeTable = SizeTable(spec) if like is None else like.sizes
+        self.facts: FactTable = FactTable(spec, self.sizes) if like is None else like.facts
         self.rules = RuleSet(spec.rules_off, spec.rules_on)
         self.candidates = Candidates(spec, self.sizes, self.facts, self.rules)
         requirements = Requirements(spec) if like is None else like.completion.requirements
-        self.completion = Completion(spec, self.sizes, self.facts, self.rules, requirements)
+        self.completion: Completion = Completion(spec, self.sizes, self.facts, self.rules, requirements)
         self.feasibility = Feasibility(self.candidates, self.completion, use_distance=use_distance, is_narrow=is_guide)
         self.branches = lru_cache(REMEMBERED)(self._branches)
 
