@@ -15,6 +15,7 @@ from random import Random
 import reports
 import yaml
 
+from syno.base.collection import seldom_collected
 from syno.space.presets import paper
 from syno.space.sample import Sampler
 from syno.space.space import Space
@@ -65,11 +66,12 @@ def run(
         count = len(sampler.operators)
         return Mark(count, sampler.walks, sampler.dead_ends, sampler.duplicates, used, reports.peak_memory_mib())
 
-    while waiting and not sampler.is_exhausted and time.process_time() - begin < most_seconds:
-        if sampler.draw() is not None and len(sampler.operators) == waiting[0]:
-            waiting.pop(0)
-            reached.append(mark())
-            print(f"{spec.name}: {reached[-1]}", file=sys.stderr)
+    with seldom_collected():
+        while waiting and not sampler.is_exhausted and time.process_time() - begin < most_seconds:
+            if sampler.draw() is not None and len(sampler.operators) == waiting[0]:
+                waiting.pop(0)
+                reached.append(mark())
+                print(f"{spec.name}: {reached[-1]}", file=sys.stderr)
     return start, reached if not waiting else [*reached, mark()]
 
 

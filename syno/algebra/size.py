@@ -222,7 +222,7 @@ ONE = Size()
 
 def product(sizes: Iterable[Size]) -> Size:
     """Return the product of any number of sizes; ONE for none."""
-    result = ONE
+    result, known = ONE, _sizes
     for size in sizes:
-        result = result * size
+        result = known.get(result.code + size.code) or result * size  # the first is the second without a call
     return result

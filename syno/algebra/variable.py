@@ -41,6 +41,9 @@ class Variable:
             name = shortened(self.name, 20)
             raise SizeError(f'"{name}" cannot name a variable: it has {length} characters; at most {MOST_NAME_CHARACTERS}')
 
+    def __hash__(self) -> int:  # of the name alone: sizes are made and compared by the thousand
+        return hash(self.name)
+
     @property
     def sort_key(self) -> tuple[bool, str]:
         """A key that puts primaries first and sorts each kind by name."""

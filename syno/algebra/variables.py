@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -110,8 +111,7 @@ class Valuation(Mapping[str, int]):
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self._values = {name: _positive(name, value) for name, value in values.items()}
-        self._integers: dict[Size, int] = {}
-        self._fractions: dict[Size, Fraction] = {}
+        self._integers, self._fractions = _found(tuple(self._values.items()))
 
     def fraction(self, size: Size) -> Fraction:
         """Return the exact value of `size`, which may not be an integer."""
@@ -183,7 +183,7 @@ class Valuations(Sequence[Valuation]):
         self._rows = tuple(Valuation({**(defaults or {}), **row}) for row in rows)
         if not self._rows:
             raise ValuationError("no valuation given: a spec needs at least one set of values")
-        self._values: dict[Size, SizeValues] = {}
+        self._values = _found_in_all(tuple(tuple(row.items()) for row in self._rows))
 
     def values(self, size: Size) -> SizeValues:
         """Return the values of `size` under all valuations. They are computed once."""
@@ -205,6 +205,18 @@ class Valuations(Sequence[Valuation]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+@lru_cache(maxsize=4096)
+def _found(values: tuple[tuple[str, int], ...]) -> tuple[dict[Size, int], dict[Size, Fraction]]:
+    """Return the values of sizes that were found, whole and exact ones, which equal valuations share."""
+    return {}, {}
+
+
+@lru_cache(maxsize=4096)
+def _found_in_all(rows: tuple[tuple[tuple[str, int], ...], ...]) -> dict[Size, SizeValues]:
+    """Return the values of sizes that were found under all of these valuations."""
+    return {}
 
 
 def _positive(name: str, value: int) -> int:

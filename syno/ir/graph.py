@@ -121,10 +121,14 @@ class PGraph:
             SizeError: a size is not a whole number, or too large.
         """
         valuation = self.variables.valuation(values, **more)
+        self.check_sizes(valuation)
+        return valuation
+
+    def check_sizes(self, valuation: Valuation) -> None:
+        """Raise SizeError if a size is not a whole number at these values of all variables, or too large."""
         for size in self.sizes:
             if valuation.integer(size) > LARGEST_NUMBER:
                 raise SizeError(f"size {size} is larger than {LARGEST_NUMBER} for {valuation}; no axis may be longer than that")
-        return valuation
 
     def weight_sizes(self, weight: int) -> tuple[Size, ...]:
         """Return the shape of weight number `weight`, counted from 1."""

@@ -73,7 +73,7 @@ def relation(
     for axis, dim in enumerate(graph.output):
         positions = np.arange(valuation.integer(dim.size)) if axis not in given else np.array([given[axis]])
         tables.append({dim: positions} | ({axis: positions} if axis in follow else {}))
-    passage = _Passage(graph, valuation, graph.input if targets is None else targets, most_rows or MOST_ROWS)
+    passage = Passage(graph, valuation, graph.input if targets is None else targets, most_rows or MOST_ROWS)
     for time in range(applied):
         if time:  # the input of one application is the output of the one before it
             renamed: dict[Column, Column] = dict(zip(graph.input, graph.output, strict=True))
@@ -83,12 +83,22 @@ def relation(
     return Relation(tuple(tables), tuple(border), is_empty)
 
 
-class _Passage:
+class Passage:
     """The way through an operator, from the coordinates of its output to those of its input."""
 
-    def __init__(self, graph: PGraph, valuation: Valuation, targets: Sequence[Dim], most_rows: int) -> None:
+    def __init__(
+        self,
+        graph: PGraph,
+        valuation: Valuation,
+        targets: Sequence[Dim],
+        most_rows: int = MOST_ROWS,
+        through: tuple[Sequence[Operation], set[Dim]] | None = None,
+    ) -> None:
+        """Find the way to the targets; `through` is the result of `relevant`, or a part of it that has nothing to do with the
+        rest.
+        """
         self.graph, self.valuation, self.targets, self.most_rows = graph, valuation, targets, most_rows
-        self.operations, self.needed = _relevant(graph, targets)
+        self.operations, self.needed = relevant(graph, targets) if through is None else through
         self.is_empty = False
 
     def through(self, tables: list[Table], border: list[Table]) -> list[Table]:
@@ -166,7 +176,7 @@ class _Passage:
         return self.valuation.integer(self.graph.output[name].size if isinstance(name, int) else name.size)
 
 
-def _relevant(graph: PGraph, targets: Iterable[Dim]) -> tuple[list[Operation], set[Dim]]:
+def relevant(graph: PGraph, targets: Iterable[Dim]) -> tuple[list[Operation], set[Dim]]:
     """Return the operations that compute the targets' coordinates or a condition, from below, and the dims that they need."""
     operations: dict[Operation, None] = {operation: None for operation in graph.operations if operation.primitive is UNFOLD}
     needed = set(targets)

@@ -65,12 +65,20 @@ class _Numbering:
         """Sort `dims` by what they stand on, number the reductions below each in turn, and return the sorted dims."""
         waiting, done = list(dims), []
         while waiting:
-            color = self._colors()
-            first = min(waiting, key=lambda dim: (self._place(dim), dim.height, color[dim]))
+            first = self._first(waiting)
             waiting.remove(first)
             self.meet([first])
             done.append(first)
         return tuple(done)
+
+    def _first(self, dims: list[Dim]) -> Dim:
+        """Return the first of `dims` by what they stand on, then by height, then by color, which takes longest to find."""
+        if len(dims) == 1:
+            return dims[0]
+        keys = [(self._place(dim), dim.height) for dim in dims]
+        least = min(keys)
+        tied = [dim for dim, key in zip(dims, keys, strict=True) if key == least]
+        return tied[0] if len(tied) == 1 else min(tied, key=self._colors().__getitem__)
 
     def _place(self, dim: Dim) -> list[tuple[int, int, bool, int]]:
         """Return a key to sort by: the output axes and then the reductions that `dim` stands on; unnumbered ones are last.

@@ -161,5 +161,10 @@ def nominal_values(graph: PGraph) -> Valuation:
 def _valuations(graph: PGraph, values: Mapping[str, int] | Valuations) -> Valuations:
     if not isinstance(values, Valuations):
         return Valuations([graph.valuation(values)])
-    used = set(graph.variables)  # a backbone's valuations may have variables that this operator does not
+    used = set(graph.variables)
+    if all(row.keys() == used for row in values):
+        for row in values:
+            graph.check_sizes(row)
+        return values
+    # a backbone's valuations may have variables that this operator does not
     return Valuations([graph.valuation({name: value for name, value in row.items() if name in used}) for row in values])

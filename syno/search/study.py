@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.pruners import BasePruner
 
+from syno.base.collection import seldom_collected
 from syno.base.errors import SearchStoppedError, SpecError, SynoError
 from syno.base.progress import Display
 from syno.ir.graph import PGraph
@@ -200,7 +201,8 @@ class Study:
         try:
             with unfrozen_afterwards(), display or nullcontext():
                 while True:
-                    trial = dispatch.next(n_trials, most_screened)
+                    with seldom_collected():
+                        trial = dispatch.next(n_trials, most_screened)
                     for operator in dispatch.stopped_for_good():
                         forget(evaluate, operator)
                     if display is not None:

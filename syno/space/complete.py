@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 
 from syno.algebra import Valuation, Valuations, product
@@ -67,14 +68,19 @@ def flops(operator: PGraph, spec: OperatorSpec) -> float:
 
 def _cheapest(operator: PGraph, spec: OperatorSpec) -> tuple[Plan, Valuations, Callable[[Callable[[Valuation], int]], int]]:
     """Return the plan with the fewest FLOPs, the different valuations, and the sum of a count over all layers."""
-    used = set(operator.variables)
-    distinct = Counter(tuple((name, value) for name, value in row.items() if name in used) for row in spec.valuations)
-    rows = Valuations([dict(key) for key in distinct])
+    rows, numbers = _different(spec.valuations, tuple(operator.variables))
 
     def total(count: Callable[[Valuation], int]) -> int:
-        return sum(count(row) * layers for row, layers in zip(rows, distinct.values(), strict=True))
+        return sum(count(row) * layers for row, layers in zip(rows, numbers, strict=True))
 
     return min(plans(operator, rows), key=lambda plan: (total(plan.flops), -len(plan.stages))), rows, total
+
+
+@lru_cache(maxsize=256)
+def _different(layers: Valuations, used: tuple[str, ...]) -> tuple[Valuations, tuple[int, ...]]:
+    """Return the different values of some variables in the layers, and the number of layers with each."""
+    distinct = Counter(tuple((name, value) for name, value in row.items() if name in used) for row in layers)
+    return Valuations([dict(key) for key in distinct]), tuple(distinct.values())
 
 
 @dataclass
@@ -85,6 +91,7 @@ class Completion:
     sizes: SizeTable
     facts: FactTable
     rules: RuleSet
+    requirements: Requirements
 
     def __post_init__(self) -> None:
         self._bound = {into: output_axis(out, self.spec.output_sizes[out]) for out, into in self.spec.bound_axes}
@@ -93,7 +100,6 @@ class Completion:
         marked = {size for axis, size in enumerate(self.spec.input_sizes) if axis in self.spec.unordered_input}
         ordered = {size for axis, size in enumerate(self.spec.input_sizes) if axis not in self.spec.unordered_input}
         self.unordered = frozenset(marked - ordered)
-        self.requirements = Requirements(self.spec)
 
     def __call__(self, state: State) -> list[PGraph]:
         """Return the complete operators that the state is, at most `finalizations` of them."""
@@ -106,11 +112,12 @@ class Completion:
         enough = [self.requirements.unmet(operator) is None for operator in operators]
         if not any(enough):  # takes much less time to know than the cost
             return []
-        price = cost(normal_form(operators[0]), self.spec)  # which axis is which changes no cost
+        form = normal_form(operators[0])
+        price = cost(form, self.spec)  # which axis is which changes no cost
         if self.excess(price) is not None:
             return []
         kept = [pair for pair in zip(operators, enough, strict=True) if self.leak(pair[0]) is None][: self.spec.finalizations]
-        return [normal_form(operator) for operator, reads_enough in kept if reads_enough]
+        return [form if operator is operators[0] else normal_form(operator) for operator, reads_enough in kept if reads_enough]
 
     def cost(self, operator: PGraph) -> Cost:
         """Return the cost of an operator."""

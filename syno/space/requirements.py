@@ -15,8 +15,9 @@ from math import lcm
 
 from syno.algebra import Valuation
 from syno.base.errors import LoweringError, SizeError
+from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
-from syno.ir.support import Factor, factors
+from syno.ir.shared_support import Combined, OperatorSupport, SharedSupport
 from syno.space.reads import Reads, paired
 from syno.space.spec import OperatorSpec
 
@@ -63,15 +64,19 @@ class Requirements:
             found[tuple(values.items())] = Valuation(values)
         return tuple(sorted(found.values(), key=lambda row: row.numel(self.spec.input_sizes)))
 
+    @cached_property
+    def _supports(self) -> tuple[SharedSupport, ...]:
+        return tuple(map(SharedSupport, self.rows))
+
     def unmet(self, operator: PGraph) -> str | None:
         """Return what the operator reads too little of, in words, with what is required; None if it reads enough."""
         if self.reads is None:
             return None
-        for row in self.rows:
+        for row, shared in zip(self.rows, self._supports, strict=True):
             values = {name: row[name] for name in operator.variables}
             middle = [row.integer(size) // 2 for size in self.spec.output_sizes]
-            reading = _Reading(operator, values, tuple(middle), self.reads.applied)
             try:
+                reading = _Reading(shared.of(operator, self.reads.applied), tuple(middle))
                 lack = self._lack(self.reads, reading, row)
             except (SizeError, LoweringError) as error:
                 return str(error)
@@ -139,14 +144,12 @@ class _Reading:
     """The positions that elements of the output read.
 
     Attributes:
-        operator, values, applied: of which operator, at which sizes, applied how often.
+        support: the support of an operator.
         middle: the position of the element in the middle.
     """
 
-    operator: PGraph
-    values: Mapping[str, int]
+    support: OperatorSupport
     middle: tuple[int, ...]
-    applied: int
     _known: dict[tuple[int, ...], _Read] = field(default_factory=dict)
 
     def at(self, moved: Mapping[int, int]) -> _Read:
@@ -154,23 +157,23 @@ class _Reading:
         position = tuple(moved.get(axis, place) for axis, place in enumerate(self.middle))
         found = self._known.get(position)
         if found is None:
-            found = _Read(factors(self.operator, self.values, position, applied=self.applied))
-            self._known[position] = found
+            found = self._known[position] = _Read(self.support.graph.input, self.support.at(position))
         return found
 
 
 @dataclass
 class _Read:
-    """The positions of the input that are read: the product of factors."""
+    """The positions of the input that are read: every combination of one of each factor; none if there are no factors."""
 
-    factors: tuple[Factor, ...]
+    axes: tuple[Dim, ...]
+    factors: tuple[Combined, ...] | None
 
     def count(self, axis: int) -> int:
         """Return the number of different positions along an axis."""
-        if not all(len(factor.positions) for factor in self.factors):
+        if self.factors is None:
             return 0
-        factor = next(factor for factor in self.factors if axis in factor.axes)
-        return len(set(factor.positions[:, factor.axes.index(axis)].tolist()))
+        dim = self.axes[axis]
+        return len(next(factor for factor in self.factors if dim in factor.columns).held((dim,)))
 
     def holds(self, place: Mapping[int, int], near: Mapping[int, Sequence[Sequence[int]]]) -> bool:
         """Return whether a place is read with some position along each axis that it leaves open.
@@ -180,11 +183,12 @@ class _Read:
             near: for some of these axes, sets of positions in the place of one. Of one set for each axis, every combination
                 must be read.
         """
-        for factor in self.factors:
-            given = [axis for axis in factor.axes if axis in place]
-            columns = [factor.axes.index(axis) for axis in given]
-            held = set(map(tuple, factor.positions[:, columns].tolist()))
+        for factor in self.factors or ():
+            given = [axis for axis in place if self.axes[axis] in factor.columns]
+            if not given:
+                continue
+            held = factor.held(tuple(self.axes[axis] for axis in given))
             ways = product(*(near.get(axis, [(place[axis],)]) for axis in given))
             if not any(held.issuperset(product(*way)) for way in ways):
                 return False
-        return True
+        return self.factors is not None

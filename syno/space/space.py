@@ -37,15 +37,17 @@ class Space(StateGraph):
         spec: what is searched.
         use_distance: whether states that the spec's shape distance excludes are left out, and dead ends a few steps ahead.
         is_guide: whether only operators that meet the requirement in a usual way are reached; for walks, see `guide`.
+        like: another space of this spec, with which tables of what is known are shared.
     """
 
     unguided = 1 / 32  # the share of walks that do not keep to the guide, so that they may find every operator
 
-    def __init__(self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False) -> None:
-        super().__init__(spec, use_distance=use_distance, is_guide=is_guide)
+    def __init__(
+        self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False, like: Space | None = None
+    ) -> None:
+        super().__init__(spec, use_distance=use_distance, is_guide=is_guide, like=like)
         self.is_guide = is_guide
-        ahead = LOOK_AHEAD if spec.reads is None else WITH_REQUIREMENTS
-        self.look_ahead = ahead if self.feasibility.kind != "none" else 0
+        self.look_ahead = 0 if self.feasibility.kind == "none" else LOOK_AHEAD if spec.reads is None else WITH_REQUIREMENTS
         self._steps: dict[State, tuple[Step, ...]] = {}
         self._alive: dict[tuple[State, int], bool] = {}
         self._looked: dict[State, dict[str, Step | None]] = {}  # by the id of the step; of nodes whose steps are not all known
@@ -132,9 +134,8 @@ class Space(StateGraph):
 
     def _leading_on(self, branch: Branch, without: frozenset[Hashable] | set[Hashable] = frozenset()) -> Step | None:
         child = branch.child(self.feasibility.after)
-        if child is None or child in without or not self.is_alive(child):
-            return None
-        return Step(branch.kind, branch.id, child)
+        leads_on = child is not None and child not in without and self.is_alive(child)
+        return Step(branch.kind, branch.id, child) if leads_on else None
 
     def step(self, node: Hashable, kind: str, id_: str) -> Step | None:
         """Return the step of this kind and id from a node on the path of an operator; None if the options allow none.
@@ -241,7 +242,7 @@ class Space(StateGraph):
         reads = self.spec.reads
         if self.is_guide or reads is None or not reads.positions or self.feasibility.kind != "exact":
             return None
-        guide = Space(self.spec, is_guide=True)
+        guide = Space(self.spec, is_guide=True, like=self)
         return guide if guide.is_feasible(guide.root) else None
 
     @cached_property

@@ -13,6 +13,7 @@ from syno.space.complete import Completion
 from syno.space.distance.feasibility import Feasibility
 from syno.space.facts import FactTable
 from syno.space.options import Budget
+from syno.space.requirements import Requirements
 from syno.space.rules import RuleSet
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
@@ -34,6 +35,7 @@ class StateGraph:
         spec: what is searched.
         use_distance: whether states that the shape distance excludes are left out.
         is_guide: whether the narrow bound on what is read is used (`syno.space.distance.reading`), which loses operators.
+        like: another graph of this spec, with which tables of what is known are shared.
 
     Attributes:
         sizes, facts: what is known of sizes and dims.
@@ -43,13 +45,16 @@ class StateGraph:
         feasibility: the shape distance, and bounds on FLOPs.
     """
 
-    def __init__(self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False) -> None:
+    def __init__(
+        self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False, like: StateGraph | None = None
+    ) -> None:
         self.spec = spec
-        self.sizes = SizeTable(spec)
-        self.facts = FactTable(spec, self.sizes)
+        self.sizes: SizeTable = SizeTable(spec) if like is None else like.sizes
+        self.facts: FactTable = FactTable(spec, self.sizes) if like is None else like.facts
         self.rules = RuleSet(spec.rules_off, spec.rules_on)
         self.candidates = Candidates(spec, self.sizes, self.facts, self.rules)
-        self.completion = Completion(spec, self.sizes, self.facts, self.rules)
+        requirements = Requirements(spec) if like is None else like.completion.requirements
+        self.completion: Completion = Completion(spec, self.sizes, self.facts, self.rules, requirements)
         self.feasibility = Feasibility(self.candidates, self.completion, use_distance=use_distance, is_narrow=is_guide)
         self.branches = lru_cache(REMEMBERED)(self._branches)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
+from syno.base.collection import seldom_collected
 from syno.base.errors import UnreachableError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
@@ -70,6 +71,7 @@ class Run:
         return bisect_right(self.seconds, seconds) if seconds <= self.used or self.is_exhausted else None
 
 
+@seldom_collected()
 def run(
     spec: OperatorSpec,
     *,

@@ -30,6 +30,7 @@ from random import Random
 
 import numpy as np
 
+from syno.base.collection import seldom_collected
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.report.ablations.features import FAMILIES, Pattern, patterns
@@ -73,6 +74,7 @@ class Found:
         return [place in chosen for place in range(len(order))]
 
 
+@seldom_collected()
 def random_operators(
     spec: OperatorSpec, count: int, *, seed: int = 0, show: Show = silent, parts: Parts = NO_PARTS
 ) -> list[PGraph]:

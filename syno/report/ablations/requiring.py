@@ -25,6 +25,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from syno.base.collection import seldom_collected
 from syno.report.ablations.parts import Parts
 from syno.report.ablations.sampling import Show
 from syno.report.ablations.shares import CONFIDENCE, wilson
@@ -82,6 +83,7 @@ def requirement_rows(spec: OperatorSpec, seconds: float, seed: int, show: Show, 
     return [_row(spec, Walks(**one), seed) for one in kept]
 
 
+@seldom_collected()
 def walk(
     spec: OperatorSpec, side: str, seconds: float, seed: int, show: Show, clock: Callable[[], float] = time.process_time
 ) -> Walks:

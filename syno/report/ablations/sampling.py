@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from random import Random
 
+from syno.base.collection import seldom_collected
 from syno.base.errors import SpecError
 from syno.base.progress import Display, Progress
 from syno.report.operators.folder import OperatorFolder
@@ -68,7 +69,7 @@ def draw_into(
     sampler = Sampler(space, Random(f"{seed} {len(folder)}"), by_kind, space.distinct(folder.operators.values()))
     began, before = time.monotonic(), len(folder)
     try:
-        with display or nullcontext():
+        with seldom_collected(), display or nullcontext():
             while len(folder) < count and not sampler.is_exhausted:
                 found = sampler.draw()
                 if found is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from syno.algebra import Size, Variable
+from syno.algebra import Size
 from syno.space.distance.problem import UNREACHABLE, Goal
 from syno.space.distance.reading import ReadingBound
 from syno.space.steps import CandidateStep
@@ -30,12 +30,13 @@ class Joins:
 
     goal: Goal
     narrow: ReadingBound | None
-    _excess: dict[Size, tuple[frozenset[Variable], ...]] = field(default_factory=dict)
-    _below: dict[Size, frozenset[Variable]] = field(default_factory=dict)
+    _excess: dict[Size, tuple[int, ...]] = field(default_factory=dict)
+    _below: dict[Size, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._merges = self.goal.spec.occurrences.merges
         self._depth = self.goal.spec.depth
+        self._bits = {variable: 1 << place for place, variable in enumerate(self.goal.sizes.variables)}
 
     def allow(self, split: CandidateStep) -> bool:
         """Return False only if the shape distance of the state after the Split is UNREACHABLE."""
@@ -48,21 +49,24 @@ class Joins:
         excess = self._excess.get(size)
         if excess is None:
             excess = self._excess[size] = self._find_excess(size)
-        if frozenset() in excess:
+        if 0 in excess:
             return True
-        cancelled = frozenset().union(*(self._denominator(d.size) for d in state.data if d is not major and d is not minor))
-        return any(variables <= cancelled for variables in excess)
+        cancelled = 0
+        for dim in state.data:
+            if dim is not major and dim is not minor:
+                cancelled |= self._denominator(dim.size)
+        return any(not variables & ~cancelled for variables in excess)
 
-    def _find_excess(self, size: Size) -> tuple[frozenset[Variable], ...]:
-        """Return, for each axis of the input, the variables of which the size has more; none of them if it may be a window."""
+    def _find_excess(self, size: Size) -> tuple[int, ...]:
+        """Return, for each axis of the input, the variables of which the size has more, as bits; 0 if it may be a window."""
         if self.goal.sizes[size].can_be_window:
-            return (frozenset(),)
+            return (0,)
         alone = set[Size]() if self.narrow is None else self.narrow.named  # axes of the input that are one live dim as it is
         return tuple(self._denominator(wanted / size) for wanted in self.goal.wanted if wanted is size or wanted not in alone)
 
-    def _denominator(self, size: Size) -> frozenset[Variable]:
-        """Return the variables in the denominator of a size."""
+    def _denominator(self, size: Size) -> int:
+        """Return the variables in the denominator of a size, as bits."""
         found = self._below.get(size)
         if found is None:
-            found = self._below[size] = frozenset(variable for variable, exponent in size.exponents if exponent < 0)
+            found = self._below[size] = sum(self._bits[variable] for variable, exponent in size.exponents if exponent < 0)
         return found

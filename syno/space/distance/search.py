@@ -143,7 +143,7 @@ class _BranchAndBound:
             contractions: that the cases so far need.
             last, last_group: case and group of the axis before; an equal axis does not go below them.
         """
-        if cost + contractions + max(0, self.costly[index] - self.empty) > self.most:
+        if len(self.axes) - index < self.empty or cost + contractions + max(0, self.costly[index] - self.empty) > self.most:
             return
         chosen, supply, surpluses = self.assignment, self.supply[index], self.surpluses
         if index < self.with_primaries:
@@ -166,8 +166,6 @@ class _BranchAndBound:
                     return
         if index == len(self.axes):
             self._complete(cost, contractions)
-            return
-        if len(self.axes) - index < self.empty:
             return
         axis, left = self.axes[index], self.limits.left
         if index == 0 or axis.number != self.axes[index - 1].number:
@@ -227,7 +225,7 @@ class _BranchAndBound:
     def _complete(self, cost: int, contractions: int) -> None:
         """Take the assignment for the best if it may be made with some number of contractions, and is cheaper."""
         chosen, limits, sizes, reading = self.assignment, self.limits, self.assignment.sizes, self.distance.reading
-        if self.empty or (chosen.windows and not limits.left.unfolds):
+        if chosen.windows and not limits.left.unfolds:
             return
         for group in self.groups:
             group.surplus = ONE

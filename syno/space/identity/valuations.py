@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from math import ceil, prod
 
@@ -103,7 +103,11 @@ def tiny_valuations(sizes: Iterable[Size], windows: Iterable[Window] = (), count
             over the axis.
         count: how many valuations. If possible, no variable has the same value in two of them.
     """
-    sizes, windows = sorted({*sizes}), sorted({*windows})
+    return _tiny(tuple(sorted({*sizes})), tuple(sorted({*windows})), count)
+
+
+@lru_cache(maxsize=256)  # a fingerprint asks again for what a glance at the operator has asked for
+def _tiny(sizes: tuple[Size, ...], windows: tuple[Window, ...], count: int) -> tuple[Valuation, ...]:
     variables = sorted({variable for size in sizes for variable in size.variables}, key=lambda variable: variable.sort_key)
     rows: list[Valuation] = []
     for number in range(count):
