@@ -29,7 +29,7 @@ GROUP = "syno"  # mypyc puts the code of all modules into one library, and calls
 # Left out are modules with little to gain, whose time is NumPy's, pydantic's classes, and classes that are copied or pickled by
 # their fields, which those of mypyc cannot be.
 TEXT = """
-    algebra/size algebra/terms algebra/variables
+    algebra/size algebra/terms
     ir/dim ir/relation ir/rewriting ir/structure
     space/branches space/candidates space/facts space/requirements space/sizes space/state space/steps
     space/distance/assignment space/distance/conditions space/distance/cost space/distance/feasibility space/distance/flops

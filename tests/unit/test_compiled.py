@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
 import os
+import pickle
 import subprocess
 import sys
 from functools import cached_property
@@ -15,6 +17,8 @@ from types import ModuleType
 import pytest
 
 from syno.base import compiled
+from syno.ir.library import OPERATORS
+from syno.space.presets import paper
 
 ROOT = Path(__file__).parents[2]
 DRAWN = """
@@ -26,7 +30,7 @@ from syno.space.presets import paper
 spec = paper("resnet18").with_(depth=8)
 for reads in (None, {"H": 3}):
     sampler = Sampler(Space(spec.with_(reads=reads)), Random(0))
-    while len(sampler.operators) < 12:
+    while len(sampler.operators) < 8:
         sampler.draw()
     print(sampler.walks, sampler.dead_ends, *(operator.id for operator in sampler.operators))
 print(is_compiled(), file=sys.stderr)
@@ -88,6 +92,13 @@ def test_compiled_modules_draw_the_same_operators() -> None:
     fast, slow = draw(""), draw("0")
     assert (fast[1], slow[1]) == ("True", "False")
     assert fast[0] == slow[0]
+
+
+def test_specs_and_operators_are_pickled() -> None:
+    """Workers and compilers are given them so."""
+    spec, graph = paper("resnet18"), OPERATORS["conv2d"]()
+    assert pickle.loads(pickle.dumps(spec)) == spec and pickle.loads(pickle.dumps(graph)) == graph
+    assert copy.deepcopy(graph.variables) == graph.variables
 
 
 def test_a_prepared_module_behaves_as_before(setup: ModuleType) -> None:
