@@ -7,7 +7,10 @@ other large package.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from syno.base.compiled import use_compiled
 from syno.base.release import VERSION
+
+use_compiled()
 
 if TYPE_CHECKING:
     from syno.algebra import Valuations, VariableTable

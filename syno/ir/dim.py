@@ -58,11 +58,13 @@ class Operation:
         key = (primitive.name, parameter, bottoms)
         found = _operations.get(key)
         if found is None:
-            found = _operations.setdefault(key, cls._checked(primitive, parameter, bottoms))
+            made = object.__new__(cls)
+            made._set(primitive, parameter, bottoms)
+            found = _operations.setdefault(key, made)
         return found
 
-    @classmethod
-    def _checked(cls, primitive: Primitive, parameter: Parameter, bottoms: tuple[Dim, ...]) -> Operation:
+    def _set(self, primitive: Primitive, parameter: Parameter, bottoms: tuple[Dim, ...]) -> None:
+        """Set the attributes, once the arguments are checked."""
         if len(bottoms) != len(primitive.bottoms):
             takes = f"{len(primitive.bottoms)} ({', '.join(primitive.bottoms)})" if primitive.bottoms else "none"
             raise GraphError(f"{primitive.name} takes {takes} dims below it; given: {len(bottoms)}")
@@ -74,7 +76,6 @@ class Operation:
         for dim in bottoms:
             if dim.is_weight_side:
                 raise GraphError(f"{primitive.name} above {dim!r}: a weight's axis is final, apply views to the data side")
-        self = object.__new__(cls)
         self.primitive, self.parameter, self.bottoms = primitive, parameter, bottoms
         sizes = primitive.top_sizes([dim.size for dim in bottoms], parameter)
         for name, size in zip(primitive.tops, sizes, strict=True):
@@ -85,7 +86,6 @@ class Operation:
                 f"{primitive.name} above {MOST_HEIGHT} other primitives; at most {MOST_HEIGHT} may lie above each other"
             )
         self.tops = tuple(Dim(self, position, size, height) for position, size in enumerate(sizes))
-        return self
 
     @cached_property
     def id(self) -> str:
@@ -95,7 +95,7 @@ class Operation:
                 parameter = _size_content(size)
             case (domain, number):
                 parameter = f"{_size_content(domain)}#{number}"
-            case int() | None as other:
+            case other:
                 parameter = str(other)
         return content_id(self.primitive.name, parameter, *(dim.id for dim in self.bottoms))
 
