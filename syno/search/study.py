@@ -174,8 +174,7 @@ class Study:
         never more than `n_trials`, whatever the number of workers.
 
         Args:
-            evaluate: returns the metrics of an operator. An exception fails the trial, with its message, and the study goes on
-                (but see below).
+            evaluate: returns the metrics of an operator. An exception fails the trial, and the study goes on (but see below).
             n_trials: the study's total.
             most_screened: after so many operators that cannot meet the goal, no more are proposed.
             display: shows the progress after every trial.
