@@ -10,9 +10,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.util
+import io
 import json
 import os
 import shutil
+import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -117,8 +119,13 @@ def extensions() -> list[Extension]:
     config = f"[mypy]\nignore_missing_imports = True\n[mypy-{skipped}]\nfollow_imports = skip\n"
     (sources / "mypy.ini").write_text(config, encoding="utf-8")
     options = ["--config-file=mypy.ini", f"--cache-dir={WORK / 'mypy'}"]
-    with contextlib.chdir(sources):
-        return mypycify([*options, *files], opt_level="1", debug_level="0", group_name=GROUP, target_dir=str(WORK / "c"))
+    notes = io.StringIO()  # of mypyc on slow code, dozens of them
+    try:
+        with contextlib.chdir(sources), contextlib.redirect_stdout(notes), contextlib.redirect_stderr(notes):
+            return mypycify([*options, *files], opt_level="1", debug_level="0", group_name=GROUP, target_dir=str(WORK / "c"))
+    except SystemExit:
+        print(notes.getvalue(), file=sys.stderr)
+        raise
 
 
 class BuildCompiled(build_ext):

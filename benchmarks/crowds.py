@@ -9,8 +9,9 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -20,8 +21,7 @@ from search import MOCK, hidden, load, reward
 
 from syno.base.files import write_whole
 from syno.search.dispatch import Dispatch, RunningTrial
-from syno.search.policies import POLICIES, Candidate, Exhausted, Policy, Proposal
-from syno.search.reward import Outcome
+from syno.search.policies import POLICIES, Policy
 from syno.search.storage.opening import open_storage
 from syno.search.storage.records import Result
 from syno.search.storage.store import TrialStore
@@ -110,10 +110,10 @@ class Seen:
 
 
 class Stopwatch:
-    """A policy whose time is measured, with the methods that a study calls."""
+    """A policy, and the seconds of its methods."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy, self.seed, self.seconds = policy, policy.seed, 0.0
+        self.policy, self.seconds = policy, 0.0
 
     def _timed(self, action: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         began = time.perf_counter()
@@ -122,21 +122,9 @@ class Stopwatch:
         finally:
             self.seconds += time.perf_counter() - began
 
-    def propose(self, salt: str = "") -> Proposal | Exhausted:
-        return self._timed(self.policy.propose, salt)
-
-    @property
-    def found_closed(self) -> list[str]:
-        return self.policy.found_closed
-
-    def hear_closed(self, names: Iterable[str]) -> None:
-        self._timed(self.policy.hear_closed, names)
-
-    def adopt(self, candidate: Candidate) -> None:
-        self._timed(self.policy.adopt, candidate)
-
-    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
-        self._timed(self.policy.tell, candidate, outcome)
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.policy, name)
+        return partial(self._timed, found) if callable(found) else found
 
 
 class View:

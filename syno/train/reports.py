@@ -1,4 +1,4 @@
-"""What a training reports, and when: its score after every round, and its recent loss there and at looks between."""
+"""The reports of a training: its score after every round, and its recent loss there and at looks between."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class TestKernels:
         assert kernel.kind is Kind.READER and kernel.run == 1 and kernel.gap == LAYER["H"]
 
     def test_work_on_weights_alone_is_marked(self) -> None:
-        found = kernels(OPERATORS["nas_pte_sequence_1"](), LAYER)
+        found = kernels(OPERATORS["operator_1"](), {**LAYER, "C_in": 64, "C_out": 64})
         assert any(one.of_weights for one in found) and not all(one.of_weights for one in found)
 
     def test_features_are_sums_over_the_layers(self) -> None:
