@@ -87,15 +87,15 @@ RULES: Mapping[str, Run] = {
 }
 
 
-def best_of(entries: Sequence[TableEntry], seed: int) -> float:
-    """The accuracy from which on an operator is among the best."""
+def best_of(entries: Sequence[TableEntry], seed: int | None) -> float:
+    """The accuracy from which on an operator is among the best: of one seed, or for None the mean over its seeds."""
     accuracies = sorted((entry.accuracy(seed) for entry in entries), reverse=True)
     return accuracies[max(1, round(BEST * len(entries))) - 1]
 
 
-def figures(entries: Sequence[TableEntry], work: Work, seed: int, least: float) -> Figures:
-    """Count what was lost and saved, where operators of an accuracy of `least` are the best."""
-    best = [entry.accuracy(seed) >= least for entry in entries]
+def figures(entries: Sequence[TableEntry], work: Work, seed: int, least: float, by: int | None) -> Figures:
+    """Count what was lost and saved, where operators of an accuracy of `least` are the best, by a seed or the mean of all."""
+    best = [entry.accuracy(by) >= least for entry in entries]
     values = max(work.epochs)  # of a whole training
     left = [values] * len(entries)
     spent, first = 0.0, None
@@ -114,9 +114,12 @@ def orders(entries: Sequence[TableEntry], count: int, trials: int | None) -> lis
     return [random.Random(order).sample(list(entries), min(trials or len(entries), len(entries))) for order in range(count)]
 
 
-def measure(entries: Sequence[TableEntry], run: Run, seed: int, count: int, trials: int | None) -> list[Figures]:
-    least = best_of(entries, seed)
-    return [figures(order, run(order, seed), seed, least) for order in orders(entries, count, trials)]
+def measure(
+    entries: Sequence[TableEntry], run: Run, seed: int, count: int, trials: int | None, *, of_mean: bool = False
+) -> list[Figures]:
+    by = None if of_mean else seed
+    least = best_of(entries, by)
+    return [figures(order, run(order, seed), seed, least, by) for order in orders(entries, count, trials)]
 
 
 def interval(values: Sequence[float], percent: bool = True) -> str:
@@ -138,12 +141,12 @@ COLUMNS = ("rule", "best decile lost", "CPU-seconds saved", "CPU-seconds to the 
 
 
 def part(
-    entries: Sequence[TableEntry], seed: int, count: int, trials: int | None, rules: Mapping[str, Run]
+    entries: Sequence[TableEntry], seed: int, count: int, trials: int | None, rules: Mapping[str, Run], *, of_mean: bool = False
 ) -> dict[str, list[str]]:
     """The rows of the table of one part of the operators, by rule."""
     found = {}
     for name, run in rules.items():
-        found[name] = row(name, measure(entries, run, seed, count, trials))
+        found[name] = row(name, measure(entries, run, seed, count, trials, of_mean=of_mean))
         print(f"  {' | '.join(found[name])}", file=sys.stderr)
     return found
 
@@ -257,6 +260,12 @@ def elsewhere(
         if len(entries) >= 20:
             lines += ["", f"## Trained with another seed: {WORDS[name].lower()}, {len(entries)} trials", ""]
             lines += reports.table(COLUMNS, list(part(entries, 1, count, None, default).values()))
+    for name, entries in second.items():
+        if len(entries) >= 20:
+            lines += ["", f"## The best by the mean of both trainings: {WORDS[name].lower()}", ""]
+            for seed, words in enumerate(("first", "second")):
+                rows = list(part(entries, seed, count, None, default, of_mean=True).values())
+                lines += [f"Stopped by the {words} training:", "", *reports.table(COLUMNS, rows), ""]
     return lines
 
 
