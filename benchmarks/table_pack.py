@@ -67,6 +67,7 @@ def pack(records: Path, proxy_folder: Path, output: Path) -> str:
         "required": sum(meets(row["twice"]) for row in known),
         "trained": {str(seed): len(found) for seed, found in trainings.items()},
         "latencies": len(latency),
+        "timed": sorted(one["date"] for one in latency.values())[:: max(len(latency) - 1, 1)],  # first and last
         "first": min(one["date"] for found in trainings.values() for one in found.values()),
         "last": max(one["date"] for found in trainings.values() for one in found.values()),
         "machine": f"{processor()}, {os.cpu_count()} logical cores",

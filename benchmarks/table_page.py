@@ -199,7 +199,9 @@ def latency(table: OperatorTable) -> list[str]:
         *reports.paragraph(
             "Rank correlation of costs with the latency of the network (batch 64, one thread), and the speedup over "
             "the original, "
-            "timed in turns with it. The last column counts operators whose 95 % interval is at 1.5 or above."
+            "timed in turns with it. The last column counts operators whose 95 % interval is at 1.5 or above. "
+            f"Timed {' to '.join(table.about.get('timed', ()))} UTC, with the code that Syno generated then; other work ran on "
+            "the machine."
         ),
         "",
         *reports.table(columns, rows),
