@@ -50,7 +50,7 @@ def test_thousands_of_random_operators_in_every_form(graph: PGraph) -> None:
 
 
 @pytest.mark.slow
-@settings(THOROUGH, max_examples=1500)
+@settings(THOROUGH, max_examples=1000)
 @given(pgraphs(max_weights=3))
 def test_gradients_of_thousands_of_random_operators(graph: PGraph) -> None:
     check_gradients(graph, graph.variables.valuation())
