@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
-import torch
-
-from syno.base.errors import SpecError
 from syno.measure.compilers import compiler_named
 from syno.measure.expected import Deviation, Inputs
 from syno.measure.job import Job, Phase
 from syno.measure.latency import pool_of
-from syno.measure.measuring import Request
+from syno.measure.measuring import Request, compiled_and_called
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.output_check import OutputCheck, check_of
 from syno.measure.reference import Material
@@ -59,14 +56,7 @@ def prepared(request: Request, subject: Subject, begin: Callable[[Phase], None])
     lacking: list[str] = []
     job = job_of(request.model_copy(update={"subject": subject}), material, check, begin, lacking.append)
     begin("compiling")
-    start = time.perf_counter()
-    compiled = compiler(job)
-    if not callable(compiled):
-        raise SpecError(f"the compiler {compiler.name} returned {type(compiled).__name__}, not a function of tensors")
-    compiled(*job.example)
-    if request.device.startswith("cuda"):
-        torch.cuda.synchronize()
-    seconds = time.perf_counter() - start
+    compiled, seconds = compiled_and_called(compiler, job)
     deviation = check.require(check.of(compiled))
     is_layer = isinstance(subject, BackboneSubject) and subject.layer is not None
     # In the network, the input of a layer was just written, and is in the cache.

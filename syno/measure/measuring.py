@@ -183,20 +183,11 @@ def take_gpu(device: str, memory_limit_mib: float | None) -> None:
 
 
 def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latency:
-    import torch
-
     from syno.measure.latency import measure
     from syno.measure.machine import peak
 
-    start = time.perf_counter()
-    compiler.check_kind(job.device)
-    compiled = compiler(job)
-    if not callable(compiled):
-        raise SpecError(f"the compiler {compiler.name} returned {type(compiled).__name__}, not a function of tensors")
-    compiled(*job.example)
-    if job.device.startswith("cuda"):
-        torch.cuda.synchronize()
-    job.found(compile_seconds=time.perf_counter() - start)
+    compiled, seconds = compiled_and_called(compiler, job)
+    job.found(compile_seconds=seconds)
     job.begin("measuring")
     return measure(
         compiled,
@@ -207,6 +198,24 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
         weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
         peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
     )
+
+
+def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any], float]:
+    """Return what a compiler makes of a job on this machine, after a first call, and the seconds of both.
+
+    Raises SpecError if the compiler does not take the device, or returned no function.
+    """
+    import torch
+
+    start = time.perf_counter()
+    compiler.check_kind(job.device)
+    compiled = compiler(job)
+    if not callable(compiled):
+        raise SpecError(f"the compiler {compiler.name} returned {type(compiled).__name__}, not a function of tensors")
+    compiled(*job.example)
+    if job.device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return compiled, time.perf_counter() - start
 
 
 def status_of(error: Exception, phase: str) -> tuple[Status, str]:

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +22,7 @@ from syno.measure.isolation import LOOK_SECONDS, TAIL_CHARACTERS, crash_in_words
 from syno.measure.job import Phase
 from syno.measure.measuring import Findings, SpeedupRequest
 from syno.measure.ssh.connection import ConnectionLostError, Session
-from syno.measure.ssh.protocol import Code, difference, parsed
+from syno.measure.ssh.protocol import Code, difference, parsed, send
 from syno.measure.tuning import as_ordered, environment
 
 COMMAND = (sys.executable, "-m", "syno.measure.speedup_process")
@@ -68,10 +67,7 @@ class LocalProcess:
     def send(self, text: str) -> None:
         """Send a line. One that does not arrive is noticed by reading."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            left = memoryview(f"{text}\n".encode())
-            while left:
-                left = left[self.process.stdin.write(left) or 0 :]
+        send(self.process.stdin, text)
 
     def messages(self) -> Iterator[tuple[str, Any]]:
         """Yield the messages, and ("", None) several times a second while there is none, until the process has ended."""

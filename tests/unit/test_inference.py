@@ -1,4 +1,4 @@
-"""What depends on weights alone: the layout of weights, and what is kept for inference."""
+"""Weights follow the layout of their reader, and prepared modules keep what is computed from weights alone."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from syno.base.errors import DeviceError
 from syno.measure.devices import SshSettings
-from syno.measure.ssh.protocol import MODULE, SIGN_OF_LIFE_SECONDS, parsed
+from syno.measure.ssh.protocol import MODULE, SIGN_OF_LIFE_SECONDS, parsed, send
 
 CONNECT_SECONDS = 15  # in which a machine answers
 SILENCE_SECONDS = 120.0  # after which a connection counts as lost; Python may take long to start there
@@ -98,10 +98,7 @@ class Session:
     def send(self, text: str) -> None:
         """Send a line. One that does not arrive is noticed by reading."""
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            left = memoryview(f"{text}\n".encode())
-            while left:
-                left = left[self._process.stdin.write(left) or 0 :]
+        send(self._process.stdin, text)
 
     def close_input(self) -> None:
         """Say that no more is sent."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -107,6 +108,14 @@ def difference(*, here: Code, there: Code) -> str:
 def line(kind: Kind, content: object) -> str:
     """Return a message as a line."""
     return f"{MARK}{kind} {json.dumps(content)}\n"
+
+
+def send(stream: IO[bytes], text: str) -> None:
+    """Write a line to a process. One that does not arrive is noticed by reading its answers."""
+    with suppress(BrokenPipeError):
+        left = memoryview(f"{text}\n".encode())
+        while left:
+            left = left[stream.write(left) or 0 :]
 
 
 def parsed(text: str) -> tuple[str, Any] | None:
