@@ -10,20 +10,13 @@ from typing import Any
 
 from syno.algebra import Size, Valuations
 from syno.algebra.code_names import code_name, renaming_note, stem
-from syno.base.registry import Registry
 from syno.ir.coordinates import expression
 from syno.ir.graph import PGraph
-from syno.lower.plan import Plan, candidates, fewest_flops, plan_for
-from syno.lower.pytorch.forms import cheapest
+from syno.lower.plan import Plan
 from syno.lower.pytorch.functions import definitions
-from syno.lower.pytorch.fused import FusedLowering
-from syno.lower.pytorch.lowering import Lowering
+from syno.lower.pytorch.statements import statements
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
 from syno.lower.pytorch.weights import local_names, parameters, reset_parameters
-
-MODES: Registry[type[Lowering]] = Registry("mode of the PyTorch generator")
-MODES.register("fused")(FusedLowering)
-MODES.register("literal")(Lowering)
 
 LINE_LENGTH = 118
 COMMENT_COLUMN = 70  # longer statements have their comment where they end
@@ -58,17 +51,8 @@ def to_source(
     Raises:
         LoweringError: the operator cannot be planned, or has too many axes for einsum.
     """
-    lowering = MODES[mode]  # names the modes there are, if this is none
-    chosen = plan_for(graph, values, plan)
-    names = [f"self.w{number}" for number in range(1, len(graph.weights) + 1)]
-    composing = None
-    if (composition := chosen.composition) is not None:
-        recipe = fewest_flops(candidates(composition.recipe, chosen.valuations))
-        below, above = names[composition.below - 1], names[composition.above - 1]
-        composing = lowering(recipe, [below], "composed", above).run()
-        names = [*(names[number - 1] for number in composition.kept(len(names))), "composed"]
-    body = cheapest(lambda decisions: lowering(chosen, names, decisions=decisions).run(), chosen.valuations)
-    return _Module(graph, body, composing, mode).text()
+    found = statements(graph, values, mode=mode, plan=plan)
+    return _Module(graph, found.body, found.composing, mode).text()
 
 
 class _Module:

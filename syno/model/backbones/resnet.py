@@ -1,6 +1,6 @@
-"""Residual networks: ResNet-18, ResNet-34 and the paper's ResNeXt-29, 2x64d, and a small ResNet-8 for small pictures.
+"""Residual networks: ResNet-18, ResNet-34 and the paper's ResNeXt-29, 2x64d.
 
-Parameters of the large ones are named as in torchvision, so that its state dicts load.
+Their parameters are named as in torchvision, so that its state dicts load.
 
 The paper's ResNeXt-29 is not the network for pictures of 32x32 of that name (Xie 2017: three stages and a 3x3 stem, 9.1 million
 parameters). The authors asked torchvision for stages of [3, 3, 3, 0] bottlenecks, and torchvision makes at least one block of
@@ -176,56 +176,3 @@ def resnext29_2x64d_1000(*, classes: int, channels: int = 3, width: float = 1.0,
     if classes > PAPER_CLASSES:
         raise SpecError(f"there are {classes} classes, and this network has {PAPER_CLASSES}; take resnext29_2x64d")
     return resnext29_2x64d(classes=PAPER_CLASSES, channels=channels, width=width, seed=seed)
-
-
-class PooledBlock(nn.Module):  # type: ignore[misc]
-    """Two 3x3 convolutions and a shortcut. [N, before, H, H] -> [N, after, H/2, H/2] if `halve`, else [N, after, H, H].
-
-    Pooling before both halves the positions, so that every 3x3 convolution has stride 1 and can be replaced.
-    """
-
-    def __init__(self, before: int, after: int, *, halve: bool) -> None:
-        super().__init__()
-        self.pool = nn.AvgPool2d(2) if halve else nn.Identity()
-        self.conv1 = nn.Conv2d(before, after, 3, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(after)
-        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(after)
-        self.shortcut = shortcut(before, after, 1) or nn.Identity()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of the convolutions and the shortcut."""
-        x = self.pool(x)
-        y = torch.relu(self.norm1(self.conv1(x)))
-        return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
-
-
-class ResNet8(nn.Module):  # type: ignore[misc]
-    """A 3x3 stem and three blocks, for small pictures. [N, channels, H, H] -> [N, classes]."""
-
-    def __init__(self, classes: int, channels: int, first: int, second: int, third: int) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(channels, first, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(first)
-        self.blocks = nn.Sequential(
-            PooledBlock(first, first, halve=False),
-            PooledBlock(first, second, halve=True),
-            PooledBlock(second, third, halve=True),
-        )
-        self.head = nn.Linear(third, classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the logits [N, classes]."""
-        x = torch.relu(self.norm(self.stem(x)))
-        return self.head(self.blocks(x).mean((2, 3)))
-
-
-@BACKBONES.register("resnet8")
-def resnet8(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
-    """Return a ResNet of 8 layers for small pictures; 16, 32 and 64 features times `width`.
-
-    Raises SpecError if `width` makes a number of features that is no whole number.
-
-    Source: He 2016, deep residual learning for image recognition (CIFAR networks), with one block per width.
-    """
-    return seeded(seed, ResNet8, classes, channels, *widened((16, 32, 64), width))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 
 from syno.base.errors import SynoError
 from syno.ir.graph import PGraph
+from syno.lower.pytorch.statements import estimated_time
 from syno.search.policies.contract import Candidate
 from syno.search.tree import Action, Tree
 from syno.space.features import OperatorFeatures
@@ -16,12 +18,19 @@ BUCKETS = 64  # into which the steps of a path are counted
 
 
 class Descriptions:
-    """Describes the operators of a tree, by their features if the tree has a spec, else by the steps of their paths."""
+    """Describes the operators of a tree, by their features if the tree has a spec, else by the steps of their paths.
 
-    def __init__(self, tree: Tree) -> None:
+    Attributes:
+        features: of the tree's spec; None if it has none.
+        is_timed: whether the last number is the logarithm of the time that the operator is estimated to take in all layers of
+            the spec. An estimate takes about 15 ms, so it is made on request only.
+    """
+
+    def __init__(self, tree: Tree, *, timed: bool = False) -> None:
         self.tree = tree
         spec = getattr(tree, "spec", None)
         self.features = OperatorFeatures(spec) if isinstance(spec, OperatorSpec) else None
+        self.is_timed = timed and self.features is not None
         self._known: dict[tuple[Action, ...], tuple[float, ...]] = {}
 
     def of(self, candidate: Candidate) -> tuple[float, ...]:
@@ -34,7 +43,10 @@ class Descriptions:
     def of_operator(self, operator: PGraph) -> tuple[float, ...] | None:
         """Return the numbers of an operator of another study; None if it does not fit the layers of this one."""
         try:
-            return None if self.features is None else self.features(operator)
+            if self.features is None:
+                return None
+            found = self.features(operator)
+            return (*found, math.log(estimated_time(operator, self.features.spec.valuations))) if self.is_timed else found
         except SynoError:
             return None
 
@@ -43,7 +55,7 @@ class Descriptions:
             return by_steps(candidate.path)
         operator = candidate.parsed() or self._found(candidate.path)
         found = None if operator is None else self.of_operator(operator)
-        return found or (0.0,) * len(self.features.columns)
+        return found or (0.0,) * (len(self.features.columns) + self.is_timed)
 
     def _found(self, path: Sequence[Action]) -> PGraph | None:
         node: Hashable = self.tree.root

@@ -45,7 +45,7 @@ class Surrogate(Policy):
     settings: SurrogateSettings
 
     def _prepare(self) -> None:
-        self._descriptions = Descriptions(self.tree)
+        self._descriptions = Descriptions(self.tree, timed=self.goal is not None and self.goal.measures)
         self._evaluated: dict[str, Evaluated] = {}  # by fingerprint, in the order of proposals
         self._running: dict[str, Candidate] = {}  # those of which nothing is known yet
         self._earlier = [self._learnt(given) for given in self.settings.learn_from]
@@ -162,7 +162,10 @@ class Surrogate(Policy):
         events, known = self._snapshot()
         if self._of_goal is None or self._of_goal[0] != events:
             new = partial(Model, self.settings.trees, self.seed)
-            self._of_goal = (events, GoalModels.fit(self.goal, new, known, self._row, self._sample))
+            self._of_goal = (
+                events,
+                GoalModels.fit(self.goal, new, known, self._row, self._sample, self._descriptions.is_timed),
+            )
         return self._of_goal[1]
 
     def _snapshot(self) -> tuple[int, list[Evaluated]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from syno.search.relative_reward import CHANCE
 from syno.search.reward_contract import ORIGINAL
 
 FEWEST = 3  # operators whose speedup is known, before anything is predicted from them
+EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estimate, while no speedup is known
 UNCERTAIN = 0.1  # least deviation of the logarithm of a predicted speedup: operators of equal features differ by as much
 LEAST_CHANCE = 0.02  # that an operator is not too large, and can be compiled
 Sample = Callable[[list[tuple[Evaluated, float]]], list[tuple[Evaluated, float]]]
@@ -38,13 +40,49 @@ def quality(one: Evaluated) -> float:
     return (one.reward or 0.0) if score is None else max(score, 0.0)
 
 
+class SpeedModel:
+    """A model of the logarithm of the speedup. It learns by how much operators are faster than their estimated time says.
+
+    Args:
+        model: an empty model; None while too little is known to learn from.
+        timed: whether the last column of rows is the logarithm of the estimated time; else nothing is known beforehand.
+    """
+
+    def __init__(self, model: Model | None, *, timed: bool) -> None:
+        self._model = model
+        self._timed = timed
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether predictions are speedups. Otherwise they are comparable with each other only."""
+        return self._model is not None
+
+    def learn(self, rows: Numbers, speeds: Numbers) -> Self:
+        """Learn from operators, shape [operators, columns], and the logarithms of their speedups."""
+        if self._model is not None:
+            self._model.fit(rows, speeds - self._estimates(rows))
+        return self
+
+    def predict(self, rows: Numbers) -> tuple[Numbers, Numbers] | None:
+        """Return means and standard deviations, shapes [operators]; None if nothing is known."""
+        estimates = self._estimates(rows)
+        if self._model is not None:
+            means, deviations = self._model.predict(rows)
+            return means + estimates, np.hypot(deviations, UNCERTAIN)
+        return (estimates, np.full(len(rows), EARLY_DEVIATION)) if self._timed else None
+
+    def _estimates(self, rows: Numbers) -> Numbers:
+        """Return logarithms of speedups by estimated times, up to a constant."""
+        return -rows[:, -1] if self._timed else np.zeros(len(rows))
+
+
 @dataclass(frozen=True)
 class GoalModels:
     """Models of what decides whether an operator is of use for a goal.
 
     Attributes:
         goal: the goal.
-        speed: of the logarithm of the speedup; None while too little is known.
+        speed: of the speedup.
         passing: of whether operators are screened out for another reason than their speed; None if none was.
         score: of the score, as in `quality`; None while nothing was trained, and where the reward is what counts.
         least: the least score that suffices.
@@ -52,7 +90,7 @@ class GoalModels:
     """
 
     goal: Goal
-    speed: Model | None
+    speed: SpeedModel
     passing: Model | None
     score: Model | None
     least: float
@@ -61,7 +99,7 @@ class GoalModels:
     @classmethod
     def fit(
         cls, goal: Goal, new: Callable[[], Model], known: Sequence[Evaluated], row: Callable[[Evaluated], tuple[float, ...]],
-        sample: Sample,
+        sample: Sample, timed: bool = False,
     ) -> GoalModels:  # fmt: skip
         """Return models that have learnt from the operators of a study.
 
@@ -71,11 +109,16 @@ class GoalModels:
             known: the operators of which something is known, in the order of proposals.
             row: returns the numbers of an operator.
             sample: returns the operators that a model learns from, each with what is learnt.
+            timed: whether the last number of an operator is the logarithm of its estimated time.
         """
 
+        def learnt(pairs: list[tuple[Evaluated, float]]) -> tuple[Numbers, Numbers]:
+            chosen = sample(pairs)
+            return np.array([(0.0, *row(one)) for one, _ in chosen]), np.array([value for _, value in chosen])
+
         def fitted(pairs: list[tuple[Evaluated, float]]) -> Model:
-            chosen, model = sample(pairs), new()
-            model.fit(np.array([(0.0, *row(one)) for one, _ in chosen]), np.array([value for _, value in chosen]))
+            model = new()
+            model.fit(*learnt(pairs))
             return model
 
         speeds = [(one, speed) for one in known if (speed := log_speedup(one)) is not None]
@@ -87,7 +130,7 @@ class GoalModels:
         ended = [one for one in trained if one.reward is not None]
         return cls(
             goal,
-            fitted(speeds) if len(speeds) >= FEWEST else None,
+            SpeedModel(new() if len(speeds) >= FEWEST else None, timed=timed).learn(*learnt(speeds)),
             fitted(passed) if others else None,
             fitted(list(zip(trained, scores, strict=True))) if needs_score else None,
             max((_least(goal, one) for one in ended), default=0.0),
@@ -99,9 +142,10 @@ class GoalModels:
         from scipy.special import ndtr
 
         found: Numbers = self._passing(rows)
-        if self.speed is not None and self.goal.least_speedup is not None:
-            means, deviations = self._speeds(rows)
-            found = found * ndtr((means - math.log(self.goal.least_speedup)) / deviations)
+        if self.goal.least_speedup is not None and (speeds := self.speed.predict(rows)) is not None:
+            means, deviations = speeds
+            least = math.log(self.goal.least_speedup) if self.speed.is_fitted else means.max()
+            found = found * ndtr((means - least) / deviations)
         return found
 
     def gains(self, rows: Numbers, rewards: Callable[[], Numbers]) -> Numbers:
@@ -111,10 +155,11 @@ class GoalModels:
             rows: numbers of operators, shape [operators, columns].
             rewards: returns the expected improvement of the reward for these rows.
         """
-        if self.score is None or self.speed is None:
+        speeds = self.speed.predict(rows)
+        if self.score is None or speeds is None or not self.speed.is_fitted:
             return self.chances(rows) * rewards()
         least = math.log(self.goal.least_speedup or 1.0)
-        scores, speeds = self.score.predict(rows), self._speeds(rows)
+        scores = self.score.predict(rows)
         if self.goal.find == "front":
             return self._passing(rows) * expected_hypervolume(scores, speeds, self.points, (0.0, least))
         from scipy.special import ndtr
@@ -123,11 +168,6 @@ class GoalModels:
         best = max((speed for score, speed in self.points if score >= self.least), default=least)
         found: Numbers = self._passing(rows) * enough * expected_improvement(*speeds, max(best, least))
         return found
-
-    def _speeds(self, rows: Numbers) -> tuple[Numbers, Numbers]:
-        assert self.speed is not None
-        means, deviations = self.speed.predict(rows)
-        return means, np.hypot(deviations, UNCERTAIN)
 
     def _passing(self, rows: Numbers) -> Numbers:
         return np.ones(len(rows)) if self.passing is None else np.clip(self.passing.predict(rows)[0], LEAST_CHANCE, 1.0)
