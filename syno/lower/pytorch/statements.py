@@ -1,4 +1,4 @@
-"""The statements of an operator's module, in the cheapest of their equivalent forms, and the time they are estimated to take."""
+"""The statements of an operator's module, in the cheapest of equivalent forms, and the time they are estimated to take."""
 
 from __future__ import annotations
 

@@ -161,11 +161,8 @@ class Surrogate(Policy):
             return None
         events, known = self._snapshot()
         if self._of_goal is None or self._of_goal[0] != events:
-            new = partial(Model, self.settings.trees, self.seed)
-            self._of_goal = (
-                events,
-                GoalModels.fit(self.goal, new, known, self._row, self._sample, self._descriptions.is_timed),
-            )
+            new, timed = partial(Model, self.settings.trees, self.seed), self._descriptions.is_timed
+            self._of_goal = (events, GoalModels.fit(self.goal, new, known, self._row, self._sample, timed))
         return self._of_goal[1]
 
     def _snapshot(self) -> tuple[int, list[Evaluated]]:
