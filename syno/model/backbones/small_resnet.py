@@ -57,8 +57,8 @@ class SmallResNet(nn.Module):  # type: ignore[misc]
 def resnet6(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
     """Return a ResNet of 6 layers, of which four 3x3 convolutions have nearly all of the work; 64 features times `width`.
 
-    A 5x5 stem of stride 2 is followed by two blocks, each on half of the positions before it. At 64 features, the convolutions
-    are limited by arithmetic rather than by calls of kernels, so that a cheaper operator can be a faster one.
+    A 5x5 stem of stride 2 is followed by two blocks, the second on half of the positions. At 64 features the time goes into
+    arithmetic rather than into calls of kernels, so that a cheaper operator can be a faster one.
 
     Raises SpecError if `width` makes a number of features that is no whole number.
 
@@ -67,7 +67,7 @@ def resnet6(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 
 
     def made(features: int) -> nn.Module:
         stem = nn.Conv2d(channels, features, 5, stride=2, padding=2, bias=False)
-        blocks = [PooledBlock(features, features, halve=True) for _ in range(2)]
+        blocks = [PooledBlock(features, features, halve=halve) for halve in (False, True)]
         return SmallResNet(stem, blocks, nn.Linear(features, classes))
 
     return seeded(seed, made, *widened((64,), width))
