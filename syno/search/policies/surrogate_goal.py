@@ -20,8 +20,8 @@ from syno.search.policies.surrogate_model import Model, Numbers, expected_improv
 from syno.search.relative_reward import CHANCE
 from syno.search.reward_contract import ORIGINAL
 
-FEWEST = 3  # operators whose speedup is known, before anything is predicted from them
-EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estimate, while no speedup is known
+FEWEST = 3  # operators whose speedup is known, before trees learn from them
+EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estimate, before trees have learnt
 UNCERTAIN = 0.1  # least deviation of the logarithm of a predicted speedup: operators of equal features differ by as much
 LEAST_CHANCE = 0.02  # that an operator is not too large, and can be compiled
 Sample = Callable[[list[tuple[Evaluated, float]]], list[tuple[Evaluated, float]]]
@@ -43,24 +43,32 @@ def quality(one: Evaluated) -> float:
 class SpeedModel:
     """A model of the logarithm of the speedup. It learns by how much operators are faster than their estimated time says.
 
+    The first measurements tell how an estimated time becomes a speedup; from the third one on, trees tell for which operators
+    the estimate is wrong. Without estimates, nothing is predicted before.
+
     Args:
-        model: an empty model; None while too little is known to learn from.
-        timed: whether the last column of rows is the logarithm of the estimated time; else nothing is known beforehand.
+        new: returns an empty model.
+        timed: whether the last column of rows is the logarithm of the estimated time.
     """
 
-    def __init__(self, model: Model | None, *, timed: bool) -> None:
-        self._model = model
+    def __init__(self, new: Callable[[], Model], *, timed: bool) -> None:
+        self._new = new
         self._timed = timed
+        self._model: Model | None = None
+        self._faster: float | None = None  # in the mean, than the estimated time says
 
     @property
     def is_fitted(self) -> bool:
-        """Whether predictions are speedups. Otherwise they are comparable with each other only."""
-        return self._model is not None
+        """Whether predictions are speedups. Otherwise they can only be compared with each other."""
+        return self._model is not None or self._faster is not None
 
     def learn(self, rows: Numbers, speeds: Numbers) -> Self:
         """Learn from operators, shape [operators, columns], and the logarithms of their speedups."""
-        if self._model is not None:
+        if len(speeds) >= FEWEST:
+            self._model = self._new()
             self._model.fit(rows, speeds - self._estimates(rows))
+        elif len(speeds) and self._timed:
+            self._faster = float((speeds - self._estimates(rows)).mean())
         return self
 
     def predict(self, rows: Numbers) -> tuple[Numbers, Numbers] | None:
@@ -69,7 +77,7 @@ class SpeedModel:
         if self._model is not None:
             means, deviations = self._model.predict(rows)
             return means + estimates, np.hypot(deviations, UNCERTAIN)
-        return (estimates, np.full(len(rows), EARLY_DEVIATION)) if self._timed else None
+        return (estimates + (self._faster or 0.0), np.full(len(rows), EARLY_DEVIATION)) if self._timed else None
 
     def _estimates(self, rows: Numbers) -> Numbers:
         """Return logarithms of speedups by estimated times, up to a constant."""
@@ -130,7 +138,7 @@ class GoalModels:
         ended = [one for one in trained if one.reward is not None]
         return cls(
             goal,
-            SpeedModel(new() if len(speeds) >= FEWEST else None, timed=timed).learn(*learnt(speeds)),
+            SpeedModel(new, timed=timed).learn(*learnt(speeds)),
             fitted(passed) if others else None,
             fitted(list(zip(trained, scores, strict=True))) if needs_score else None,
             max((_least(goal, one) for one in ended), default=0.0),
@@ -144,7 +152,7 @@ class GoalModels:
         found: Numbers = self._passing(rows)
         if self.goal.least_speedup is not None and (speeds := self.speed.predict(rows)) is not None:
             means, deviations = speeds
-            least = math.log(self.goal.least_speedup) if self.speed.is_fitted else means.max()
+            least = math.log(self.goal.least_speedup) if self.speed.is_fitted else np.median(means)
             found = found * ndtr((means - least) / deviations)
         return found
 
