@@ -2,11 +2,11 @@
 
     python benchmarks/goal.py --records results/goal --seeds 0 1 2 3 4 5 6 7 8 9
 
-For each seed there are two searches for the same network, data, space and budget of FLOPs. One is that of the config, whose goal
-says how fast operators must be. The other one has no goal: it looks for the most accurate operators within the budget, and is
-interrupted as soon as it has used as many CPU-seconds as the first. The operators that each selects are then measured in turns
-with the original network, apart from the search, and trained with the config's seeds. A search succeeds if one of these operators
-is as fast as the goal asks and loses, in the mean of its trainings, no more than the goal allows.
+For each seed there are two searches for the same network, data, space and budget of FLOPs. One is that of the config, whose
+goal says how fast operators must be. The other one has no goal: it looks for the most accurate operators within the budget, and
+is interrupted as soon as it has used as many CPU-seconds as the first. The operators that each selects are then measured in
+turns with the original network, apart from the search, and trained with the config's seeds. A search succeeds if one of these
+operators is as fast as the goal asks and loses, in the mean of its trainings, no more than the goal allows.
 
 What has a record is not done again, so several runs can share the seeds among them. The page is of the seeds that are given.
 """
@@ -176,9 +176,9 @@ def page(plan: Record, options: argparse.Namespace, found: dict[str, list[Record
         "Searches that meet a goal", f"benchmarks/goal.py --seeds {' '.join(map(str, options.seeds))} --records FOLDER"
     )
     lines += reports.paragraph(
-        f"- torch {torch.__version__}, 1 thread. Network, data, space and goal are those of `{options.config}`: {goal['speedup']:g} "
-        f"times as fast with {goal['compiler']}, at most {100 * goal['lose_at_most']:g} points less accurate than the original, "
-        f"whose accuracies are {', '.join(f'{one:.4f}' for one in original)}."
+        f"- torch {torch.__version__}, 1 thread. Network, data, space and goal are those of `{options.config}`: "
+        f"{goal['speedup']:g} times as fast with {goal['compiler']}, at most {100 * goal['lose_at_most']:g} points less accurate "
+        f"than the original, whose accuracies are {', '.join(f'{one:.4f}' for one in original)}."
     )
     lines += reports.paragraph(
         "- Both searches of a seed use as many CPU-seconds, of all their processes and with empty caches of compilers. "

@@ -5,7 +5,11 @@ Compiled code cannot be trained: it has weights of its own, which do not change 
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
@@ -18,6 +22,10 @@ Inputs: TypeAlias = tuple[torch.Tensor, ...]
 # program for each set of them, and run it in a new Python with PyTorch: 8 of the 23 seconds that compiling ResNet-8 takes.
 FLAGS = {"cpp.vec_isa_ok": True}
 
+HEADERS = "precompiled_headers"  # Inductor's folder, below its cache
+MAGIC = (b"gpch", b"CPCH")  # with which a precompiled header of GCC and of Clang begins
+BEING_WRITTEN_SECONDS = 120  # after which a file that does not change is not being written
+
 
 def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., Any]:
     """Compile a module with `torch.compile` and constant weights, for the shapes of `example`.
@@ -29,7 +37,30 @@ def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., 
         example: an input.
         options: arguments of `torch.compile`.
     """
+    remove_broken_headers()
     compiled: Callable[..., Any] = torch.compile(module, dynamic=False, **options)
     with torch.no_grad(), config.patch(freezing=True, **FLAGS):  # read when the first call compiles
         compiled(*example)
     return compiled
+
+
+def remove_broken_headers(cache: Path | None = None) -> None:
+    """Delete precompiled headers that were not written to their end, because their compiler was killed.
+
+    Inductor precompiles its header once for all programs, and takes whatever file is there. Compilers warn that a broken one "is
+    not a PCH file" and read the header anew for each kernel, which takes four times as long.
+
+    Args:
+        cache: Inductor's cache; by default that of this user.
+    """
+    if cache is None:
+        from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+        cache = Path(default_cache_dir())
+    for file in (cache / HEADERS).glob("*.gch"):
+        with suppress(OSError):  # another process deletes it, too, or it is another user's
+            with file.open("rb") as opened:
+                is_broken = opened.read(4) not in MAGIC
+                is_written = time.time() - os.fstat(opened.fileno()).st_mtime > BEING_WRITTEN_SECONDS
+            if is_broken and is_written:
+                file.unlink()

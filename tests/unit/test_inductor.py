@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import time
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +15,7 @@ from torch import nn
 import syno
 from syno.base.errors import LoweringError, MissingPackageError, SpecError
 from syno.measure import compilers
-from syno.measure.inductor import frozen
+from syno.measure.inductor import BEING_WRITTEN_SECONDS, frozen, remove_broken_headers
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.quantization import quantized
 from syno.measure.subjects import OperatorSubject
@@ -29,6 +32,17 @@ needs_torchao = pytest.mark.skipif(
 
 def network(operator: str | None = OPERATOR_1) -> NetworkSubject:
     return NetworkSubject(model="resnet8", classes=5, width=0.5, image_shape=(3, 16, 16), operator=operator)
+
+
+def test_a_precompiled_header_whose_compiler_was_killed_is_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "precompiled_headers"
+    folder.mkdir()
+    for name, content, age in (("whole", b"gpch+014", 9), ("broken", bytes(8), 9), ("begun", bytes(8), 0)):
+        (folder / f"{name}.h.gch").write_bytes(content)
+        when = time.time() - age * BEING_WRITTEN_SECONDS
+        os.utime(folder / f"{name}.h.gch", (when, when))
+    remove_broken_headers(tmp_path)
+    assert sorted(file.name for file in folder.iterdir()) == ["begun.h.gch", "whole.h.gch"]
 
 
 @pytest.mark.slow
