@@ -177,8 +177,8 @@ def page(plan: Record, options: argparse.Namespace, found: dict[str, list[Record
     )
     lines += reports.paragraph(
         f"- torch {torch.__version__}, 1 thread. Network, data, space and goal are those of `{options.config}`: "
-        f"{goal['speedup']:g} times as fast with {goal['compiler']}, at most {100 * goal['lose_at_most']:g} points less accurate "
-        f"than the original, whose accuracies are {', '.join(f'{one:.4f}' for one in original)}."
+        f"{goal['speedup']:g} times as fast with {goal['compiler']}, at most {100 * goal['lose_at_most']:g} points less "
+        f"accurate than the original, whose accuracies are {', '.join(f'{one:.4f}' for one in original)}."
     )
     lines += reports.paragraph(
         "- Both searches of a seed use as many CPU-seconds, of all their processes and with empty caches of compilers. "

@@ -47,8 +47,8 @@ def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., 
 def remove_broken_headers(cache: Path | None = None) -> None:
     """Delete precompiled headers that were not written to their end, because their compiler was killed.
 
-    Inductor precompiles its header once for all programs, and takes whatever file is there. Compilers warn that a broken one "is
-    not a PCH file" and read the header anew for each kernel, which takes four times as long.
+    Inductor precompiles its header once for all programs, and takes whatever file is there. With a broken one, compilers warn
+    that it "is not a PCH file" and read the header anew for each kernel, which takes four times as long.
 
     Args:
         cache: Inductor's cache; by default that of this user.
