@@ -156,8 +156,10 @@ def own_settings(tune: object) -> dict[str, BaseModel]:
 @COMPILERS.register("eager")
 @Compiler
 def eager(job: Job) -> Compiled:
-    """Return the module as it is: PyTorch's own kernels, one after another."""
-    call: Compiled = job.module
+    """Return the module, prepared for inference: PyTorch's own kernels, one after another."""
+    from syno.model.inference import prepare_for_inference
+
+    call: Compiled = prepare_for_inference(job.module)
     return call
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from syno.base.core_locks import alone
 from syno.base.errors import SpecError, WrongOutputError
 from syno.base.files import write_whole
 from syno.measure.compilers import Compiler, compiler_named
@@ -188,16 +189,18 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
 
     compiled, seconds = compiled_and_called(compiler, job)
     job.found(compile_seconds=seconds)
-    job.begin("measuring")
-    return measure(
-        compiled,
-        material.make_inputs,
-        job.settings,
-        check=job.check,
-        flops=material.flops,
-        weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-        peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
-    )
+    job.begin("waiting")
+    with alone(job.device):
+        job.begin("measuring")
+        return measure(
+            compiled,
+            material.make_inputs,
+            job.settings,
+            check=job.check,
+            flops=material.flops,
+            weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
+            peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
+        )
 
 
 def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any], float]:

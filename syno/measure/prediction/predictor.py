@@ -24,7 +24,6 @@ from syno.measure.speedup_record import Conditions, SpeedupRecord
 from syno.model.baselines import read_replacement
 
 LEAST_RECORDS = 8  # with fewer, nothing is predicted
-UNFOLDED = frozenset({"eager"})  # compilers that compute what depends on weights alone again at each call
 
 
 class Prediction(NamedTuple):
@@ -44,7 +43,7 @@ class SpeedupPredictor:
 
     Args:
         layers: the sizes of each replaced layer, with the batch; None: those of the network in the first record.
-        constant_weights: whether the compiler computes once what depends on weights alone.
+        constant_weights: whether what depends on weights alone was computed once, as all compilers of Syno do now.
     """
 
     def __init__(self, layers: Sequence[Mapping[str, int]] | None = None, *, constant_weights: bool = True) -> None:
@@ -64,7 +63,6 @@ class SpeedupPredictor:
             conditions = record.conditions.model_copy(update={"operator_id": ""})
             if self._conditions is None:
                 self._conditions = conditions
-                self._constant_weights = conditions.compiler not in UNFOLDED
                 self._layers = self._layers or _layers_of(conditions.network, conditions.settings.batch)
             if conditions != self._conditions:
                 raise SpecError(
