@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, help="operators of the table to check, the first ones; by default all")
     given = reports.parse(parser, arguments)
-    found = load_experiment("config/quickstart.yaml")
+    found = load_experiment("benchmarks/live.yaml")
     assert not isinstance(found.spec, str)
     experiment = Experiment(**{**found.model_dump(), "spec": {**found.spec, "reads": AUTO}})
     entries = list(OperatorTable.read().entries.values())[: given.most]

@@ -1,6 +1,6 @@
-"""Count the searches of the demo, one for each seed, that find a good operator with trainings of their own.
+"""Count the searches of a small experiment, one for each seed, that find a good operator with trainings of their own.
 
-    python benchmarks/live.py --configs before=benchmarks/live_before.yaml now=config/quickstart.yaml --records results/live
+    python benchmarks/live.py --configs before=benchmarks/live_before.yaml now=benchmarks/live.yaml --records results/live
 
 Each search is a study of its own, which is resumed if it was interrupted. It ends with the part of its trials, a third or two,
 in which it succeeded. A search succeeds if one of its operators is at most one point less accurate than the original network,

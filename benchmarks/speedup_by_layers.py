@@ -2,7 +2,7 @@
 
     python benchmarks/speedup_by_layers.py OPERATORS.jsonl RECORDS --compiler eager --count 10
 
-The operators are the `text` of the first lines of a file; the network is that of config/quickstart.yaml. Records are kept in
+The operators are the `text` of the first lines of a file; the network is that of benchmarks/live.yaml. Records are kept in
 the folder, so that an interrupted run goes on. Each operator is measured both ways, one after the other.
 """
 

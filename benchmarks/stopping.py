@@ -29,7 +29,7 @@ from syno.search.replay.table import FOLDER, Subset
 
 BEST = 0.1  # the share of operators that count as the best
 MOST_LOST, LEAST_SAVED = 0.02, 0.5  # what is required
-MILESTONES = {1: 0.13, 2: 0.35}  # with the pruner below, what config/quickstart.yaml had before `stopping`
+MILESTONES = {1: 0.13, 2: 0.35}  # with the pruner below, what the demo had before `stopping`
 KEEP, BY_SCORE = (HalvingSettings(by=by).rungs(4) for by in ("loss", "score"))
 GENTLE: Mapping[float, float] = {1: 0.7, 2: 0.4, 3: 0.25}
 SHORT = 80  # trials of a short study

@@ -31,7 +31,7 @@ def square() -> dict[str, Any]:
 
 @small_specs.changeable
 def resnet8() -> dict[str, Any]:
-    """The shapes and bounds of config/quickstart.yaml."""
+    """The shapes and bounds of benchmarks/live.yaml."""
     rows = ((16, 16, 16, 2), (16, 32, 8, 1), (32, 32, 8, 1), (32, 64, 4, 1), (64, 64, 4, 1))
     return {
         "input": "N, C_in: unordered, H, H",
