@@ -1,0 +1,247 @@
+"""The fork server: a process that has imported everything, and runs each command that it is sent in a child.
+
+A command whose work takes a second otherwise spends several on imports. The server has one thread and has used no GPU, since a
+child could use neither. It refuses requests of processes that differ from it in what it cannot give its children
+(`syno.base.fork_client.identity`), and all requests after a file of Syno has changed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import io
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from typing import Any
+
+from syno.base.fork_client import CODE, FORWARDED, LENGTH_BYTES, STREAMS, identity
+
+IDLE_SECONDS = 900.0
+PATIENCE_SECONDS = 5.0  # for the rest of a request that has begun to arrive
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+SIGNALS = {int(getattr(signal, name)) for name in FORWARDED}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command that a client asks for.
+
+    Attributes:
+        arguments: `sys.argv`.
+        folder: the working directory.
+        environment: all variables.
+        path: `sys.path`.
+        umask: for new files.
+        ignored: names of signals that the client ignores.
+        streams: descriptors of its input, output and errors.
+        client: the process id.
+    """
+
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+    path: list[str]
+    umask: int
+    ignored: list[str]
+    streams: tuple[int, ...]
+    client: int
+
+
+class ForkServer:
+    """The server of one owner, whose end it notices.
+
+    Args:
+        listener: a listening Unix socket.
+        owner: a descriptor that the owner holds the other end of; at its end, the server ends after the last child.
+        imports: imports a part of the modules with each step, while no request waits.
+        idle_seconds: time without children and requests, after which the server ends.
+    """
+
+    def __init__(
+        self, listener: socket.socket, owner: int, imports: Iterator[object], idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        self._listener, self._owner, self._imports, self._idle_seconds = listener, owner, imports, idle_seconds
+        self._jobs: dict[int, tuple[socket.socket | None, int, Path]] = {}  # connection, pidfd, link to the child
+        self._selector = DefaultSelector()
+        self._code, self._folder = _times_of_code(), Path(listener.getsockname()).parent
+        self._identity = json.loads(json.dumps(identity()))
+
+    def serve(self) -> Request | None:
+        """Serve until the owner has ended. Returns None in the server, and in each child the request that it is to run."""
+        self._selector.register(self._listener, EVENT_READ, self._accept)
+        self._selector.register(self._owner, EVENT_READ, self._stop_listening)
+        is_importing = True
+        while self._is_listening or self._jobs:
+            events = self._selector.select(0 if is_importing and self._is_listening else self._idle_seconds)
+            for key, _ in events:
+                if key.fileobj in self._selector.get_map():  # else an event before this one took it away
+                    request = key.data()
+                    if request is not None:
+                        return request
+            if not events and is_importing and self._is_listening:
+                is_importing = next(self._imports, None) is not None
+            elif not events and not self._jobs:
+                self._stop_listening()
+        with suppress(OSError):
+            os.rmdir(self._folder)
+        return None
+
+    @property
+    def _is_listening(self) -> bool:
+        return self._listener.fileno() >= 0
+
+    def _stop_listening(self) -> None:
+        """Close the socket. Children that run go on."""
+        with suppress(OSError):
+            os.unlink(self._listener.getsockname())
+        self._selector.unregister(self._owner)
+        self._selector.unregister(self._listener)
+        self._listener.close()
+
+    def _accept(self) -> Request | None:
+        """Answer a client. Returns its request in the child that is to run it, else None."""
+        connection = self._listener.accept()[0]
+        try:
+            request, theirs = _received(connection)
+        except (OSError, ValueError):
+            connection.close()
+            return None
+        try:
+            fits = theirs == self._identity and _is_single() and _times_of_code() == self._code
+            if fits and not _is_gone(connection):
+                return self._fork(connection, request)
+            connection.close()  # the client runs the command itself
+            return None
+        finally:
+            for stream in request.streams:
+                os.close(stream)
+
+    def _fork(self, connection: socket.socket, request: Request) -> Request | None:
+        gc.freeze()  # a collection in a child would copy all pages
+        server, child = os.getpid(), os.fork()
+        if child == 0:
+            for opened in (self._listener, self._selector, connection, *(other for other, _, _ in self._jobs.values() if other)):
+                opened.close()
+            for _, process, _ in self._jobs.values():
+                os.close(process)
+            _become(request, server)
+            return request
+        with suppress(OSError):
+            os.setpgid(child, child)  # also in the child: whichever is first
+        process, link = os.pidfd_open(child), self._folder / str(request.client)
+        link.symlink_to(str(child))
+        self._jobs[child] = connection, process, link
+        self._selector.register(process, EVENT_READ, lambda: self._end(child))
+        self._selector.register(connection, EVENT_READ, lambda: self._listen(child))
+        _tell(connection, f"started {child}")
+        return None
+
+    def _listen(self, child: int) -> None:
+        """Send signals of the client to the child's group; at the end of the client, kill the group."""
+        connection, process, link = self._jobs[child]
+        assert connection is not None
+        try:
+            numbers = connection.recv(64)
+        except OSError:
+            numbers = b""
+        with suppress(ProcessLookupError):
+            for number in SIGNALS.intersection(numbers):
+                os.killpg(child, number)
+            if not numbers:
+                os.killpg(child, signal.SIGKILL)
+        if not numbers:
+            self._selector.unregister(connection)
+            connection.close()
+            self._jobs[child] = None, process, link
+
+    def _end(self, child: int) -> None:
+        """Tell the client how the child has ended."""
+        connection, process, link = self._jobs.pop(child)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        self._selector.unregister(process)
+        os.close(process)
+        link.unlink(missing_ok=True)
+        if connection is not None:
+            _tell(connection, str(code))
+            self._selector.unregister(connection)
+            connection.close()
+
+
+def _received(connection: socket.socket) -> tuple[Request, Any]:
+    """Return the request, and the identity of the client. Raises ValueError if it is none, OSError if it does not come."""
+    connection.settimeout(PATIENCE_SECONDS)
+    client, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    start, streams, _, _ = socket.recv_fds(connection, LENGTH_BYTES, len(STREAMS))
+    try:
+        if user != os.getuid() or len(streams) != len(STREAMS) or len(start) != LENGTH_BYTES:
+            raise ValueError("no request of this user")
+        with connection.makefile("rb") as stream:
+            fields = json.loads(stream.read(int.from_bytes(start, "big")))
+        theirs = fields.pop("identity")
+        request = Request(**fields, streams=tuple(streams), client=client)
+    except BaseException:
+        for one in streams:
+            os.close(one)
+        raise
+    connection.setblocking(False)
+    return request, theirs
+
+
+def _become(request: Request, server: int) -> None:
+    """Give this process, a child of the server, what a process has that was started for the request."""
+    os.setpgid(0, 0)
+    process = ctypes.CDLL(None)
+    process.prctl(PR_SET_NAME, f"syno {' '.join(request.arguments[1:])}".encode()[:15])
+    process.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:
+        os._exit(1)  # the server ended before
+    for target, source in zip(STREAMS, request.streams, strict=True):
+        os.dup2(source, target)
+    for name in FORWARDED:
+        default = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+        signal.signal(getattr(signal, name), signal.SIG_IGN if name in request.ignored else default)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+    os.umask(request.umask)
+    sys.argv[:], sys.path[:] = request.arguments, request.path
+    tempfile.tempdir = None  # which is kept from a first use
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))
+
+
+def _tell(connection: socket.socket, line: str) -> None:
+    with suppress(OSError):  # the client has ended; the selector says so
+        connection.send(f"{line}\n".encode())
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+
+
+def _is_single() -> bool:
+    """Return whether this process has one thread only: a child would have copies of the locks of the others."""
+    return len(os.listdir("/proc/self/task")) == 1
+
+
+def _times_of_code() -> dict[str, int]:
+    """Return when each file of Syno was changed."""
+    return {
+        entry.path: entry.stat().st_mtime_ns
+        for folder, _, _ in os.walk(CODE)
+        for entry in os.scandir(folder)
+        if entry.name.endswith(".py")
+    }

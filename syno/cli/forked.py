@@ -1,0 +1,60 @@
+"""The fork server's process: imports, then a command in each child. `syno.stages.forking` starts it.
+
+    python -m syno.cli.forked LISTENER
+
+LISTENER is the descriptor of a listening socket. The other end of the standard input belongs to the owner.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+
+from syno.base.fork_client import VARIABLE
+from syno.base.fork_server import ForkServer
+
+# What most commands import, the slowest first. PyTorch imports torch._dynamo for every optimizer. pandas is left to the children:
+# pyarrow, which it imports, starts a thread.
+MODULES = (
+    "torch", "torch._dynamo", "syno.config", "syno.train.training_record", "syno.stages.train", "syno.data.glyphs",
+    "threadpoolctl", "matplotlib.figure",
+)  # fmt: skip
+
+
+def imported() -> Iterator[str]:
+    """Import a module with each step."""
+    for name in MODULES:
+        import_module(name)
+        yield name
+
+
+def use_threads() -> None:
+    """Let libraries that are loaded have as many threads as variables say, which they read when they were loaded."""
+    for variable, kinds in (("OMP_NUM_THREADS", "openmp"), ("OPENBLAS_NUM_THREADS", "blas")):
+        threads = os.environ.get(variable, "")
+        if threads.isdecimal() and threads != "1":
+            from threadpoolctl import threadpool_limits
+
+            threadpool_limits(int(threads), kinds)
+    torch, threads = sys.modules.get("torch"), os.environ.get("OMP_NUM_THREADS", "")
+    if torch is not None and threads.isdecimal():
+        torch.set_num_threads(int(threads))
+
+
+def main() -> None:
+    """Serve; in a child, run the command of its request, as if this process had been started for it."""
+    with socket.socket(fileno=int(sys.argv[1])) as listener:
+        import syno.cli
+
+        request = ForkServer(listener, 0, imported()).serve()
+    if request is not None:
+        os.environ.pop(VARIABLE)  # commands that this one starts are its children
+        use_threads()
+        syno.cli.app()
+
+
+if __name__ == "__main__":
+    main()
