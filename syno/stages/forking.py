@@ -9,12 +9,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from syno.base.fork_client import OFF, THREADS, VARIABLE
 
 MODULE = "syno.cli.forked"
+# With these, no library starts a thread when it is imported.
+ONE_THREAD = {**dict.fromkeys(THREADS, "1"), "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 
 def start_fork_server(workflow: Any) -> None:
@@ -43,10 +46,37 @@ def start_fork_server(workflow: Any) -> None:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **dict.fromkeys(THREADS, "1")},
+            env={**os.environ, **ONE_THREAD},
             start_new_session=True,  # Ctrl-C is for the clients
             pass_fds=[listener.fileno()],
         )
     assert server.stdin is not None
     atexit.register(server.stdin.close)  # the server ends when this pipe does, however this process ends
     os.environ[VARIABLE] = address
+    _count_children(folder)
+
+
+def _count_children(folder: Path) -> None:
+    """Let the times and the memory that Snakemake measures of a job count the server's child, too.
+
+    Snakemake measures a job's process and its descendants. The child of the server is none of them; the server's folder has a
+    link to it, with the process id of the client as its name.
+    """
+    import psutil
+    from snakemake.benchmark import BenchmarkTimer
+
+    class WithChild(psutil.Process):
+        def children(self, recursive: bool = False) -> list[psutil.Process]:
+            found = super().children(recursive)
+            for client in (self.pid, *[process.pid for process in found]):
+                with suppress(OSError, psutil.Error):
+                    child = psutil.Process(int(os.readlink(folder / str(client))))
+                    found += [child, *child.children(recursive=True)]
+            return found
+
+    class Timer(BenchmarkTimer):
+        def __init__(self, pid: int, *given: Any, **named: Any) -> None:
+            super().__init__(pid, *given, **named)
+            self.main = WithChild(pid)
+
+    sys.modules[BenchmarkTimer.__module__].BenchmarkTimer = Timer
