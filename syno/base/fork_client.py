@@ -85,10 +85,7 @@ def _connected(address: str) -> socket:
 def _followed(connection: socket, arguments: list[str]) -> int | None:
     """Send the request, and wait for the end of the child."""
     import signal
-    import socket
 
-    _send_request(connection, arguments)
-    before: dict[int, Any] = {}
     received: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
@@ -96,19 +93,21 @@ def _followed(connection: socket, arguments: list[str]) -> int | None:
         with suppress(OSError):
             connection.send(bytes([number]))
 
+    _send_request(connection, arguments)
+    forwarded = [int(getattr(signal, name)) for name in FORWARDED]
+    before = {number: signal.signal(number, forward) for number in forwarded if not _is_ignored(number)}
     try:
-        answers = connection.makefile("r", encoding="ascii")
-        if not answers.readline().startswith("started"):
-            return None  # refused, or the server has ended
-        connection.settimeout(None)
-        for number in (getattr(signal, name) for name in FORWARDED):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, forward)
-        answer = answers.readline()
+        with connection.makefile("r", encoding="ascii") as answers:
+            answer = answers.readline()
+            if answer:  # the child has begun
+                connection.settimeout(None)
+                answer = answers.readline()
+    except OSError:
+        answer = ""
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if not answer:  # the server was killed, and the child with it
+    if not answer:  # refused, or the server has ended, and the child with it
         for number in received:
             os.kill(os.getpid(), number)
         return None
@@ -132,12 +131,18 @@ def _send_request(connection: socket, arguments: list[str]) -> None:
     request = {
         "identity": identity(),
         "arguments": arguments,
-        "folder": os.getcwd(),
+        "folder": str(Path.cwd()),
         "environment": dict(os.environ),
         "path": sys.path,
         "umask": umask,
-        "ignored": [name for name in FORWARDED if signal.getsignal(getattr(signal, name)) is signal.SIG_IGN],
+        "ignored": [name for name in FORWARDED if _is_ignored(getattr(signal, name))],
     }
     content = json.dumps(request).encode()
     socket.send_fds(connection, [len(content).to_bytes(LENGTH_BYTES, "big")], STREAMS)
     connection.sendall(content)
+
+
+def _is_ignored(number: int) -> bool:
+    import signal
+
+    return signal.getsignal(number) is signal.SIG_IGN

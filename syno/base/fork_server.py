@@ -85,7 +85,7 @@ class ForkServer:
             events = self._selector.select(0 if is_importing and self._is_listening else self._idle_seconds)
             for key, _ in events:
                 if key.fileobj in self._selector.get_map():  # else an event before this one took it away
-                    request = key.data()
+                    request: Request | None = key.data()
                     if request is not None:
                         return request
             if not events and is_importing and self._is_listening:
@@ -93,7 +93,7 @@ class ForkServer:
             elif not events and not self._jobs:
                 self._stop_listening()
         with suppress(OSError):
-            os.rmdir(self._folder)
+            self._folder.rmdir()
         return None
 
     @property
@@ -103,7 +103,7 @@ class ForkServer:
     def _stop_listening(self) -> None:
         """Close the socket. Children that run go on."""
         with suppress(OSError):
-            os.unlink(self._listener.getsockname())
+            Path(self._listener.getsockname()).unlink()
         self._selector.unregister(self._owner)
         self._selector.unregister(self._listener)
         self._listener.close()
@@ -118,7 +118,7 @@ class ForkServer:
             return None
         try:
             fits = theirs == self._identity and _is_single() and _times_of_code() == self._code
-            if fits and not _is_gone(connection):
+            if fits and not _has_more(connection):
                 return self._fork(connection, request)
             connection.close()  # the client runs the command itself
             return None
@@ -130,8 +130,10 @@ class ForkServer:
         gc.freeze()  # a collection in a child would copy all pages
         server, child = os.getpid(), os.fork()
         if child == 0:
-            for opened in (self._listener, self._selector, connection, *(other for other, _, _ in self._jobs.values() if other)):
-                opened.close()
+            self._selector.close()
+            for opened in (self._listener, connection, *(other for other, _, _ in self._jobs.values())):
+                if opened is not None:
+                    opened.close()
             for _, process, _ in self._jobs.values():
                 os.close(process)
             _become(request, server)
@@ -225,16 +227,18 @@ def _tell(connection: socket.socket, line: str) -> None:
         connection.send(f"{line}\n".encode())
 
 
-def _is_gone(connection: socket.socket) -> bool:
+def _has_more(connection: socket.socket) -> bool:
+    """Return whether the client has ended, or got a signal, since its request."""
     try:
-        return not connection.recv(1, socket.MSG_PEEK)
+        connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
         return False
+    return True
 
 
 def _is_single() -> bool:
     """Return whether this process has one thread only: a child would have copies of the locks of the others."""
-    return len(os.listdir("/proc/self/task")) == 1
+    return len(list(Path("/proc/self/task").iterdir())) == 1
 
 
 def _times_of_code() -> dict[str, int]:

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,21 +64,25 @@ def _count_children(folder: Path) -> None:
     Snakemake measures a job's process and its descendants. The child of the server is none of them; the server's folder has a
     link to it, with the process id of the client as its name.
     """
-    import psutil
     from snakemake.benchmark import BenchmarkTimer
 
-    class WithChild(psutil.Process):
-        def children(self, recursive: bool = False) -> list[psutil.Process]:
-            found = super().children(recursive)
-            for client in (self.pid, *[process.pid for process in found]):
-                with suppress(OSError, psutil.Error):
-                    child = psutil.Process(int(os.readlink(folder / str(client))))
-                    found += [child, *child.children(recursive=True)]
-            return found
+    made = BenchmarkTimer.__init__
 
-    class Timer(BenchmarkTimer):
-        def __init__(self, pid: int, *given: Any, **named: Any) -> None:
-            super().__init__(pid, *given, **named)
-            self.main = WithChild(pid)
+    def make(timer: Any, *given: Any, **named: Any) -> None:
+        made(timer, *given, **named)
+        if hasattr(timer, "main"):  # the job's process, whose descendants it asks for
+            timer.main.children = partial(_with_child, timer.main, timer.main.children, folder)
 
-    sys.modules[BenchmarkTimer.__module__].BenchmarkTimer = Timer
+    BenchmarkTimer.__init__ = make
+
+
+def _with_child(job: Any, children: Callable[..., list[Any]], folder: Path, recursive: bool = False) -> list[Any]:
+    """Return the descendants of a job's process, and the server's child that runs the job with its descendants."""
+    import psutil
+
+    found = children(recursive=recursive)
+    for client in (job, *found):
+        with suppress(OSError, psutil.Error):
+            child = psutil.Process(int(str((folder / str(client.pid)).readlink())))
+            return [*found, child, *child.children(recursive=True)]
+    return found
