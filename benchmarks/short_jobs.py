@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
 import json
 import os
 import resource
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,11 +43,16 @@ EXPERIMENT: Mapping[str, Any] = {
     "tune": {"compilers": []},
     "output": "out",
 }
+PR_SET_CHILD_SUBREAPER = 36
 PASSING = ("cpu_seconds", "curve_minutes", "date", "checksum")  # fields of a record that differ from run to run
 # Of one job without the server: what it imports, in the order in which it does.
-PARTS = {"Python": "pass", "the commands of Syno": "import syno.cli", "torch": "import torch", "the rest of Syno": (
-    "import syno.config, syno.train.training_record, syno.stages.train"), "torch._dynamo, for an optimizer": "import torch._dynamo",
-}  # fmt: skip
+PARTS = {
+    "Python": "pass",
+    "the commands of Syno": "import syno.cli",
+    "torch": "import torch",
+    "the rest of Syno": "import syno.config, syno.train.training_record, syno.stages.train",
+    "torch._dynamo, for an optimizer": "import torch._dynamo",
+}
 
 
 class Run(NamedTuple):
@@ -63,12 +70,20 @@ def run(server: str | None) -> Run:
         folder = Path(name)
         (folder / "short.yaml").write_text(yaml.safe_dump(dict(EXPERIMENT)), encoding="utf-8")
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", name]
-        command += ["--configfile", str(folder / "short.yaml"), "--profile", str(ROOT / "workflow/profiles/local"), "--cores", "2"]
+        command += [
+            "--configfile",
+            str(folder / "short.yaml"),
+            "--profile",
+            str(ROOT / "workflow/profiles/local"),
+            "--cores",
+            "2",
+        ]
         environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
         environment |= {} if server is None else {VARIABLE: server}
         began, used = time.monotonic(), children_seconds()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         seconds = time.monotonic() - began
+        wait_for_server()
         if done.returncode:
             raise RuntimeError(done.stdout + done.stderr)
         rows = [next(csv.DictReader(file.open(), delimiter="\t")) for file in folder.glob("out/benchmark/train/*/*.tsv")]
@@ -77,6 +92,13 @@ def run(server: str | None) -> Run:
             for field in PASSING:
                 record.pop(field, None)
         return Run(seconds, children_seconds() - used, [float(row["s"]) for row in rows], records)
+
+
+def wait_for_server() -> None:
+    """Wait for processes whose parents have ended, so that `children_seconds` counts them."""
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 def children_seconds() -> float:
@@ -121,7 +143,7 @@ def report(with_server: Run, without: Run, command: str) -> list[str]:
         "",
         f"{equal}, except for times and dates. The first jobs wait for the server's imports.",
         "",
-        "What a process of a training costs before it trains, and when it ends:",
+        "What a process of a training costs before it trains:",
         "",
         *reports.table(["part", "CPU-seconds"], parts()),
     ]
@@ -129,6 +151,7 @@ def report(with_server: Run, without: Run, command: str) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = reports.parse(argparse.ArgumentParser(description=__doc__.partition("\n")[0]), arguments)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # the fork server becomes a child of this process when Snakemake ends
     command = "benchmarks/short_jobs.py" + (f" --output {options.output}" if options.output else "")
     reports.deliver(report(run(None), run(OFF), command), options.output)
 
