@@ -17,7 +17,7 @@ import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from syno.base.fork_client import CODE, FORWARDED, LENGTH_BYTES, STREAMS, identi
 IDLE_SECONDS = 900.0
 PATIENCE_SECONDS = 5.0  # for the rest of a request that has begun to arrive
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+GPUS = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # are open in a process that has used one
 SIGNALS = {int(getattr(signal, name)) for name in FORWARDED}
 
 
@@ -57,21 +58,38 @@ class Request:
     client: int
 
 
+@dataclass
+class _Job:
+    """A child that runs: its client's connection, None if that has ended; its pidfd; the link to it; whether it measures."""
+
+    connection: socket.socket | None
+    process: int
+    link: Path
+    measures: bool
+
+
 class ForkServer:
     """The server of one owner, whose end it notices.
 
     Args:
         listener: a listening Unix socket.
         owner: a descriptor that the owner holds the other end of; at its end, the server ends after the last child.
-        imports: imports a part of the modules with each step, while no request waits.
+        imports: imports a part of the modules with each step, while no request waits and no command of `measuring` runs.
+        measuring: first words of commands that measure times, which imports beside them would change.
         idle_seconds: time without children and requests, after which the server ends.
     """
 
     def __init__(
-        self, listener: socket.socket, owner: int, imports: Iterator[object], idle_seconds: float = IDLE_SECONDS
+        self,
+        listener: socket.socket,
+        owner: int,
+        imports: Iterator[object],
+        measuring: Collection[str] = (),
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        self._listener, self._owner, self._imports, self._idle_seconds = listener, owner, imports, idle_seconds
-        self._jobs: dict[int, tuple[socket.socket | None, int, Path]] = {}  # connection, pidfd, link to the child
+        self._listener, self._owner, self._idle_seconds = listener, owner, idle_seconds
+        self._imports, self._measuring = imports, measuring
+        self._jobs: dict[int, _Job] = {}  # by process id
         self._selector = DefaultSelector()
         self._code, self._folder = _times_of_code(), Path(listener.getsockname()).parent
         self._identity = json.loads(json.dumps(identity()))
@@ -80,16 +98,17 @@ class ForkServer:
         """Serve until the owner has ended. Returns None in the server, and in each child the request that it is to run."""
         self._selector.register(self._listener, EVENT_READ, self._accept)
         self._selector.register(self._owner, EVENT_READ, self._stop_listening)
-        is_importing = True
+        has_more = True
         while self._is_listening or self._jobs:
-            events = self._selector.select(0 if is_importing and self._is_listening else self._idle_seconds)
+            imports = has_more and self._is_listening and not any(job.measures for job in self._jobs.values())
+            events = self._selector.select(0 if imports else self._idle_seconds)
             for key, _ in events:
                 if key.fileobj in self._selector.get_map():  # else an event before this one took it away
                     request: Request | None = key.data()
                     if request is not None:
                         return request
-            if not events and is_importing and self._is_listening:
-                is_importing = next(self._imports, None) is not None
+            if not events and imports:
+                has_more = next(self._imports, None) is not None
             elif not events and not self._jobs:
                 self._stop_listening()
         with suppress(OSError):
@@ -117,7 +136,7 @@ class ForkServer:
             connection.close()
             return None
         try:
-            fits = theirs == self._identity and _is_single() and _times_of_code() == self._code
+            fits = theirs == self._identity and _can_fork() and _times_of_code() == self._code
             if fits and not _has_more(connection):
                 return self._fork(connection, request)
             connection.close()  # the client runs the command itself
@@ -131,18 +150,19 @@ class ForkServer:
         server, child = os.getpid(), os.fork()
         if child == 0:
             self._selector.close()
-            for opened in (self._listener, connection, *(other for other, _, _ in self._jobs.values())):
+            for opened in (self._listener, connection, *[job.connection for job in self._jobs.values()]):
                 if opened is not None:
                     opened.close()
-            for _, process, _ in self._jobs.values():
-                os.close(process)
+            for job in self._jobs.values():
+                os.close(job.process)
             _become(request, server)
             return request
         with suppress(OSError):
             os.setpgid(child, child)  # also in the child: whichever is first
         process, link = os.pidfd_open(child), self._folder / str(request.client)
         link.symlink_to(str(child))
-        self._jobs[child] = connection, process, link
+        measures = request.arguments[1:2] != [] and request.arguments[1] in self._measuring
+        self._jobs[child] = _Job(connection, process, link, measures)
         self._selector.register(process, EVENT_READ, lambda: self._end(child))
         self._selector.register(connection, EVENT_READ, lambda: self._listen(child))
         _tell(connection, f"started {child}")
@@ -150,10 +170,10 @@ class ForkServer:
 
     def _listen(self, child: int) -> None:
         """Send signals of the client to the child's group; at the end of the client, kill the group."""
-        connection, process, link = self._jobs[child]
-        assert connection is not None
+        job = self._jobs[child]
+        assert job.connection is not None
         try:
-            numbers = connection.recv(64)
+            numbers = job.connection.recv(64)
         except OSError:
             numbers = b""
         with suppress(ProcessLookupError):
@@ -162,21 +182,21 @@ class ForkServer:
             if not numbers:
                 os.killpg(child, signal.SIGKILL)
         if not numbers:
-            self._selector.unregister(connection)
-            connection.close()
-            self._jobs[child] = None, process, link
+            self._selector.unregister(job.connection)
+            job.connection.close()
+            job.connection = None
 
     def _end(self, child: int) -> None:
         """Tell the client how the child has ended."""
-        connection, process, link = self._jobs.pop(child)
+        job = self._jobs.pop(child)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        self._selector.unregister(process)
-        os.close(process)
-        link.unlink(missing_ok=True)
-        if connection is not None:
-            _tell(connection, str(code))
-            self._selector.unregister(connection)
-            connection.close()
+        self._selector.unregister(job.process)
+        os.close(job.process)
+        job.link.unlink(missing_ok=True)
+        if job.connection is not None:
+            _tell(job.connection, str(code))
+            self._selector.unregister(job.connection)
+            job.connection.close()
 
 
 def _received(connection: socket.socket) -> tuple[Request, Any]:
@@ -236,8 +256,12 @@ def _has_more(connection: socket.socket) -> bool:
     return True
 
 
-def _is_single() -> bool:
-    """Return whether this process has one thread only: a child would have copies of the locks of the others."""
+def _can_fork() -> bool:
+    """Return whether this process has one thread and no GPU: a child would have locks of other threads, and a GPU is of no use."""
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the folder
+            if str(descriptor.readlink()).startswith(GPUS):
+                return False
     return len(list(Path("/proc/self/task").iterdir())) == 1
 
 

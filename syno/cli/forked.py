@@ -12,26 +12,28 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 
+import syno.cli
 from syno.base.fork_client import VARIABLE
 from syno.base.fork_server import ForkServer
 
-# What jobs import, that of most jobs first. torch._dynamo is imported by every optimizer of PyTorch.
-MODULES = (
-    "torch", "torch._dynamo", "syno.config", "syno.train.training_record", "syno.stages.train", "syno.data.glyphs", "pandas",
-    "syno.stages.tables", "scipy.stats", "matplotlib.backends.backend_svg", "matplotlib.backends.backend_pdf",
+# What trainings import, and then what other jobs do. torch._dynamo is imported by every optimizer of PyTorch.
+FIRST = ("torch", "torch._dynamo", "syno.config", "syno.train.training_record", "syno.stages.train", "syno.data.glyphs")
+THEN = (
+    "pandas", "syno.stages.tables", "scipy.stats", "matplotlib.backends.backend_svg", "matplotlib.backends.backend_pdf",
     "matplotlib.figure", "syno.stages.figures", "syno.report.result_figures", "syno.report.page", "syno.search.study",
-    "threadpoolctl",
 )  # fmt: skip
+MEASURING = ("tune", "worker", "search")
 
 
-def imported() -> Iterator[str]:
-    """Import a module with each step."""
-    for name in MODULES:
-        import_module(name)
+def imported(names: Iterable[str]) -> Iterator[str]:
+    """Import a module with each step. One that is not installed is left out: a command that needs it says so."""
+    for name in names:
+        with suppress(ImportError):
+            import_module(name)
         yield name
 
 
@@ -61,9 +63,8 @@ def leave(code: int) -> None:
 def main() -> None:
     """Serve; in a child, run the command of its request, as if this process had been started for it."""
     with socket.socket(fileno=int(sys.argv[1])) as listener:
-        import syno.cli
-
-        request = ForkServer(listener, 0, imported()).serve()
+        list(imported(FIRST))  # no job can do without these, and two would import them at once
+        request = ForkServer(listener, 0, imported(THEN), MEASURING).serve()
     if request is not None:
         os.environ.pop(VARIABLE)  # commands that this one starts are its children
         use_threads()

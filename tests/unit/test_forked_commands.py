@@ -31,7 +31,7 @@ del os.environ[{VARIABLE!r}]
 
 @pytest.mark.slow
 def test_the_modules_that_it_imports_start_no_thread() -> None:
-    code = "import os; from syno.cli.forked import imported; print(list(imported())); print(len(os.listdir('/proc/self/task')))"
+    code = "import os; from syno.cli.forked import *; list(imported(FIRST + THEN)); print(len(os.listdir('/proc/self/task')))"
     command, environment = [sys.executable, "-c", code], {**os.environ, **ONE_THREAD}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.splitlines()[-1] == "1"
