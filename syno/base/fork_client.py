@@ -93,9 +93,13 @@ def _followed(connection: socket, arguments: list[str]) -> int | None:
         with suppress(OSError):
             connection.send(bytes([number]))
 
-    _send_request(connection, arguments)
     forwarded = [int(getattr(signal, name)) for name in FORWARDED]
-    before = {number: signal.signal(number, forward) for number in forwarded if not _is_ignored(number)}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)  # until they can be sent after the request
+    try:
+        _send_request(connection, arguments)
+        before = {number: signal.signal(number, forward) for number in forwarded if not _is_ignored(number)}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         with connection.makefile("r", encoding="ascii") as answers:
             answer = answers.readline()

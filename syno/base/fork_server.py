@@ -7,55 +7,23 @@ child could use neither. It refuses requests of processes that differ from it in
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import io
 import json
 import os
 import signal
 import socket
-import struct
-import sys
-import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import Any
 
-from syno.base.fork_client import CODE, FORWARDED, LENGTH_BYTES, STREAMS, identity
+from syno.base.fork_client import CODE, FORWARDED, identity
+from syno.base.fork_request import Request, become, received
 
 IDLE_SECONDS = 900.0
-PATIENCE_SECONDS = 5.0  # for the rest of a request that has begun to arrive
-PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 GPUS = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # are open in a process that has used one
 SIGNALS = {int(getattr(signal, name)) for name in FORWARDED}
-
-
-@dataclass(frozen=True)
-class Request:
-    """A command that a client asks for.
-
-    Attributes:
-        arguments: `sys.argv`.
-        folder: the working directory.
-        environment: all variables.
-        path: `sys.path`.
-        umask: for new files.
-        ignored: names of signals that the client ignores.
-        streams: descriptors of its input, output and errors.
-        client: the process id.
-    """
-
-    arguments: list[str]
-    folder: str
-    environment: dict[str, str]
-    path: list[str]
-    umask: int
-    ignored: list[str]
-    streams: tuple[int, ...]
-    client: int
 
 
 @dataclass
@@ -131,7 +99,7 @@ class ForkServer:
         """Answer a client. Returns its request in the child that is to run it, else None."""
         connection = self._listener.accept()[0]
         try:
-            request, theirs = _received(connection)
+            request, theirs = received(connection)
         except (OSError, ValueError):
             connection.close()
             return None
@@ -155,7 +123,7 @@ class ForkServer:
                     opened.close()
             for job in self._jobs.values():
                 os.close(job.process)
-            _become(request, server)
+            become(request, server)
             return request
         with suppress(OSError):
             os.setpgid(child, child)  # also in the child: whichever is first
@@ -199,49 +167,6 @@ class ForkServer:
             job.connection.close()
 
 
-def _received(connection: socket.socket) -> tuple[Request, Any]:
-    """Return the request, and the identity of the client. Raises ValueError if it is none, OSError if it does not come."""
-    connection.settimeout(PATIENCE_SECONDS)
-    client, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    start, streams, _, _ = socket.recv_fds(connection, LENGTH_BYTES, len(STREAMS))
-    try:
-        if user != os.getuid() or len(streams) != len(STREAMS) or len(start) != LENGTH_BYTES:
-            raise ValueError("no request of this user")
-        with connection.makefile("rb") as stream:
-            fields = json.loads(stream.read(int.from_bytes(start, "big")))
-        theirs = fields.pop("identity")
-        request = Request(**fields, streams=tuple(streams), client=client)
-    except BaseException:
-        for one in streams:
-            os.close(one)
-        raise
-    connection.setblocking(False)
-    return request, theirs
-
-
-def _become(request: Request, server: int) -> None:
-    """Give this process, a child of the server, what a process has that was started for the request."""
-    os.setpgid(0, 0)
-    process = ctypes.CDLL(None)
-    process.prctl(PR_SET_NAME, f"syno {' '.join(request.arguments[1:])}".encode()[:15])
-    process.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != server:
-        os._exit(1)  # the server ended before
-    for target, source in zip(STREAMS, request.streams, strict=True):
-        os.dup2(source, target)
-    for name in FORWARDED:
-        default = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
-        signal.signal(getattr(signal, name), signal.SIG_IGN if name in request.ignored else default)
-    os.environ.clear()
-    os.environ.update(request.environment)
-    os.chdir(request.folder)
-    os.umask(request.umask)
-    sys.argv[:], sys.path[:] = request.arguments, request.path
-    tempfile.tempdir = None  # which is kept from a first use
-    assert isinstance(sys.stdout, io.TextIOWrapper)
-    sys.stdout.reconfigure(line_buffering=os.isatty(1))
-
-
 def _tell(connection: socket.socket, line: str) -> None:
     with suppress(OSError):  # the client has ended; the selector says so
         connection.send(f"{line}\n".encode())
@@ -257,7 +182,7 @@ def _has_more(connection: socket.socket) -> bool:
 
 
 def _can_fork() -> bool:
-    """Return whether this process has one thread and no GPU: a child would have locks of other threads, and a GPU is of no use."""
+    """Return whether this process has one thread only and has used no GPU."""
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # that of the folder
             if str(descriptor.readlink()).startswith(GPUS):
