@@ -63,8 +63,9 @@ def leave(code: int) -> None:
 def main() -> None:
     """Serve; in a child, run the command of its request, as if this process had been started for it."""
     with socket.socket(fileno=int(sys.argv[1])) as listener:
+        server = ForkServer(listener, 0, imported(THEN), MEASURING)  # before imports, some of which set variables
         list(imported(FIRST))  # no job can do without these, and two would import them at once
-        request = ForkServer(listener, 0, imported(THEN), MEASURING).serve()
+        request = server.serve()
     if request is not None:
         os.environ.pop(VARIABLE)  # commands that this one starts are its children
         use_threads()
