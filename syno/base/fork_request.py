@@ -12,6 +12,7 @@ import struct
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib import invalidate_caches
 from typing import Any
 
 from syno.base.fork_client import FORWARDED, LENGTH_BYTES, STREAMS
@@ -83,6 +84,7 @@ def become(request: Request, server: int) -> None:
     os.chdir(request.folder)
     os.umask(request.umask)
     sys.argv[:], sys.path[:] = request.arguments, request.path
+    invalidate_caches()  # of the folders of sys.path
     tempfile.tempdir = None  # which is kept from a first use
     assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(line_buffering=os.isatty(1))

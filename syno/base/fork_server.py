@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,7 @@ class ForkServer:
         listener: socket.socket,
         owner: int,
         imports: Iterator[object],
-        measuring: Collection[str] = (),
+        measuring: frozenset[str] = frozenset(),
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._listener, self._owner, self._idle_seconds = listener, owner, idle_seconds
@@ -115,7 +115,12 @@ class ForkServer:
 
     def _fork(self, connection: socket.socket, request: Request) -> Request | None:
         gc.freeze()  # a collection in a child would copy all pages
-        server, child = os.getpid(), os.fork()
+        server = os.getpid()
+        try:
+            child = os.fork()
+        except OSError:  # no memory, or too many processes
+            connection.close()
+            return None
         if child == 0:
             self._selector.close()
             for opened in (self._listener, connection, *[job.connection for job in self._jobs.values()]):
@@ -128,8 +133,9 @@ class ForkServer:
         with suppress(OSError):
             os.setpgid(child, child)  # also in the child: whichever is first
         process, link = os.pidfd_open(child), self._folder / str(request.client)
-        link.symlink_to(str(child))
-        measures = request.arguments[1:2] != [] and request.arguments[1] in self._measuring
+        with suppress(OSError):  # it is only for measurements of the job
+            link.symlink_to(str(child))
+        measures = not self._measuring.isdisjoint(request.arguments[1:2])
         self._jobs[child] = _Job(connection, process, link, measures)
         self._selector.register(process, EVENT_READ, lambda: self._end(child))
         self._selector.register(connection, EVENT_READ, lambda: self._listen(child))

@@ -26,7 +26,7 @@ THEN = (
     "pandas", "syno.stages.tables", "scipy.stats", "matplotlib.backends.backend_svg", "matplotlib.backends.backend_pdf",
     "matplotlib.figure", "syno.stages.figures", "syno.report.result_figures", "syno.report.page", "syno.search.study",
 )  # fmt: skip
-MEASURING = ("tune", "worker", "search")
+MEASURING = frozenset({"tune", "worker", "search"})
 
 
 def imported(names: Iterable[str]) -> Iterator[str]:
@@ -46,7 +46,7 @@ def use_threads() -> None:
 
             threadpool_limits(int(threads), kinds)
     torch, threads = sys.modules.get("torch"), os.environ.get("OMP_NUM_THREADS", "")
-    if torch is not None and threads.isdecimal():
+    if torch is not None and threads.isdecimal() and int(threads) != torch.get_num_threads():
         torch.set_num_threads(int(threads))
 
 
@@ -67,7 +67,7 @@ def main() -> None:
         list(imported(FIRST))  # no job can do without these, and two would import them at once
         request = server.serve()
     if request is not None:
-        os.environ.pop(VARIABLE)  # commands that this one starts are its children
+        os.environ.pop(VARIABLE, None)  # commands that this one starts are its children
         use_threads()
         try:
             syno.cli.app()

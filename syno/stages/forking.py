@@ -31,8 +31,9 @@ def start_fork_server(workflow: Any) -> None:
     Args:
         workflow: Snakemake's workflow.
     """
-    is_here = workflow.is_main_process and workflow.local_exec and not workflow.deployment_settings.deployment_method
-    if not is_here or os.environ.get(VARIABLE) == OFF or not hasattr(os, "pidfd_open"):
+    runs_jobs = workflow.is_main_process and workflow.local_exec and not workflow.touch
+    is_of_use = runs_jobs and not workflow.deployment_settings.deployment_method
+    if not is_of_use or os.environ.get(VARIABLE) == OFF or not hasattr(os, "pidfd_open"):
         return
     folder = Path(tempfile.mkdtemp(prefix="syno-fork-"))  # for this user only
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -48,6 +49,7 @@ def start_fork_server(workflow: Any) -> None:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            cwd=folder,  # Python finds modules in it first
             env={**os.environ, **ONE_THREAD},
             start_new_session=True,  # Ctrl-C is for the clients
             pass_fds=[listener.fileno()],
@@ -64,8 +66,10 @@ def _count_children(folder: Path) -> None:
     Snakemake measures a job's process and its descendants. The child of the server is none of them; the server's folder has a
     link to it, with the process id of the client as its name.
     """
-    from snakemake.benchmark import BenchmarkTimer
-
+    try:
+        from snakemake.benchmark import BenchmarkTimer
+    except ImportError:  # another version of Snakemake
+        return
     made = BenchmarkTimer.__init__
 
     def make(timer: Any, *given: Any, **named: Any) -> None:

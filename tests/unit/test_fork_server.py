@@ -196,10 +196,14 @@ def test_the_server_ends_with_its_owner_after_the_last_command(server: Server) -
 
 def workflow(**changes: Any) -> SimpleNamespace:
     deployed = SimpleNamespace(deployment_method=changes.pop("deployed", set()))
-    return SimpleNamespace(**{"is_main_process": True, "local_exec": True, "deployment_settings": deployed, **changes})
+    return SimpleNamespace(
+        **{"is_main_process": True, "local_exec": True, "touch": False, "deployment_settings": deployed, **changes}
+    )
 
 
-@pytest.mark.parametrize("changes", [{"is_main_process": False}, {"local_exec": False}, {"deployed": {"conda"}}, {"off": True}])
+@pytest.mark.parametrize(
+    "changes", [{"is_main_process": False}, {"local_exec": False}, {"touch": True}, {"deployed": {"conda"}}, {"off": True}]
+)
 def test_there_is_none_where_jobs_run_elsewhere(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a server was started"))
     if changes.pop("off", False):

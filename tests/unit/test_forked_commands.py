@@ -21,7 +21,7 @@ import os, subprocess, sys
 from types import SimpleNamespace
 from syno.stages.forking import start_fork_server
 deployed = SimpleNamespace(deployment_method=set())
-start_fork_server(SimpleNamespace(is_main_process=True, local_exec=True, deployment_settings=deployed))
+start_fork_server(SimpleNamespace(is_main_process=True, local_exec=True, touch=False, deployment_settings=deployed))
 by_server = "import sys; from syno.base.fork_client import run_forked; sys.exit(run_forked(sys.argv))"
 for line in sys.stdin:
     print(subprocess.run([sys.executable, "-c", by_server, *line.split()], check=False).returncode)
