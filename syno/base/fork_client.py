@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 VARIABLE, OFF = "SYNO_FORK_SERVER", "off"  # the server's socket
 CODE = Path(__file__).parents[1]  # the package syno
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-PATIENCE_SECONDS = 60.0  # for the answer of a server that still imports
+PATIENCE_SECONDS = 120.0  # for the answer of a server that still imports
 STREAMS = (0, 1, 2)
 LENGTH_BYTES = 8  # before a request
 # Variables that Python or libraries read when they are loaded; others count when a command begins. Numbers of threads, and the

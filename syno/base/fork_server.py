@@ -104,7 +104,7 @@ class ForkServer:
             connection.close()
             return None
         try:
-            fits = theirs == self._identity and _can_fork() and _times_of_code() == self._code
+            fits = theirs == self._identity and can_fork() and _times_of_code() == self._code
             if fits and not _has_more(connection):
                 return self._fork(connection, request)
             connection.close()  # the client runs the command itself
@@ -187,7 +187,7 @@ def _has_more(connection: socket.socket) -> bool:
     return True
 
 
-def _can_fork() -> bool:
+def can_fork() -> bool:
     """Return whether this process has one thread only and has used no GPU."""
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # that of the folder
