@@ -86,6 +86,9 @@ def _followed(connection: socket, arguments: list[str]) -> int | None:
     """Send the request, and wait for the end of the child."""
     import signal
 
+    answers = connection.makefile("r", encoding="ascii")
+    if not answers.readline():  # until the server has time for this client; signals end this process
+        return None
     received: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
@@ -100,14 +103,13 @@ def _followed(connection: socket, arguments: list[str]) -> int | None:
         before = {number: signal.signal(number, forward) for number in forwarded if not _is_ignored(number)}
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    answer = ""
     try:
-        with connection.makefile("r", encoding="ascii") as answers:
+        if answers.readline():  # the child has begun
+            connection.settimeout(None)
             answer = answers.readline()
-            if answer:  # the child has begun
-                connection.settimeout(None)
-                answer = answers.readline()
     except OSError:
-        answer = ""
+        pass
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

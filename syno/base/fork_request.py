@@ -49,6 +49,7 @@ class Request:
 def received(connection: socket.socket) -> tuple[Request, Any]:
     """Return the request, and the identity of the client. Raises ValueError if it is none, OSError if it does not come."""
     connection.settimeout(PATIENCE_SECONDS)
+    connection.sendall(b"ready\n")  # before that, the client sends nothing: its streams would be open as long as this waits
     client, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     start, streams, _, _ = socket.recv_fds(connection, LENGTH_BYTES, len(STREAMS))
     try:

@@ -152,6 +152,17 @@ except KeyboardInterrupt:
     client.communicate()
 
 
+def test_a_signal_is_heeded_while_the_server_is_busy(server: Server) -> None:
+    server.run(PARENT)  # it has begun
+    server.process.send_signal(signal.SIGSTOP)
+    client = server.client("print('run')")
+    time.sleep(0.3)
+    client.send_signal(signal.SIGINT)
+    assert client.communicate(timeout=PATIENCE)[0] == "" and client.returncode == -signal.SIGINT
+    server.process.send_signal(signal.SIGCONT)
+    assert server.run(PARENT)[1] == f"{server.process.pid}\n"
+
+
 SLEEPS = """
 import os, subprocess, sys, time
 other = subprocess.Popen(["sleep", "600"])
