@@ -123,8 +123,8 @@ def parts() -> list[list[str]]:
     return rows
 
 
-def report(with_server: Run, without: Run, command: str) -> list[str]:
-    """The page."""
+def report(with_server: Run, without: Run) -> list[str]:
+    """The page, without its heading."""
     rows = [
         [name, f"{one.seconds:.0f}", f"{one.cpu_seconds:.0f}", f"{statistics.median(one.jobs):.1f}", f"{max(one.jobs):.1f}"]
         for name, one in (("with the fork server", with_server), ("without it", without))
@@ -132,7 +132,6 @@ def report(with_server: Run, without: Run, command: str) -> list[str]:
     columns = ["run", "seconds", "CPU-seconds", "a training's job: median, s", "longest, s"]
     equal = "The records of both runs are equal" if with_server.records == without.records else "The records DIFFER"
     return [
-        *reports.heading("Short jobs", command),
         "",
         *reports.paragraph(
             f"{len(with_server.jobs)} trainings of about a second, then tables, a figure and the page, on two cores "
@@ -153,7 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = reports.parse(argparse.ArgumentParser(description=__doc__.partition("\n")[0]), arguments)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # the fork server becomes a child of this process when Snakemake ends
     command = "benchmarks/short_jobs.py" + (f" --output {options.output}" if options.output else "")
-    reports.deliver(report(run(None), run(OFF), command), options.output)
+    heading = reports.heading("Short jobs", command)
+    reports.deliver([*heading, *report(run(None), run(OFF))], options.output)
 
 
 if __name__ == "__main__":
