@@ -110,7 +110,7 @@ class Ordeal:
 
     def run_beside_a_late_twin(self, kind: str) -> None:
         """Run it to its end while an orphan of this kind stands still; the orphan goes on when everything is done."""
-        snakemake = self._start()
+        snakemake = self._start(SYNO_FORK_SERVER="off")  # a child of the server does not stand still when its client does
         while not self._alive(kind):
             time.sleep(0.02)
         time.sleep(1)  # it has read its config
@@ -128,13 +128,13 @@ class Ordeal:
 
     # ---- processes ------------------------------------------------------------------------------------------------
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self, **variables: str) -> subprocess.Popen[str]:
         self._hit = False
         with (self.folder / "printed").open("a", encoding="utf-8") as printed:
             return subprocess.Popen(
                 command(self.folder, self.config),
                 cwd=self.folder,
-                env={**environment(), MARK: self.mark},
+                env={**environment(), MARK: self.mark, **variables},
                 stdout=printed,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

@@ -1,5 +1,6 @@
 # The workflow checks results before it plans jobs, and writes their manifest at the end. A job on a cluster is a workflow of its own. It
 # does neither; the workflow that submitted it does both.
+from syno.stages.forking import start_fork_server
 from syno.stages.manifest import write_manifest
 from syno.stages.restore import look_over
 from syno.stages.workflow import asked_for, before_planning, check_source
@@ -26,6 +27,7 @@ onstart:
     with in_words():
         for experiment in ASKED_FOR:
             keep_config(experiment)
+    start_fork_server(workflow)  # for the jobs
 
 
 onsuccess:

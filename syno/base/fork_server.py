@@ -1,0 +1,206 @@
+"""The fork server: a process that has imported everything, and runs each command that it is sent in a child.
+
+A command whose work takes a second otherwise spends several on imports. The server has one thread and has used no GPU, since a
+child could use neither. It refuses requests of processes that differ from it in what it cannot give its children
+(`syno.base.fork_client.identity`), and all requests after a file of Syno has changed.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+
+from syno.base.fork_client import CODE, FORWARDED, identity
+from syno.base.fork_request import Request, become, received
+
+IDLE_SECONDS = 900.0
+GPUS = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # are open in a process that has used one
+SIGNALS = {int(getattr(signal, name)) for name in FORWARDED}
+
+
+@dataclass
+class _Job:
+    """A child that runs: its client's connection, None if that has ended; its pidfd; the link to it; whether it measures."""
+
+    connection: socket.socket | None
+    process: int
+    link: Path
+    measures: bool
+
+
+class ForkServer:
+    """The server of one owner, whose end it notices.
+
+    Args:
+        listener: a listening Unix socket.
+        owner: a descriptor that the owner holds the other end of; at its end, the server ends after the last child.
+        imports: imports a part of the modules with each step, while no request waits and no command of `measuring` runs.
+        measuring: first words of commands that measure times, which imports beside them would change.
+        idle_seconds: time without children and requests, after which the server ends.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        owner: int,
+        imports: Iterator[object],
+        measuring: frozenset[str] = frozenset(),
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._listener, self._owner, self._idle_seconds = listener, owner, idle_seconds
+        self._imports, self._measuring = imports, measuring
+        self._jobs: dict[int, _Job] = {}  # by process id
+        self._selector = DefaultSelector()
+        self._code, self._folder = _times_of_code(), Path(listener.getsockname()).parent
+        self._identity = json.loads(json.dumps(identity()))
+
+    def serve(self) -> Request | None:
+        """Serve until the owner has ended. Returns None in the server, and in each child the request that it is to run."""
+        self._selector.register(self._listener, EVENT_READ, self._accept)
+        self._selector.register(self._owner, EVENT_READ, self._stop_listening)
+        has_more = True
+        while self._is_listening or self._jobs:
+            imports = has_more and self._is_listening and not any(job.measures for job in self._jobs.values())
+            events = self._selector.select(0 if imports else self._idle_seconds)
+            for key, _ in events:
+                if key.fileobj in self._selector.get_map():  # else an event before this one took it away
+                    request: Request | None = key.data()
+                    if request is not None:
+                        return request
+            if not events and imports:
+                has_more = next(self._imports, None) is not None
+            elif not events and not self._jobs:
+                self._stop_listening()
+        with suppress(OSError):
+            self._folder.rmdir()
+        return None
+
+    @property
+    def _is_listening(self) -> bool:
+        return self._listener.fileno() >= 0
+
+    def _stop_listening(self) -> None:
+        """Close the socket. Children that run go on."""
+        with suppress(OSError):
+            Path(self._listener.getsockname()).unlink()
+        self._selector.unregister(self._owner)
+        self._selector.unregister(self._listener)
+        self._listener.close()
+
+    def _accept(self) -> Request | None:
+        """Answer a client. Returns its request in the child that is to run it, else None."""
+        connection = self._listener.accept()[0]
+        try:
+            request, theirs = received(connection)
+        except (OSError, ValueError):
+            connection.close()
+            return None
+        try:
+            fits = theirs == self._identity and can_fork() and _times_of_code() == self._code
+            if fits and not _has_more(connection):
+                return self._fork(connection, request)
+            connection.close()  # the client runs the command itself
+            return None
+        finally:
+            for stream in request.streams:
+                os.close(stream)
+
+    def _fork(self, connection: socket.socket, request: Request) -> Request | None:
+        gc.freeze()  # a collection in a child would copy all pages
+        server = os.getpid()
+        try:
+            child = os.fork()
+        except OSError:  # no memory, or too many processes
+            connection.close()
+            return None
+        if child == 0:
+            self._selector.close()
+            for opened in (self._listener, connection, *[job.connection for job in self._jobs.values()]):
+                if opened is not None:
+                    opened.close()
+            for job in self._jobs.values():
+                os.close(job.process)
+            become(request, server)
+            return request
+        with suppress(OSError):
+            os.setpgid(child, child)  # also in the child: whichever is first
+        process, link = os.pidfd_open(child), self._folder / str(request.client)
+        with suppress(OSError):  # it is only for measurements of the job
+            link.symlink_to(str(child))
+        measures = not self._measuring.isdisjoint(request.arguments[1:2])
+        self._jobs[child] = _Job(connection, process, link, measures)
+        self._selector.register(process, EVENT_READ, lambda: self._end(child))
+        self._selector.register(connection, EVENT_READ, lambda: self._listen(child))
+        _tell(connection, f"started {child}")
+        return None
+
+    def _listen(self, child: int) -> None:
+        """Send signals of the client to the child's group; at the end of the client, kill the group."""
+        job = self._jobs[child]
+        assert job.connection is not None
+        try:
+            numbers = job.connection.recv(64)
+        except OSError:
+            numbers = b""
+        with suppress(ProcessLookupError):
+            for number in SIGNALS.intersection(numbers):
+                os.killpg(child, number)
+            if not numbers:
+                os.killpg(child, signal.SIGKILL)
+        if not numbers:
+            self._selector.unregister(job.connection)
+            job.connection.close()
+            job.connection = None
+
+    def _end(self, child: int) -> None:
+        """Tell the client how the child has ended."""
+        job = self._jobs.pop(child)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        self._selector.unregister(job.process)
+        os.close(job.process)
+        job.link.unlink(missing_ok=True)
+        if job.connection is not None:
+            _tell(job.connection, str(code))
+            self._selector.unregister(job.connection)
+            job.connection.close()
+
+
+def _tell(connection: socket.socket, line: str) -> None:
+    with suppress(OSError):  # the client has ended; the selector says so
+        connection.send(f"{line}\n".encode())
+
+
+def _has_more(connection: socket.socket) -> bool:
+    """Return whether the client has ended, or got a signal, since its request."""
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def can_fork() -> bool:
+    """Return whether this process has one thread only and has used no GPU."""
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the folder
+            if str(descriptor.readlink()).startswith(GPUS):
+                return False
+    return len(list(Path("/proc/self/task").iterdir())) == 1
+
+
+def _times_of_code() -> dict[str, int]:
+    """Return when each file of Syno was changed."""
+    return {
+        entry.path: entry.stat().st_mtime_ns
+        for folder, _, _ in os.walk(CODE)
+        for entry in os.scandir(folder)
+        if entry.name.endswith(".py")
+    }

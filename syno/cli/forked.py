@@ -1,0 +1,81 @@
+"""The fork server's process: imports, then a command in each child. `syno.stages.forking` starts it.
+
+    python -m syno.cli.forked LISTENER
+
+LISTENER is the descriptor of a listening socket. The other end of the standard input belongs to the owner.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib import import_module
+
+import syno.cli
+from syno.base.fork_client import VARIABLE
+from syno.base.fork_server import ForkServer
+
+# What trainings import, and then what other jobs do. torch._dynamo is imported by every optimizer of PyTorch.
+FIRST = ("torch", "torch._dynamo", "syno.config", "syno.train.training_record", "syno.stages.train", "syno.data.glyphs")
+THEN = (
+    "pandas", "syno.stages.tables", "scipy.stats", "matplotlib.backends.backend_svg", "matplotlib.backends.backend_pdf",
+    "matplotlib.figure", "syno.stages.figures", "syno.report.result_figures", "syno.report.page", "syno.search.study",
+)  # fmt: skip
+MEASURING = frozenset({"tune", "worker", "search"})
+
+
+def imported(names: Iterable[str]) -> Iterator[str]:
+    """Import a module with each step. One that is not installed is left out: a command that needs it says so."""
+    for name in names:
+        with suppress(ImportError):
+            import_module(name)
+        yield name
+
+
+def use_threads() -> None:
+    """Let libraries that are loaded have as many threads as variables say, which they read when they were loaded."""
+    for variable, kinds in (("OMP_NUM_THREADS", "openmp"), ("OPENBLAS_NUM_THREADS", "blas")):
+        threads = os.environ.get(variable, "")
+        if threads.isdecimal() and threads != "1":
+            from threadpoolctl import threadpool_limits
+
+            threadpool_limits(int(threads), kinds)
+    torch, threads = sys.modules.get("torch"), os.environ.get("OMP_NUM_THREADS", "")
+    if torch is not None and threads.isdecimal() and int(threads) != torch.get_num_threads():
+        torch.set_num_threads(int(threads))
+
+
+def leave(code: int) -> None:
+    """End this process as Python does, but without freeing everything that it has imported, which takes half a second."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # as where nobody reads any more
+            stream.flush()
+    os._exit(code & 0xFF)
+
+
+def main() -> None:
+    """Serve; in a child, run the command of its request, as if this process had been started for it."""
+    with socket.socket(fileno=int(sys.argv[1])) as listener:
+        server = ForkServer(listener, 0, imported(THEN), MEASURING)  # before imports, some of which set variables
+        list(imported(FIRST))  # no job can do without these, and two would import them at once
+        request = server.serve()
+    if request is not None:
+        os.environ.pop(VARIABLE, None)  # commands that this one starts are its children
+        use_threads()
+        try:
+            syno.cli.app()
+        except SystemExit as end:
+            if not isinstance(end.code, int | None):
+                raise
+            leave(end.code or 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The fork server of a workflow: `syno.base.fork_server` for the jobs that Snakemake runs on this machine."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from syno.base.fork_client import OFF, THREADS, VARIABLE
+
+MODULE = "syno.cli.forked"
+# With these, no library starts a thread when it is imported.
+ONE_THREAD = {**dict.fromkeys(THREADS, "1"), "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+
+
+def start_fork_server(workflow: Any) -> None:
+    """Start the server for the jobs of a workflow, which find it by a variable. It ends with this process.
+
+    Does nothing where jobs run on other machines or in environments of their own, with `SYNO_FORK_SERVER=off`, and on systems
+    other than Linux.
+
+    Args:
+        workflow: Snakemake's workflow.
+    """
+    runs_jobs = workflow.is_main_process and workflow.local_exec and not workflow.touch
+    is_of_use = runs_jobs and not workflow.deployment_settings.deployment_method
+    if not is_of_use or os.environ.get(VARIABLE) == OFF or not hasattr(os, "pidfd_open"):
+        return
+    folder = Path(tempfile.mkdtemp(prefix="syno-fork-"))  # for this user only
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address = str(folder / "server")
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(address)
+        except OSError:  # the path is too long for a socket
+            return
+        listener.listen(socket.SOMAXCONN)
+        server = subprocess.Popen(
+            [sys.executable, "-m", MODULE, str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,  # Python finds modules in it first
+            env={**os.environ, **ONE_THREAD},
+            start_new_session=True,  # Ctrl-C is for the clients
+            pass_fds=[listener.fileno()],
+        )
+    assert server.stdin is not None
+    atexit.register(server.stdin.close)  # the server ends when this pipe does, however this process ends
+    os.environ[VARIABLE] = address
+    _count_children(folder)
+
+
+def _count_children(folder: Path) -> None:
+    """Let the times and the memory that Snakemake measures of a job count the server's child, too.
+
+    Snakemake measures a job's process and its descendants. The child of the server is none of them; the server's folder has a
+    link to it, with the process id of the client as its name.
+    """
+    try:
+        from snakemake.benchmark import BenchmarkTimer
+    except ImportError:  # another version of Snakemake
+        return
+    made = BenchmarkTimer.__init__
+
+    def make(timer: Any, *given: Any, **named: Any) -> None:
+        made(timer, *given, **named)
+        if hasattr(timer, "main"):  # the job's process, whose descendants it asks for
+            timer.main.children = partial(_with_child, timer.main, timer.main.children, folder)
+
+    BenchmarkTimer.__init__ = make
+
+
+def _with_child(job: Any, children: Callable[..., list[Any]], folder: Path, recursive: bool = False) -> list[Any]:
+    """Return the descendants of a job's process, and the server's child that runs the job with its descendants."""
+    import psutil
+
+    found = children(recursive=recursive)
+    for client in (job, *found):
+        with suppress(OSError, psutil.Error):
+            child = psutil.Process(int(str((folder / str(client.pid)).readlink())))
+            return [*found, child, *child.children(recursive=True)]
+    return found
