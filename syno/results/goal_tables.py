@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import ORIGINAL
 from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, verdict
 from syno.results.metric import ACCURACY, LOSS, METRICS
+from syno.results.speedups import APART, IN_TURNS, speedup_apart
 from syno.search.goal import COSTS, Goal
 
 if TYPE_CHECKING:
     import pandas
 
-IN_TURNS, APART = "in turns", "apart"  # how original and candidate were timed
 GOAL_COLUMNS = (
     "operator", "key", "role", "verdict", "reason", "missing", "speedup", "speedup_low", "speedup_high", "timed", "lost",
     "lost_low", "lost_high", "least_speedup", "lose_at_most",
@@ -46,7 +46,7 @@ def verdicts(
         )  # fmt: skip
         lost = Span(*(sign * float(nan if row[name] is None else row[name]) for name in ends))
         turns = speedup_in(metrics)
-        speedup = turns or _apart(goal, latency, row["key"])
+        speedup = turns or speedup_apart(latency, row["key"], goal.compiler, goal.device)
         shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
         found = verdict(goal, metric, speedup, lost, shares)
         timed = None if speedup is None else APART if turns is None else IN_TURNS
@@ -56,18 +56,6 @@ def verdicts(
             goal.least_speedup, goal.lose_at_most,
         ))  # fmt: skip
     return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))
-
-
-def _apart(goal: Goal, latency: pandas.DataFrame, key: str) -> Span | None:
-    """Return the speedup by two latencies that were measured one after the other; None if one of them is not known."""
-    here = latency[(latency["compiler"] == goal.compiler) & (latency["device"] == goal.device) & (latency["status"] == "ok")]
-    found = {row["key"]: row for row in here.to_dict("records")}
-    if key not in found or ORIGINAL not in found:
-        return None
-    own, original = ([row[f"latency_{end}ms"] for end in ("", "low_", "high_")] for row in (found[key], found[ORIGINAL]))
-    return Span(
-        *(float(nan if one is None else one) for one in (original[0] / own[0], original[1] / own[2], original[2] / own[1]))
-    )
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------------
