@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from syno.base.files import ORIGINAL
 from syno.base.registry import Registry
-from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, nothing
+from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, nothing
 from syno.report.layer_tables import TITLE as LAYERS
 from syno.report.layer_tables import layer_figure
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete
@@ -27,11 +27,6 @@ COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers
 BAR = 0.21  # inches
 NOTE = 0.12  # inches, of a line at the bottom
 SPACE = 0.8  # the share of a group that its bars fill
-AT_THE_BOTTOM = {  # marker, colour, height as share of the axis
-    "pruned": ("v", ORANGE, 0.085),
-    "paused": ("v", ORANGE, 0.085),
-    "failed": ("x", INK, 0.035),
-}
 
 
 def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
