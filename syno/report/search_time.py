@@ -48,7 +48,9 @@ def time_figure(
     times = seconds / unit
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot(times[done.index], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, mew=0, label=f"trained ({len(done)})")
+    axes.plot(
+        times[done.index], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, mew=0, label=f"trained ({len(done)})"
+    )
     for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():
         ended = times[rows.index[rows["outcome"] == outcome]]
         if len(ended):
@@ -103,12 +105,16 @@ def _met(axes: Axes, times: pandas.Series, done: pandas.DataFrame, goal: Goal, u
     found = [
         place
         for place, row in done.iterrows()
-        if verdict_on_trial(goal, {name: float(row[column]) for column, name in names.items() if row[column] == row[column]}).state
+        if verdict_on_trial(
+            goal, {name: float(row[column]) for column, name in names.items() if row[column] == row[column]}
+        ).state
         == "meets"
     ]
     if not found:
         return
-    axes.plot(times[found], done["reward"][found], "o", color=GREEN, markersize=9, mfc="none", label=f"meets the goal ({len(found)})")
+    axes.plot(
+        times[found], done["reward"][found], "o", color=GREEN, markersize=9, mfc="none", label=f"meets the goal ({len(found)})"
+    )
     first = min(found, key=lambda place: times[place])
     axes.annotate(
         f"first after {times[first]:.3g} {unit}", (times[first], done["reward"][first]), (6, -10), textcoords="offset points",

@@ -112,7 +112,9 @@ def speed_figure(
 
 def _point(row: dict[Any, Any], scored: dict[Any, Any]) -> SpedPoint:
     score, off = float(scored["score"]), float(nan if scored["difference"] is None else scored["difference"])
-    ends = (score - off + float(nan if scored[name] is None else scored[name]) for name in ("difference_low", "difference_high"))
+    ends = (
+        score - off + float(nan if scored[name] is None else scored[name]) for name in ("difference_low", "difference_high")
+    )
     speedup = _span(float(row["speedup"]), row["speedup_low"], row["speedup_high"])
     return SpedPoint(str(row["operator"]), row["role"], speedup, _span(score, *ends), row["suspicious"] is not True)
 
