@@ -140,8 +140,9 @@ def _draw_points(axes: Axes, points: Sequence[SpedPoint]) -> None:
     for point in points:
         marker, size, colour, _ = LOOKS.get(point.role, LOOKS["found"])
         (x, left, right), (y, low, high) = point.speedup, point.score
+        across, upwards = [[x - left], [right - x]], [[y - low], [high - y]]
         axes.errorbar(
-            x, y, xerr=[[x - left], [right - x]] if right > left else None, yerr=[[y - low], [high - y]] if high > low else None,
+            x, y, xerr=across if right > left else None, yerr=upwards if high > low else None,
             fmt=marker, color=colour, markersize=size, markerfacecolor=colour if point.trusted else "white",
             markeredgecolor="white" if point.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
         )  # fmt: skip
@@ -196,7 +197,6 @@ def _shade(axes: Axes, goal: Goal, metric: ScoreMetric, corner: Corner) -> None:
     wanted = [] if goal.speedup is None else [f"{goal.speedup:g} times as fast"]
     if goal.lose_at_most is not None:
         wanted.append(f"at most {goal.lose_at_most / metric.step:g} {metric.step_name} worse")
-    axes.annotate(
-        "goal: " + ",\n".join(wanted), (right, high if metric.more_is_better else low), (-4, -4 if metric.more_is_better else 4),
-        textcoords="offset points", ha="right", va="top" if metric.more_is_better else "bottom", fontsize=7.5, color=GREY,
-    )  # fmt: skip
+    best, inwards, side = (high, -4, "top") if metric.more_is_better else (low, 4, "bottom")
+    text = "goal: " + ",\n".join(wanted)
+    axes.annotate(text, (right, best), (-4, inwards), textcoords="offset points", ha="right", va=side, fontsize=7.5, color=GREY)

@@ -1,4 +1,4 @@
-"""Where the time of the network goes: a record for each network with an operator, each compiler, and each device of this machine."""
+"""Where the time of the network goes: a record for each operator, each compiler, and each device of this machine."""
 
 from __future__ import annotations
 
