@@ -39,7 +39,8 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     could not be measured are left out, and a note gives the reason. SpecError if the table lacks a column.
     """
     rows = complete(breakdown, BREAKDOWN_COLUMNS, "breakdown")
-    groups = {name: group for name, group in rows.groupby(["operator", "compiler", "device"], sort=False)}
+    found = rows.groupby(["operator", "compiler", "device"], sort=False)
+    groups = {tuple(map(str, name)): group for name, group in found if isinstance(name, tuple)}
     known = {name: group for name, group in groups.items() if (group["part"] == OPERATOR).any()}
     failed = [
         f"{operator}, {compiler} on {device}: {group['reason'].iloc[0]}"
@@ -77,9 +78,10 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
 
 def _draw(times: Axes, speedups: Axes, group: pandas.DataFrame, colours: dict[str, str]) -> None:
     """Draw a network: a line for the whole, for each size of the replaced layers, and for the rest."""
-    of_whole = group[group["layer"].isna()].set_index("part")
-    _pair(times, 0, of_whole.loc[ORIGINAL], of_whole.loc[NETWORK])
-    _speedup(speedups, 0, of_whole.loc[NETWORK])
+    of_whole = group[group["layer"].isna()]
+    whole, changed = (of_whole[of_whole["part"] == part].iloc[0] for part in (ORIGINAL, NETWORK))
+    _pair(times, 0, whole, changed)
+    _speedup(speedups, 0, changed)
     layers = list(dict.fromkeys(group["layer"].dropna()))
     for place, layer in enumerate(layers, 1):
         of_layer = group[group["layer"] == layer]

@@ -89,7 +89,8 @@ def speed_figure(
         axes.set_xlabel("times as fast as the original")
     for axes in panels[::columns]:
         axes.set_ylabel(metric.heading)
-    corners = [_corner(goal, metric, original) if _is_of(goal, *target) else None for target, _ in targets]
+    place = None if goal is None else (goal.device, goal.compiler)
+    corners = [_corner(goal, metric, original) if target == place else None for target, _ in targets]
     for axes, points, corner in zip(panels, groups, corners, strict=True):
         _set_across(axes, points, corner)
     _set_upwards(panels[0], groups, corners)
@@ -152,11 +153,6 @@ def _draw_points(axes: Axes, points: Sequence[SpedPoint]) -> None:
 # ---- the goal's corner ------------------------------------------------------------------------------------------------------
 
 Corner = tuple[float | None, float | None]  # the least speedup, and the worst score; None where any will do
-
-
-def _is_of(goal: Goal | None, device: str, compiler: str) -> bool:
-    """Return whether a panel is that of the goal's compiler and device."""
-    return goal is not None and (goal.device, goal.compiler) == (device, compiler)
 
 
 def _corner(goal: Goal | None, metric: ScoreMetric, original: dict[Any, Any] | None) -> Corner | None:

@@ -24,16 +24,16 @@ BREAKDOWN_COLUMNS = (
 )  # fmt: skip
 
 
-def breakdown_rows(record: BreakdownRecord, **place: Any) -> Iterator[dict[str, Any]]:
+def breakdown_rows(record: BreakdownRecord, **shown: Any) -> Iterator[dict[str, Any]]:
     """Yield the rows of a record, as `breakdown_table` takes them.
 
     Parts are: "original" and "network", the whole network as it is and with the operator, with its speedup; for each size of
-    the layers "original", "operator" with its speedup, and "stage" for each stage of the operator; and "rest". Times of layers
+    the layers "original", "operator" with its speedup, and "stage" for each stage of the operator (a second conv2d is "conv2d 2"); and "rest". Times of layers
     are of one call of one layer of this size; `count` says how many the network has.
 
     Args:
         record: the record.
-        place: further columns of all rows: `key`, `role`, `device`, `compiler` and `source`.
+        shown: further columns of all rows: `key`, `role`, `device`, `compiler` and `source`.
     """
     found = record.speedup
     shared = {
@@ -41,7 +41,7 @@ def breakdown_rows(record: BreakdownRecord, **place: Any) -> Iterator[dict[str, 
         "operator_id": record.operator_id,
         "status": found.status,
         "reason": found.reason,
-        **place,
+        **shown,
     }
     yield shared | {"part": ORIGINAL, **_times(found.original_ms)}
     yield shared | {"part": NETWORK, **_times(found.latency_ms, found.ratio)}
@@ -50,8 +50,11 @@ def breakdown_rows(record: BreakdownRecord, **place: Any) -> Iterator[dict[str, 
         same = shared | {"layer": f"{layer.name} ({earlier + 1})" if earlier else layer.name, "count": layer.count}
         yield same | {"part": ORIGINAL, **_times(layer.original_ms)}
         yield same | {"part": OPERATOR, **_times(layer.latency_ms, layer.speedup)}
-        for stage in record.stages[number] if record.stages else ():
-            yield same | {"part": STAGE, "stage": stage.name, "ms": stage.share * layer.latency_ms.value}
+        stages = record.stages[number] if record.stages else ()
+        for place, stage in enumerate(stages):
+            nth = [other.name for other in stages[: place + 1]].count(stage.name)
+            name = stage.name if nth == 1 else f"{stage.name} {nth}"
+            yield same | {"part": STAGE, "stage": name, "ms": stage.share * layer.latency_ms.value}
     if found.rest_ms is not None:
         yield shared | {"part": REST, "ms": found.rest_ms}
 
