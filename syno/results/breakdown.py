@@ -28,8 +28,8 @@ def breakdown_rows(record: BreakdownRecord, **shown: Any) -> Iterator[dict[str, 
     """Yield the rows of a record, as `breakdown_table` takes them.
 
     Parts are: "original" and "network", the whole network as it is and with the operator, with its speedup; for each size of
-    the layers "original", "operator" with its speedup, and "stage" for each stage of the operator (a second conv2d is "conv2d 2"); and "rest". Times of layers
-    are of one call of one layer of this size; `count` says how many the network has.
+    the layers "original", "operator" with its speedup, and "stage" for each stage of the operator (a second conv2d is
+    "conv2d 2"); and "rest". Times of layers are of one call of one layer of this size; `count` says how many the network has.
 
     Args:
         record: the record.
