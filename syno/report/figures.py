@@ -18,6 +18,13 @@ BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # of the palette of Okabe
 GREY, INK = "#555555", "#1A1A1A"
 DOTS_PER_INCH = 150
 NOTE_WIDTH = 22  # letters of a note in an inch
+AT_THE_BOTTOM = {  # of a figure of trials, those without a reward: marker, colour, height as share of the axis
+    "pruned": ("v", ORANGE, 0.085),
+    "paused": ("v", ORANGE, 0.085),
+    "resumed": ("^", ORANGE, 0.085),  # it paused, and a later trial went on with it
+    "screened": ("|", GREY, 0.135),
+    "failed": ("x", INK, 0.035),
+}
 FORMATS = ("svg", "png")
 NO_DATE = {
     "svg": {"Date": None},

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 from syno.base.errors import SpecError, suggestion
 from syno.base.text_tables import Row
 from syno.ir.graph import PGraph
+from syno.results.breakdown import BREAKDOWN_COLUMNS
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
+from syno.results.speedups import SPEEDUP_COLUMNS
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.search.goal import Goal
 from syno.search.relative_reward import CHANCE
 from syno.search.reward_contract import ORIGINAL
 
@@ -28,6 +31,20 @@ def no_layers() -> pandas.DataFrame:
     return pandas.DataFrame(columns=["key", *LATENCY_COLUMNS, "layer"])
 
 
+def no_speedups() -> pandas.DataFrame:
+    """Return a table of speedups without rows."""
+    import pandas
+
+    return pandas.DataFrame(columns=list(SPEEDUP_COLUMNS))
+
+
+def no_breakdown() -> pandas.DataFrame:
+    """Return a table of the parts of networks' times without rows."""
+    import pandas
+
+    return pandas.DataFrame(columns=list(BREAKDOWN_COLUMNS))
+
+
 @dataclass(frozen=True)
 class Results:
     """The results of one experiment. Each table may be empty.
@@ -42,6 +59,11 @@ class Results:
         operators: The operators by the name that the tables use, without the original.
         notes: Lines that say where the results come from.
         goal: Sentences that say whether the goal of the search is met; none without a goal.
+        speedups: A row for each operator, device and compiler with a known speedup (`syno.results.speedups.speedup_view`).
+        aim: The goal of the search; None without one.
+        reward_at_goal: The reward of an operator that just meets the goal; None where that is not defined.
+        breakdown: A row for each part of a network's time, if that was measured
+            (`syno.results.breakdown.BREAKDOWN_COLUMNS`).
 
     Raises SpecError if a table lacks a column, or the scores are of no metric or of several.
     """
@@ -54,6 +76,10 @@ class Results:
     notes: tuple[str, ...] = ()
     layers: pandas.DataFrame = field(default_factory=no_layers)
     goal: tuple[str, ...] = ()
+    speedups: pandas.DataFrame = field(default_factory=no_speedups)
+    aim: Goal | None = None
+    reward_at_goal: float | None = None
+    breakdown: pandas.DataFrame = field(default_factory=no_breakdown)
 
     def __post_init__(self) -> None:
         complete(self.trials, TRIAL_COLUMNS, "trials")

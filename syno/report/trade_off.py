@@ -71,20 +71,15 @@ def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Se
     trained, timed = complete(scores, SCORE_COLUMNS, "scores"), complete(latency, LATENCY_COLUMNS, "latency")
     metric = metric_of(trained)
     title = f"{metric.name.capitalize()} against latency"
-    known = _finite(trained)[["operator", "score", "score_std"]].drop_duplicates("operator")
+    known = finite_scores(trained)[["operator", "score", "score_std"]].drop_duplicates("operator")
     both = timed[timed["status"] == "ok"].merge(known, on="operator").dropna(subset=["latency_ms"])
     both = both[both["latency_ms"] > 0]
     if both.empty:
         return nothing(title, "No operator has both a score and a latency.", notes)
     targets = list(both.groupby(["device", "compiler"], sort=True))
-    columns = min(len(WIDTHS), len(targets))
-    lines = ceil(len(targets) / columns)
-    figure = Figure(figsize=(WIDTHS[columns - 1], 0.9 + 3.9 * lines), layout="constrained")
-    panels = list(figure.subplots(lines, columns, sharey=True, squeeze=False).flat)
-    for axes in panels[len(targets) :]:
-        axes.remove()
+    figure, panels, columns = panels_of_targets(len(targets))
     groups = []
-    for axes, ((device, compiler), points) in zip(panels, targets, strict=False):
+    for axes, ((device, compiler), points) in zip(panels, targets, strict=True):
         rows = points.to_dict("records")
         groups.append([_timed(row) for row in rows])
         same = setting(rows)
@@ -92,10 +87,21 @@ def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Se
         names = ", ".join(dict.fromkeys(points["device_name"].dropna().astype(str)))
         heading = f"{compiler} on {device}" + (f" ({names})" if names else "")
         axes.set_title(fill(heading, int(14 * WIDTHS[columns - 1] / columns)), fontsize=8.5, parse_math=False)
-    for axes in panels[: len(targets) : columns]:
+    for axes in panels[::columns]:
         axes.set_ylabel(metric.heading)
-    _completed(figure, panels[: len(targets)], groups, metric, title, notes)
+    _completed(figure, panels, groups, metric, title, notes)
     return figure
+
+
+def panels_of_targets(count: int) -> tuple[Figure, list[Axes], int]:
+    """Return a figure with so many panels, whose vertical axes are the same, and the number of panels side by side."""
+    columns = min(len(WIDTHS), count)
+    lines = ceil(count / columns)
+    figure = Figure(figsize=(WIDTHS[columns - 1], 0.9 + 3.9 * lines), layout="constrained")
+    panels = list(figure.subplots(lines, columns, sharey=True, squeeze=False).flat)
+    for axes in panels[count:]:
+        axes.remove()
+    return figure, panels[:count], columns
 
 
 def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
@@ -108,7 +114,7 @@ def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
     title = f"{metric.name.capitalize()} against FLOPs"
     marks = [
         ScoredPoint(str(row["operator"]), row["role"], share, share, share, float(row["score"]), _or(row["score_std"], 0.0))
-        for row in _finite(rows).dropna(subset=["flops_share"]).to_dict("records")
+        for row in finite_scores(rows).dropna(subset=["flops_share"]).to_dict("records")
         if (share := float(row["flops_share"])) > 0
     ]
     if not marks:
@@ -121,7 +127,7 @@ def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
     return figure
 
 
-def _finite(scores: pandas.DataFrame) -> pandas.DataFrame:
+def finite_scores(scores: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows with a finite score; a training that diverged has an infinite loss."""
     return scores[pandas.to_numeric(scores["score"]).abs() < inf]
 

@@ -4,4 +4,5 @@
 FOLDER, MEASUREMENTS, SCORES, LATENCY, LOSSES = "tables", "measurements", "scores", "latency", "losses"
 OF_LAYERS = "layers"
 OF_GOAL = "goal"
+OF_BREAKDOWN = "breakdown"
 ABLATION = "ablation-"  # the beginning of the names of tables of ablations

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import ORIGINAL
 from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, verdict
 from syno.results.metric import ACCURACY, LOSS, METRICS
+from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.search.goal import COSTS, Goal
 
 if TYPE_CHECKING:
     import pandas
 
-IN_TURNS, APART = "in turns", "apart"  # how original and candidate were timed
 GOAL_COLUMNS = (
     "operator", "key", "role", "verdict", "reason", "missing", "speedup", "speedup_low", "speedup_high", "timed", "lost",
     "lost_low", "lost_high", "least_speedup", "lose_at_most",
@@ -22,18 +22,24 @@ GOAL_COLUMNS = (
 
 
 def verdicts(
-    goal: Goal, scores: pandas.DataFrame, latency: pandas.DataFrame, searched: Mapping[str, Mapping[str, float]]
+    goal: Goal,
+    scores: pandas.DataFrame,
+    latency: pandas.DataFrame,
+    searched: Mapping[str, Mapping[str, float]],
+    breakdown: pandas.DataFrame | None = None,
 ) -> pandas.DataFrame:
     """Return a row of `GOAL_COLUMNS` for each network but the original, in the order of the scores.
 
-    The speedup is that of the search, where original and candidate were timed in turns. Without one it is that of the latency
-    table by the goal's compiler on its device, where they were timed apart; its interval is then that of both latencies.
+    The speedup is that of the search, where original and candidate were timed in turns. Without one it is that of the
+    breakdown by the goal's compiler on its device, where their layers were timed in turns. Without that, too, it is that of the
+    latency table, where they were timed apart; its interval is then that of both latencies.
 
     Args:
         goal: the goal.
         scores: `syno.results.table.score_view`.
         latency: `syno.results.table.latency_view`.
         searched: the metrics in the search, by the key of the operator.
+        breakdown: where the time goes (`syno.results.breakdown.breakdown_table`), if that was measured.
     """
     import pandas
 
@@ -46,28 +52,18 @@ def verdicts(
         )  # fmt: skip
         lost = Span(*(sign * float(nan if row[name] is None else row[name]) for name in ends))
         turns = speedup_in(metrics)
-        speedup = turns or _apart(goal, latency, row["key"])
+        place = (row["key"], goal.compiler, goal.device)
+        by_layers = speedup_by_layers(breakdown, *place)
+        speedup = turns or by_layers or speedup_apart(latency, *place)
         shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
         found = verdict(goal, metric, speedup, lost, shares)
-        timed = None if speedup is None else APART if turns is None else IN_TURNS
+        timed = None if speedup is None else IN_TURNS if turns else BY_LAYERS if by_layers else APART
         fast = speedup or Span(nan)
         rows.append((
             *(row[name] for name in ("operator", "key", "role")), found.state, found.text, found.missing, *fast, timed, *lost,
             goal.least_speedup, goal.lose_at_most,
         ))  # fmt: skip
     return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))
-
-
-def _apart(goal: Goal, latency: pandas.DataFrame, key: str) -> Span | None:
-    """Return the speedup by two latencies that were measured one after the other; None if one of them is not known."""
-    here = latency[(latency["compiler"] == goal.compiler) & (latency["device"] == goal.device) & (latency["status"] == "ok")]
-    found = {row["key"]: row for row in here.to_dict("records")}
-    if key not in found or ORIGINAL not in found:
-        return None
-    own, original = ([row[f"latency_{end}ms"] for end in ("", "low_", "high_")] for row in (found[key], found[ORIGINAL]))
-    return Span(
-        *(float(nan if one is None else one) for one in (original[0] / own[0], original[1] / own[2], original[2] / own[1]))
-    )
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------------

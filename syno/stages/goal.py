@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from syno.config import Experiment
-from syno.results.goal import STATES, Verdict, lost_in, speedup_in, verdict_on_trial
+from syno.results.breakdown import read_breakdown
+from syno.results.goal import SPEED, STATES, Verdict, lost_in, speedup_in, verdict_on_trial
 from syno.results.goal_tables import answer, help_with, verdicts
-from syno.results.metric import front
+from syno.results.metric import METRICS, front
 from syno.search.goal import Goal
+from syno.search.goal_reward import score_of
+from syno.search.reward_contract import ORIGINAL
 from syno.stages.places import SELECTED
 from syno.stages.selection import read_selected
 
@@ -52,6 +55,24 @@ def verdict_in_search(experiment: Experiment, metrics: Mapping[str, float]) -> V
     return None if experiment.goal is None or not metrics else verdict_on_trial(experiment.goal, metrics)
 
 
+def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | None:
+    """Return the reward of a trial that just meets the goal: with the least speedup and the worst score that it allows.
+
+    Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, or there is no reward.
+    """
+    goal, done = experiment.goal, trials[trials["outcome"] == "complete"]
+    if goal is None or goal.lose_at_most is None or done.empty:
+        return None
+    metrics = metrics_of(done.iloc[0])
+    metric = METRICS.get(score_of(metrics) or "")
+    if metric is None or (original := metrics.get(f"{ORIGINAL}{metric.name}")) is None:
+        return None
+    worst = original - goal.lose_at_most if metric.more_is_better else original + goal.lose_at_most
+    speedup = {} if goal.least_speedup is None else {SPEED: goal.least_speedup}
+    found = experiment.make_reward()({**metrics, metric.name: worst, **speedup})
+    return found if isinstance(found, float) else None
+
+
 def help_of_search(experiment: Experiment, chosen: list[Mapping[str, float]]) -> str | None:
     """Return what would help if none of the selected operators met the goal in the search; None if one did.
 
@@ -71,7 +92,8 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
         return None
     file = experiment.folder / SELECTED
     searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
-    return verdicts(experiment.goal, scores, latency, searched)
+    parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
+    return verdicts(experiment.goal, scores, latency, searched, parts)
 
 
 def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> pandas.DataFrame:

@@ -11,7 +11,7 @@ from syno.ir.text import parse_stored
 from syno.results.measurement import INT8
 from syno.stages import study as freeze
 from syno.stages import tables
-from syno.stages.goal import answer_of
+from syno.stages.goal import answer_of, reward_at_goal, verdict_table
 from syno.stages.kept import check_shown
 from syno.stages.operators import operator_of
 from syno.stages.places import worker_file
@@ -27,7 +27,9 @@ def read(experiment: Experiment) -> Results:
     """Return the frozen trials, and the tables if it trains. SpecError if they are not there, or of other settings."""
     import pandas
 
-    from syno.report.results import Results, no_layers
+    from syno.report.results import Results, no_breakdown, no_layers
+    from syno.results.breakdown import read_breakdown
+    from syno.results.speedups import speedup_view
     from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
     check_shown(experiment)
@@ -40,8 +42,21 @@ def read(experiment: Experiment) -> Results:
         scores, latency = tables.read_tables(experiment)
         layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
     operators = _operators(experiment, trials, [scores, latency, layers])
-    notes, met = _notes(experiment, trials, latency, layers), answer_of(experiment, scores, latency)
-    return Results(experiment.name, trials, scores, latency, operators, notes, layers, met)
+    parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else no_breakdown()
+    return Results(
+        experiment.name,
+        trials,
+        scores,
+        latency,
+        operators,
+        _notes(experiment, trials, latency, layers),
+        layers,
+        answer_of(experiment, scores, latency),
+        speedup_view(latency, experiment.goal, verdict_table(experiment, scores, latency), parts),
+        experiment.goal,
+        reward_at_goal(experiment, trials),
+        parts,
+    )
 
 
 def _trials(experiment: Experiment) -> pandas.DataFrame:

@@ -10,7 +10,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.measure.layers_record import LayersRecord
 from syno.measure.tuning_record import TuningRecord
-from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_GOAL, OF_LAYERS, SCORES
+from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
 from syno.results.layers import rows_of_layers
 from syno.results.measurement import Measurement
 from syno.results.parquet import read_parquet
@@ -26,6 +26,7 @@ from syno.results.table import (
     score_view,
     write_table,
 )
+from syno.stages.breakdown import breakdown_of
 from syno.stages.goal import verdict_table, with_verdicts
 from syno.stages.kept import keep_config
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
@@ -65,6 +66,8 @@ def make_tables(experiment: Experiment) -> Tables:
     which).
     """
     curves: list[dict[str, Any]] = []
+    if experiment.tune.breakdown:  # the verdicts read it
+        write_table(breakdown_of(experiment, compared_networks(experiment)), experiment.folder, OF_BREAKDOWN)
     table = measurement_table(_collected(experiment, compared_networks(experiment), curves=curves))
     tables = _views(table, experiment)
     found = verdict_table(experiment, *tables)

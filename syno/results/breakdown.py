@@ -1,0 +1,85 @@
+"""The table of where networks' time goes: a row for each part, before and after an operator is in the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syno.base.files import ORIGINAL
+from syno.results import FOLDER, OF_BREAKDOWN
+from syno.results.parquet import read_parquet
+
+if TYPE_CHECKING:
+    import pandas
+
+    from syno.measure.breakdown_record import BreakdownRecord
+    from syno.measure.timing import Interval
+
+MADE_BY = "syno tables"
+NETWORK, REST, STAGE, OPERATOR = "network", "rest", "stage", "operator"  # parts; the original layers are ORIGINAL
+BREAKDOWN_COLUMNS = (
+    "operator", "operator_id", "key", "role", "device", "compiler", "part", "layer", "count", "stage", "ms", "ms_low",
+    "ms_high", "speedup", "speedup_low", "speedup_high", "status", "reason", "source",
+)  # fmt: skip
+
+
+def breakdown_rows(record: BreakdownRecord, **shown: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a record, as `breakdown_table` takes them.
+
+    Parts are: "original" and "network", the whole network as it is and with the operator, with its speedup; for each size of
+    the layers "original", "operator" with its speedup, and "stage" for each stage of the operator (a second conv2d is
+    "conv2d 2"); and "rest". Times of layers are of one call of one layer of this size; `count` says how many the network has.
+
+    Args:
+        record: the record.
+        shown: further columns of all rows: `key`, `role`, `device`, `compiler` and `source`.
+    """
+    found = record.speedup
+    shared = {
+        "operator": record.name,
+        "operator_id": record.operator_id,
+        "status": found.status,
+        "reason": found.reason,
+        **shown,
+    }
+    yield shared | {"part": ORIGINAL, **_times(found.original_ms)}
+    yield shared | {"part": NETWORK, **_times(found.latency_ms, found.ratio)}
+    for number, layer in enumerate(found.layers):
+        earlier = [other.name for other in found.layers[:number]].count(layer.name)  # of other pictures, or sequences
+        same = shared | {"layer": f"{layer.name} ({earlier + 1})" if earlier else layer.name, "count": layer.count}
+        yield same | {"part": ORIGINAL, **_times(layer.original_ms)}
+        yield same | {"part": OPERATOR, **_times(layer.latency_ms, layer.speedup)}
+        stages = record.stages[number] if record.stages else ()
+        for place, stage in enumerate(stages):
+            nth = [other.name for other in stages[: place + 1]].count(stage.name)
+            name = stage.name if nth == 1 else f"{stage.name} {nth}"
+            yield same | {"part": STAGE, "stage": name, "ms": stage.share * layer.latency_ms.value}
+    if found.rest_ms is not None:
+        yield shared | {"part": REST, "ms": found.rest_ms}
+
+
+def _times(time: Interval | None, speedup: Interval | None = None) -> dict[str, float]:
+    named = [("ms", time), ("speedup", speedup)]
+    spans = [(name, span) for name, span in named if span is not None]
+    return {
+        f"{name}{end}": value for name, span in spans for end, value in zip(("", "_low", "_high"), _ends(span), strict=True)
+    }
+
+
+def _ends(span: Interval) -> tuple[float, float, float]:
+    return span.value, span.low, span.high
+
+
+def breakdown_table(rows: list[dict[str, Any]]) -> pandas.DataFrame:
+    """Return rows as a table with `BREAKDOWN_COLUMNS`; what a row lacks is missing."""
+    import pandas
+
+    table = pandas.DataFrame(rows, columns=list(BREAKDOWN_COLUMNS))
+    return table.astype({**dict.fromkeys((name for name in BREAKDOWN_COLUMNS if name.startswith(("ms", "speedup"))), float)})
+
+
+def read_breakdown(folder: Path) -> pandas.DataFrame:
+    """Return the table in a folder of results; one without rows if it is not there. SpecError if it is damaged."""
+    file = folder / FOLDER / f"{OF_BREAKDOWN}.parquet"
+    return read_parquet(file, MADE_BY, BREAKDOWN_COLUMNS) if file.is_file() else breakdown_table([])
