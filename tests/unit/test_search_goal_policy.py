@@ -15,7 +15,7 @@ from syno.search.goal import Goal
 from syno.search.policies import POLICIES, Proposal
 from syno.search.policies.evaluated import Evaluated
 from syno.search.policies.surrogate import SurrogateSettings
-from syno.search.policies.surrogate_goal import GoalModels, expected_hypervolume
+from syno.search.policies.surrogate_goal import GoalModels, SpeedModel, expected_hypervolume
 from syno.search.policies.surrogate_model import Model
 
 FEW = SurrogateSettings(trees=8, walks=4, mutations=4, beginner_walks=4)
@@ -84,6 +84,23 @@ KNOWN = [(0.0, 0.5, 2.0), (1.0, 0.95, 1.6), (2.0, 1.0, 1.2), (3.0, float("nan"),
 def test_those_that_are_certainly_too_slow_are_worth_nothing() -> None:
     gains = models(Goal(speedup=1.5), KNOWN).gains(ROWS, lambda: np.ones(4))
     assert gains[0] > 0.9 and 0.5 < gains[1] < 1 and gains[2] < 0.05 and gains[3] < 1e-9
+
+
+def test_speedups_are_learnt_as_corrections_of_estimated_times() -> None:
+    rows = np.array([[0.0, kind, np.log(time)] for kind in (0.0, 1.0) for time in (1.0, 2.0, 4.0, 8.0)])
+    speeds = np.log(4 / np.exp(rows[:, 2])) - 0.5 * rows[:, 1]  # those of the second kind take longer than their estimate
+    new = partial(Model, 32, 0)
+    before = SpeedModel(new, timed=True).predict(rows)
+    assert before is not None and (np.diff(before[0][:4]) < 0).all(), "estimates alone put operators in order"
+    assert SpeedModel(new, timed=False).predict(rows) is None
+
+    once = SpeedModel(new, timed=True).learn(rows[:1], speeds[:1])
+    found = once.predict(rows[:4])
+    assert once.is_fitted and found is not None and found[0] == pytest.approx(speeds[:4])
+
+    known = [0, 1, 3, 4, 6, 7]
+    found = SpeedModel(new, timed=True).learn(rows[known], speeds[known]).predict(rows)
+    assert found is not None and found[0] == pytest.approx(speeds, abs=0.15)
 
 
 def test_the_fastest_of_those_that_suffice_is_wanted() -> None:
