@@ -94,6 +94,31 @@ def tune_layers(
         raise typer.Exit(NOT_THERE)
 
 
+@tune.command("breakdown")
+def tune_breakdown(
+    config: Config,
+    given: Annotated[str, typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline.")],
+    compiler: Compiler = "eager",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or a GPU such as cuda:1.")] = "cpu",
+    output: OutputFile = None,
+) -> None:
+    """Measure where the time of the network goes, by replaced layer and stage, as it is and with one operator."""
+    from syno.stages.breakdown import measure_breakdown
+
+    record = measure_breakdown(experiment_of(config), given, compiler, device, output)
+    found, place = record.speedup, f"{record.name}, {compiler} on {device}"
+    if found.ratio is None:
+        typer.echo(f"{place}: {found.status}: {found.reason}", err=True)
+        raise typer.Exit(NOT_THERE)
+    for number, layer in enumerate(found.layers):
+        stages = record.stages[number] if record.stages else ()
+        typer.echo(
+            f"{place}, {layer.count} x {layer.name}: {layer.original_ms.value:.4g} ms before, {layer.latency_ms.value:.4g} ms "
+            f"after{''.join(f', {stage.name} {100 * stage.share:.0f} %' for stage in stages)}"
+        )
+    typer.echo(f"{place}, the rest: {found.rest_ms:.4g} ms")
+
+
 @tune.command("training")
 def tune_training(
     config: Config,

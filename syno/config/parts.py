@@ -25,7 +25,9 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
         del of_study["stopping"]  # files from before there was this option stay valid
     if whole["select"]["by"] != "latency":
         del whole["select"]["shortlist"]  # nothing depends on it
-    speed = {name: whole["tune"].pop(name) for name in ("layers", "training", "original_compilers", "speed")}["speed"]
+    speed = {name: whole["tune"].pop(name) for name in ("layers", "breakdown", "training", "original_compilers", "speed")}[
+        "speed"
+    ]
     return {
         "data": {"workload": whole["workload"]},
         "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},

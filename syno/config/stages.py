@@ -117,6 +117,8 @@ class TuneSettings(Section):
     """whether the baselines are measured, too"""
     layers: bool | Literal["only"] = False
     """whether each distinct replaced layer is measured by itself, too; only: layers, but not the whole network"""
+    breakdown: bool = False
+    """whether it is measured where the time goes, by replaced layer and stage, before and after: on devices of this machine"""
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
     training: bool = False

@@ -81,5 +81,5 @@ def _stages(operator: Replacement, speedups: Speedups) -> tuple[tuple[StageTime,
         material = changed.make(speedups.device, settings.batch)
         given = material.make_inputs()
         with torch.no_grad(), pinned(settings), alone(speedups.device):
-            found.append(stage_shares(material.module, lambda call=material.module, given=given: call(*given), settings))
+            found.append(stage_shares(material.module, given, settings))
     return tuple(found) if all(found) else ()

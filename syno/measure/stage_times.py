@@ -3,7 +3,7 @@
 Each line of `forward` is timed as it runs, by Python's tracing. That says nothing of compiled code, where one kernel may do the
 work of several lines.
 
->>> shares = stage_shares(module, lambda: module(x), LatencySettings())
+>>> shares = stage_shares(module, (x,), LatencySettings())
 >>> [(part.name, round(part.share, 2)) for part in shares]
 [('conv2d', 0.31), ('conv2d', 0.62), ('other', 0.07)]
 """
@@ -22,6 +22,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from syno.base.record import Amount
+from syno.measure.expected import Inputs
 from syno.measure.timing import LatencySettings
 from syno.model.module import OperatorModule
 
@@ -46,12 +47,12 @@ class StageTime(BaseModel):
     share: Amount
 
 
-def stage_shares(layer: torch.nn.Module, call: Callable[[], object], settings: LatencySettings) -> tuple[StageTime, ...]:
+def stage_shares(layer: torch.nn.Module, given: Inputs, settings: LatencySettings) -> tuple[StageTime, ...]:
     """Return the shares of the statements of the operator in a layer, in their order; they add up to 1.
 
     Args:
         layer: an operator's module, or one with a pooling before it. Of any other module there are no shares.
-        call: calls the layer once.
+        given: an input of the layer.
         settings: `least_repeats` calls are timed, after `warm_up_ms` of others. A share is the median over the calls.
     """
     operator = next((one for one in layer.modules() if isinstance(one, OperatorModule)), None)
@@ -59,6 +60,10 @@ def stage_shares(layer: torch.nn.Module, call: Callable[[], object], settings: L
         return ()
     is_on_gpu = any(one.is_cuda for one in operator.parameters())
     code, statements = operator.forward.__func__.__code__, _statements(operator.source)
+
+    def call() -> None:
+        layer(*given)
+
     ready = time.perf_counter() + settings.warm_up_ms / 1e3
     call()
     while time.perf_counter() < ready:

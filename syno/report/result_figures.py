@@ -14,10 +14,15 @@ from matplotlib.ticker import MaxNLocator
 
 from syno.base.files import ORIGINAL
 from syno.base.registry import Registry
+from syno.report.breakdown_figure import TITLE as BREAKDOWN
+from syno.report.breakdown_figure import breakdown_figure
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, nothing
 from syno.report.layer_tables import TITLE as LAYERS
 from syno.report.layer_tables import layer_figure
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete
+from syno.report.search_time import TITLE as OVER_TIME
+from syno.report.search_time import time_figure
+from syno.report.speed_trade_off import speed_figure
 from syno.report.trade_off import cost_figure, pareto_figure
 from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS
@@ -172,6 +177,16 @@ FIGURES.register("score-latency")(
         lambda found: pareto_figure(found.scores, found.latency, found.notes),
     )
 )
+FIGURES.register("score-speedup")(
+    Drawing(
+        "{Metric} against speedup",
+        "The original network is at 1. Across: how many times as fast a network is, with the 95 % interval. Upwards: mean "
+        "{metric} over seeds; the bar is the 95 % interval of its difference from the original's (Welch), and for the "
+        "original that of its own mean. The {better} and the further to the right, the better. An operator meets the goal "
+        "of the search if both its bars lie in the shaded corner.",
+        lambda found: speed_figure(found.scores, found.speedups, found.aim, found.notes),
+    )
+)
 FIGURES.register("score-flops")(
     Drawing(
         "{Metric} against FLOPs",
@@ -203,5 +218,24 @@ FIGURES.register("reward")(
         "Each dot is a trial of an operator. The marks at the bottom are trials without a reward: they were stopped early, or "
         "failed.",
         lambda found: reward_figure(found.trials, found.notes),
+    )
+)
+FIGURES.register("search-time")(
+    Drawing(
+        OVER_TIME,
+        "Each dot is the reward of a trial when it ended; the line is the best so far. Rings are trials that meet the goal "
+        "of the search, and the dashed line is the reward of one that just does. The marks at the bottom are trials without "
+        "a reward: their operators cannot meet the goal (screened), they were stopped early, or failed.",
+        lambda found: time_figure(found.trials, found.aim, found.reward_at_goal, found.notes),
+    )
+)
+FIGURES.register("breakdown")(
+    Drawing(
+        BREAKDOWN,
+        "The time of the replaced layers in one call of the network: the upper bar of each is the original layer's, the "
+        "lower one the operator's. Layers of one size are one line. With the compiler eager, the operator's bar is divided "
+        "into the calls of its code; other compilers fuse them. On the right, the speedup of each size of the layers, and "
+        "of the whole network, with 95 % intervals; original and operator were timed in turns.",
+        lambda found: breakdown_figure(found.breakdown, found.notes),
     )
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
@@ -48,7 +49,9 @@ def time_figure(
     times = seconds / unit
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot(times[done.index], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, mew=0, label=f"trained ({len(done)})")
+    axes.plot(
+        times[done.index], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, mew=0, label=f"trained ({len(done)})"
+    )
     for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():
         ended = times[rows.index[rows["outcome"] == outcome]]
         if len(ended):
@@ -99,18 +102,22 @@ def _best(axes: Axes, times: pandas.Series, done: pandas.DataFrame, last: float)
 
 def _met(axes: Axes, times: pandas.Series, done: pandas.DataFrame, goal: Goal, unit: str) -> None:
     """Draw a ring around the trials that meet the goal by their metrics, and write when the first one did."""
-    names = {str(column): str(column).removeprefix(METRIC) for column in done if str(column).startswith(METRIC)}
     found = [
-        place
-        for place, row in done.iterrows()
-        if verdict_on_trial(goal, {name: float(row[column]) for column, name in names.items() if row[column] == row[column]}).state
-        == "meets"
+        (float(ended), float(row["reward"]))
+        for ended, row in zip(times[done.index], done.to_dict("records"), strict=True)
+        if verdict_on_trial(goal, _metrics(row)).state == "meets"
     ]
     if not found:
         return
-    axes.plot(times[found], done["reward"][found], "o", color=GREEN, markersize=9, mfc="none", label=f"meets the goal ({len(found)})")
-    first = min(found, key=lambda place: times[place])
+    label = f"meets the goal ({len(found)})"
+    axes.plot(*zip(*found, strict=True), "o", color=GREEN, markersize=9, markerfacecolor="none", label=label)
+    first, reward = min(found)
     axes.annotate(
-        f"first after {times[first]:.3g} {unit}", (times[first], done["reward"][first]), (6, -10), textcoords="offset points",
-        fontsize=8, color=GREY,
-    )  # fmt: skip
+        f"first after {first:.3g} {unit}", (first, reward), (6, -10), textcoords="offset points", fontsize=8, color=GREY
+    )
+
+
+def _metrics(row: dict[Hashable, Any]) -> dict[str, float]:
+    """Return the metrics of a row of the table of trials, by name."""
+    named = ((str(name), value) for name, value in row.items())
+    return {name.removeprefix(METRIC): float(value) for name, value in named if name.startswith(METRIC) and value == value}

@@ -89,7 +89,8 @@ def speed_figure(
         axes.set_xlabel("times as fast as the original")
     for axes in panels[::columns]:
         axes.set_ylabel(metric.heading)
-    corners = [_corner(goal, metric, original) if _is_of(goal, *target) else None for target, _ in targets]
+    place = None if goal is None else (goal.device, goal.compiler)
+    corners = [_corner(goal, metric, original) if target == place else None for target, _ in targets]
     for axes, points, corner in zip(panels, groups, corners, strict=True):
         _set_across(axes, points, corner)
     _set_upwards(panels[0], groups, corners)
@@ -112,7 +113,9 @@ def speed_figure(
 
 def _point(row: dict[Any, Any], scored: dict[Any, Any]) -> SpedPoint:
     score, off = float(scored["score"]), float(nan if scored["difference"] is None else scored["difference"])
-    ends = (score - off + float(nan if scored[name] is None else scored[name]) for name in ("difference_low", "difference_high"))
+    ends = (
+        score - off + float(nan if scored[name] is None else scored[name]) for name in ("difference_low", "difference_high")
+    )
     speedup = _span(float(row["speedup"]), row["speedup_low"], row["speedup_high"])
     return SpedPoint(str(row["operator"]), row["role"], speedup, _span(score, *ends), row["suspicious"] is not True)
 
@@ -138,8 +141,9 @@ def _draw_points(axes: Axes, points: Sequence[SpedPoint]) -> None:
     for point in points:
         marker, size, colour, _ = LOOKS.get(point.role, LOOKS["found"])
         (x, left, right), (y, low, high) = point.speedup, point.score
+        across, upwards = [[x - left], [right - x]], [[y - low], [high - y]]
         axes.errorbar(
-            x, y, xerr=[[x - left], [right - x]] if right > left else None, yerr=[[y - low], [high - y]] if high > low else None,
+            x, y, xerr=across if right > left else None, yerr=upwards if high > low else None,
             fmt=marker, color=colour, markersize=size, markerfacecolor=colour if point.trusted else "white",
             markeredgecolor="white" if point.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
         )  # fmt: skip
@@ -149,11 +153,6 @@ def _draw_points(axes: Axes, points: Sequence[SpedPoint]) -> None:
 # ---- the goal's corner ------------------------------------------------------------------------------------------------------
 
 Corner = tuple[float | None, float | None]  # the least speedup, and the worst score; None where any will do
-
-
-def _is_of(goal: Goal | None, device: str, compiler: str) -> bool:
-    """Return whether a panel is that of the goal's compiler and device."""
-    return goal is not None and (goal.device, goal.compiler) == (device, compiler)
 
 
 def _corner(goal: Goal | None, metric: ScoreMetric, original: dict[Any, Any] | None) -> Corner | None:
@@ -194,7 +193,6 @@ def _shade(axes: Axes, goal: Goal, metric: ScoreMetric, corner: Corner) -> None:
     wanted = [] if goal.speedup is None else [f"{goal.speedup:g} times as fast"]
     if goal.lose_at_most is not None:
         wanted.append(f"at most {goal.lose_at_most / metric.step:g} {metric.step_name} worse")
-    axes.annotate(
-        "goal: " + ",\n".join(wanted), (right, high if metric.more_is_better else low), (-4, -4 if metric.more_is_better else 4),
-        textcoords="offset points", ha="right", va="top" if metric.more_is_better else "bottom", fontsize=7.5, color=GREY,
-    )  # fmt: skip
+    best, inwards, side = (high, -4, "top") if metric.more_is_better else (low, 4, "bottom")
+    text = "goal: " + ",\n".join(wanted)
+    axes.annotate(text, (right, best), (-4, inwards), textcoords="offset points", ha="right", va=side, fontsize=7.5, color=GREY)

@@ -24,26 +24,37 @@ BREAKDOWN_COLUMNS = (
 )  # fmt: skip
 
 
-def breakdown_rows(record: BreakdownRecord, **place: Any) -> Iterator[dict[str, Any]]:
+def breakdown_rows(record: BreakdownRecord, **shown: Any) -> Iterator[dict[str, Any]]:
     """Yield the rows of a record, as `breakdown_table` takes them.
 
-    Parts are: "network", with the speedup of the whole network and its time with the operator; for each size of the layers
-    "original", "operator" with its speedup, and "stage" for each stage of the operator; and "rest". Times of layers are of one
-    call of one layer of this size; `count` says how many the network has.
+    Parts are: "original" and "network", the whole network as it is and with the operator, with its speedup; for each size of
+    the layers "original", "operator" with its speedup, and "stage" for each stage of the operator (a second conv2d is
+    "conv2d 2"); and "rest". Times of layers are of one call of one layer of this size; `count` says how many the network has.
 
     Args:
         record: the record.
-        place: further columns of all rows: `key`, `role`, `device`, `compiler` and `source`.
+        shown: further columns of all rows: `key`, `role`, `device`, `compiler` and `source`.
     """
     found = record.speedup
-    shared = {"operator": record.name, "operator_id": record.operator_id, "status": found.status, "reason": found.reason, **place}
+    shared = {
+        "operator": record.name,
+        "operator_id": record.operator_id,
+        "status": found.status,
+        "reason": found.reason,
+        **shown,
+    }
+    yield shared | {"part": ORIGINAL, **_times(found.original_ms)}
     yield shared | {"part": NETWORK, **_times(found.latency_ms, found.ratio)}
     for number, layer in enumerate(found.layers):
-        same = shared | {"layer": layer.name, "count": layer.count}
+        earlier = [other.name for other in found.layers[:number]].count(layer.name)  # of other pictures, or sequences
+        same = shared | {"layer": f"{layer.name} ({earlier + 1})" if earlier else layer.name, "count": layer.count}
         yield same | {"part": ORIGINAL, **_times(layer.original_ms)}
         yield same | {"part": OPERATOR, **_times(layer.latency_ms, layer.speedup)}
-        for stage in record.stages[number] if record.stages else ():
-            yield same | {"part": STAGE, "stage": stage.name, "ms": stage.share * layer.latency_ms.value}
+        stages = record.stages[number] if record.stages else ()
+        for place, stage in enumerate(stages):
+            nth = [other.name for other in stages[: place + 1]].count(stage.name)
+            name = stage.name if nth == 1 else f"{stage.name} {nth}"
+            yield same | {"part": STAGE, "stage": name, "ms": stage.share * layer.latency_ms.value}
     if found.rest_ms is not None:
         yield shared | {"part": REST, "ms": found.rest_ms}
 
@@ -51,7 +62,9 @@ def breakdown_rows(record: BreakdownRecord, **place: Any) -> Iterator[dict[str, 
 def _times(time: Interval | None, speedup: Interval | None = None) -> dict[str, float]:
     named = [("ms", time), ("speedup", speedup)]
     spans = [(name, span) for name, span in named if span is not None]
-    return {f"{name}{end}": value for name, span in spans for end, value in zip(("", "_low", "_high"), _ends(span), strict=True)}
+    return {
+        f"{name}{end}": value for name, span in spans for end, value in zip(("", "_low", "_high"), _ends(span), strict=True)
+    }
 
 
 def _ends(span: Interval) -> tuple[float, float, float]:

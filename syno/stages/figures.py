@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
     from syno.report.paper.catalogue import Numbers
 
-SEARCH_FIGURES, TRAINING_FIGURES, LATENCY_FIGURES = ("reward",), ("score-flops",), ("score-latency", "speedup")
+SEARCH_FIGURES, TRAINING_FIGURES = ("reward", "search-time"), ("score-flops",)
+LATENCY_FIGURES = ("score-speedup", "score-latency", "speedup")
 UNTRAINED_FIGURES = ("speedup",)  # of latencies alone
 LAYER_FIGURES = ("layers",)
+BREAKDOWN_FIGURES = ("breakdown",)
+GOAL_FIGURES = ("score-speedup",)  # of the speedups that a search with a goal has measured
 
 
 def names(experiment: Experiment) -> tuple[str, ...]:
@@ -46,8 +49,10 @@ def _own_names(experiment: Experiment) -> tuple[str, ...]:
     trained, layers = experiment.train.seeds, experiment.tune.layers
     of_networks = LATENCY_FIGURES if trained else UNTRAINED_FIGURES
     of_latency = (*(of_networks if layers != ONLY else ()), *(LAYER_FIGURES if layers else ()))
+    parts = BREAKDOWN_FIGURES if experiment.tune.breakdown else ()
+    is_timed = experiment.goal is not None and experiment.goal.measures and trained
     return (
-        *(of_latency if experiment.tune.compilers else ()),
+        *((*of_latency, *parts) if experiment.tune.compilers else GOAL_FIGURES if is_timed else ()),
         *(TRAINING_FIGURES if trained else ()),
         *(SEARCH_FIGURES if experiment.searches else ()),
     )

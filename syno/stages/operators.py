@@ -23,6 +23,7 @@ from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
 from syno.stages.study import read_frozen
 
 if TYPE_CHECKING:
+    from syno.measure.breakdown_record import BreakdownRecord
     from syno.measure.layers_record import LayersRecord
     from syno.measure.tuning_record import TuningRecord
     from syno.train.speed_record import SpeedRecord
@@ -87,7 +88,7 @@ def key_of(experiment: Experiment, given: str) -> str:
 
 
 def check_belongs(
-    record: TrainingRecord | TuningRecord | LayersRecord | SpeedRecord, network: ComparedNetwork, file: Path
+    record: TrainingRecord | TuningRecord | LayersRecord | SpeedRecord | BreakdownRecord, network: ComparedNetwork, file: Path
 ) -> None:
     """Raise SpecError if the record in a network's file is of another network, as after a copy into the wrong folder."""
     match network.role:

@@ -13,6 +13,10 @@ from syno.measure.tuning_record import TuningRecord
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from syno.measure.speedup_record import SpeedupRecord
+    from syno.measure.timing import LatencySettings
     from syno.train.settings import WorkloadSettings
     from syno.train.training_record import TrainingRecord
 
@@ -30,14 +34,27 @@ def check_measurement(file: Path, record: TuningRecord, experiment: Experiment, 
 
     The message names the command `again`, which makes the record.
     """
+    _check_measured(file, record.subject, record.settings, record.compiler, experiment, again)
+
+
+def check_speedup(file: Path, record: SpeedupRecord, experiment: Experiment, again: str) -> None:
+    """Raise SpecError as `check_measurement` does, for a speedup."""
+    found = record.conditions
+    _check_measured(file, found.network, found.settings, found.compiler, experiment, again)
+
+
+def _check_measured(
+    file: Path, measured: BaseModel, settings: LatencySettings, compiler: str, experiment: Experiment, again: str
+) -> None:
+    """Raise SpecError if a network was measured that is not the experiment's, or with other settings."""
     workload = experiment.workload
     if workload is None:
         return
-    subject = record.subject.model_dump(mode="json")
+    subject = measured.model_dump(mode="json")
     whole = workload.model_dump(mode="json")
     parts = [name for name in ("model", "width", "layers") if name in subject]
-    there = {"workload": {name: subject[name] for name in parts}, "latency": record.settings.model_dump(mode="json")}
-    latency = tolerant(experiment.tune.latency, compiler_named(record.compiler))
+    there = {"workload": {name: subject[name] for name in parts}, "latency": settings.model_dump(mode="json")}
+    latency = tolerant(experiment.tune.latency, compiler_named(compiler))
     here = {"workload": {name: whole[name] for name in parts}, "latency": latency.model_dump(mode="json")}
     _check(file, there, here, again)
 

@@ -20,6 +20,7 @@ ORIGINAL_TRAINING = "search/original.json"  # of a search whose reward compares 
 TRAINING = "train/{key}/seed{seed}.json"
 TUNING = "tune/{key}/{compiler}-{device}.json"
 LAYERS = "layers/{key}/{compiler}-{device}.json"  # beside it is a folder with the layers that are done, until all are
+BREAKDOWN = "breakdown/{key}/{compiler}-{device}.json"
 SPEED = "speed/{key}/{device}.json"
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
 ABLATION, ABLATION_TABLE = "ablations/{name}.json", f"{results.ABLATION}{{name}}"
@@ -65,6 +66,11 @@ def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) ->
 def layers_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
     """Return the file of the record of a network's layers."""
     return _of_measurement(LAYERS, experiment, key, compiler, device)
+
+
+def breakdown_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
+    """Return the file of the record of where a network's time goes."""
+    return _of_measurement(BREAKDOWN, experiment, key, compiler, device)
 
 
 def _of_measurement(pattern: str, experiment: Experiment, key: str, compiler: str, device: str) -> Path:

@@ -82,6 +82,9 @@ def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assu
     by_stage = {
         "tune": _tuning_hours(experiment, _jobs_of("tune", experiment), assumed.kernels, 1, assumed),
         "layers": _tuning_hours(experiment, _jobs_of("layers", experiment), assumed.layer_kernels, assumed.layers, assumed),
+        "breakdown": _tuning_hours(
+            experiment, _jobs_of("breakdown", experiment), assumed.layer_kernels, assumed.layers, assumed
+        ),
         "speed": _speed_hours(experiment, assumed),
     }
     on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}

@@ -10,7 +10,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.measure.layers_record import LayersRecord
 from syno.measure.tuning_record import TuningRecord
-from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_GOAL, OF_LAYERS, SCORES
+from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
 from syno.results.layers import rows_of_layers
 from syno.results.measurement import Measurement
 from syno.results.parquet import read_parquet
@@ -26,6 +26,7 @@ from syno.results.table import (
     score_view,
     write_table,
 )
+from syno.stages.breakdown import breakdown_of
 from syno.stages.goal import verdict_table, with_verdicts
 from syno.stages.kept import keep_config
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
@@ -75,6 +76,9 @@ def make_tables(experiment: Experiment) -> Tables:
     layers = layer_view(table)
     if not layers.empty:
         written[OF_LAYERS] = layers
+    parts = breakdown_of(experiment, compared_networks(experiment))
+    if not parts.empty:
+        written[OF_BREAKDOWN] = parts
     for name, rows in written.items():
         write_table(rows, experiment.folder, name)
     return tables

@@ -25,6 +25,26 @@ def of_layers(experiment: Experiment, networks: Sequence[str]) -> list[dict[str,
     return _jobs(experiment, networks) if experiment.tune.layers else []
 
 
+def of_breakdown(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
+    """Return the wildcards of each measurement of where the time goes; the original is measured beside each other network."""
+    from syno.measure.compilers import name_in_files
+
+    has_any = experiment.tune.breakdown and experiment.workload is not None
+    return [
+        {"key": key, "compiler": name_in_files(compiler), "device": places.in_a_name(device)}
+        for compiler, device in (breakdown_pairs(experiment) if has_any else ())
+        for key in measured(experiment, networks)
+        if key != ORIGINAL
+    ]
+
+
+def breakdown_pairs(experiment: Experiment) -> list[tuple[str, str]]:
+    """Return the pairs (compiler, device) for which it is measured where the time goes: those of this machine."""
+    from syno.measure.tvm.settings import is_here
+
+    return [(compiler, device) for compiler, device in experiment.tune.pairs if is_here(device)]
+
+
 def of_training(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
     """Return the wildcards of each measurement of the speed of training; the original is measured beside each other network."""
     from syno.measure.tvm.settings import is_here

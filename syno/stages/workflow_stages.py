@@ -179,12 +179,16 @@ _LIST = (
         is_per_network=True, readers={places.LAYERS: "syno.measure.layers_record:LayersRecord.read"},
         log="layers/{key}/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
+        "breakdown", (), tuning_jobs.of_breakdown, files=(places.BREAKDOWN,), after=("data",), settings="tune", is_timed=True,
+        is_per_network=True, readers={places.BREAKDOWN: "syno.measure.breakdown_record:BreakdownRecord.read"},
+        log="breakdown/{key}/{compiler}-{device}", memory_mib=4000),
+    WorkflowStage(
         "speed", (), tuning_jobs.of_training, files=(places.SPEED,), after=("data",), settings="speed", is_timed=True,
         is_per_network=True, readers={places.SPEED: "syno.train.speed_record:SpeedRecord.read"}, log="speed/{key}/{device}",
         memory_mib=4000, minutes=60),
     WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
-        also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune", "layers", "speed")),
+        also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune", "layers", "breakdown", "speed")),
     WorkflowStage(
         "ablate", ("ablate",), lambda experiment, networks: [{"name": name} for name in experiment.ablations.names],
         files=places.table_files((places.ABLATION_TABLE,)),
