@@ -18,6 +18,7 @@ SCORES = {  # the original's, then those of NAMES; the same are better by either
 }
 COMPILERS = {"eager": 20.0, "inductor": 12.0}
 NOTES = ("experiment: glyphs", "measured on one machine")
+BEGAN, MINUTE = pandas.Timestamp("2026-01-01 12:00"), pandas.Timedelta(minutes=1)
 FAILURE = "InductorError: <nothing> & 'more'"
 
 
@@ -58,6 +59,7 @@ def trial_table(count: int = 30, metric: str = "accuracy") -> pandas.DataFrame:
             "message": "" if outcome == "complete" else "no <b>good</b>",
             "name": "operator_1" if number == 3 else f"glyphs_{number}",
             "operator": "operator x", "fingerprint": "ab" * 8,
+            "started": BEGAN + number * MINUTE, "ended": BEGAN + (number + 0.9) * MINUTE,
         })  # fmt: skip
     return pandas.DataFrame(rows)
 

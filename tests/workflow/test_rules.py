@@ -50,6 +50,8 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
                 jobs.update(["shortlist"])
             beside = baselines if experiment.tune.baselines else 0
             jobs.update(speed=(chosen + beside) * sum(map(is_here, experiment.tune.devices)) * experiment.tune.training)
+            parts = sum(is_here(device) for _, device in experiment.tune.pairs) * experiment.tune.breakdown
+            jobs.update(breakdown=(chosen + beside) * parts)
             to_convert |= set(files_to_convert(experiment))
             jobs.update(["data", "tables"], train=(1 + chosen + baselines) * len(experiment.train.seeds))
             layers = experiment.tune.layers
@@ -112,7 +114,7 @@ def test_a_rule_has_a_log(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_the_command_of_a_rule_is_one_of_ours(rule: str) -> None:
     shell = RULES[rule].partition("    shell:\n")[2]
-    command = {"speed": "tune training", "layers": "tune layers"}.get(rule, rule)
+    command = {"speed": "tune training", "layers": "tune layers", "breakdown": "tune breakdown"}.get(rule, rule)
     assert len(re.findall(rf"\bsyno (?:artifact )?{command}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1
 
 

@@ -79,8 +79,8 @@ def test_every_figure_is_drawn_in_all_formats(done: Experiment) -> None:
         files = figures.draw(done, name)
         assert [file.suffix for file in files] == [".svg", ".png", ".pdf"]
         assert "measured here on" in files[0].read_text(encoding="utf-8")
-    assert figures.names(done) == ("score-latency", "speedup", "score-flops", "reward")
-    with pytest.raises(SpecError, match="it has: score-latency, speedup, score-flops, reward"):
+    assert figures.names(done) == ("score-speedup", "score-latency", "speedup", "score-flops", "reward", "search-time")
+    with pytest.raises(SpecError, match="it has: score-speedup, score-latency, speedup, score-flops, reward, search-time"):
         figures.draw(done, "rewards")
 
 
@@ -105,7 +105,7 @@ def test_where_nothing_is_trained_the_page_shows_the_best_of_the_search(tmp_path
     chosen = select(experiment)
     best = table.sort_values(["reward", "number"], ascending=[False, True]).head(2)
     assert [one.trial for one in chosen] == list(best["number"])
-    assert figures.names(experiment) == ("reward",)
+    assert figures.names(experiment) == ("reward", "search-time")
     text = write_report(experiment).read_text(encoding="utf-8")
     assert all(one.name in text for one in chosen)
     with pytest.raises(SpecError, match="give select: {by: reward}"):
