@@ -15,17 +15,9 @@ from syno.report.results import complete
 from syno.results.breakdown import BREAKDOWN_COLUMNS, NETWORK, OPERATOR, REST, STAGE
 
 TITLE = "Where the time goes"
-MOST = 6  # panels: an operator with a compiler on a device each
+MOST = 4  # pairs of panels: an operator with a compiler on a device each
 BEFORE, AFTER, AROUND, UNKNOWN = "#999999", BLUE, "#DDDDDD", "#BBBBBB"
-COLOURS = (
-    "#0072B2",
-    "#56B4E9",
-    "#009E73",
-    "#E69F00",
-    "#CC79A7",
-    "#D55E00",
-    "#F0E442",
-)  # of stages; the palette of Okabe and Ito
+COLOURS = ("#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#F0E442", "#D55E00")  # of stages; the palette of Okabe and Ito
 BAR = 0.36  # of the distance of two layers
 EDGE = 0.5  # width of the white line between stages
 ALL, THE_REST = "whole network", "other layers"
@@ -35,10 +27,12 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     """Draw the time of each replaced layer before and after, and how many times as fast it is, with the 95 % interval.
 
     There is a row of two panels for each operator, compiler and device. The bars of layers that occur several times are their
-    time together. The lower bar of a layer is the operator's, in the colours of its stages where they are known. Operators that
-    could not be measured are left out, and a note gives the reason. SpecError if the table lacks a column.
+    time together. The lower bar of a layer is the operator's, in the colours of its stages where they are known. Found operators
+    come first; what could not be measured, or is too much for one figure, is left out, and a note says so. SpecError if the
+    table lacks a column.
     """
     rows = complete(breakdown, BREAKDOWN_COLUMNS, "breakdown")
+    rows = rows.iloc[(rows["role"] != "found").argsort(kind="stable")]
     found = rows.groupby(["operator", "compiler", "device"], sort=False)
     groups = {tuple(map(str, name)): group for name, group in found if isinstance(name, tuple)}
     known = {name: group for name, group in groups.items() if (group["part"] == OPERATOR).any()}
@@ -52,7 +46,7 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     left_out = [" and ".join(name[:2]) for name in list(known)[MOST:]]
     known = dict(list(known.items())[:MOST])
     heights = [group["layer"].dropna().nunique() + 2.6 for group in known.values()]
-    figure = Figure(figsize=(8.4, 0.9 + 0.42 * sum(heights) + 0.45 * len(known)), layout="constrained")
+    figure = Figure(figsize=(8.4, 0.9 + 0.3 * sum(heights) + 0.4 * len(known)), layout="constrained")
     grid = figure.subplots(len(known), 2, squeeze=False, sharey="row", width_ratios=(2.6, 1), height_ratios=heights)
     stages = list(dict.fromkeys(rows["stage"].dropna()))
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(stages)} | {"other": UNKNOWN}

@@ -21,6 +21,7 @@ NOTE_WIDTH = 22  # letters of a note in an inch
 AT_THE_BOTTOM = {  # of a figure of trials, those without a reward: marker, colour, height as share of the axis
     "pruned": ("v", ORANGE, 0.085),
     "paused": ("v", ORANGE, 0.085),
+    "resumed": ("^", ORANGE, 0.085),  # it paused, and a later trial went on with it
     "screened": ("|", GREY, 0.135),
     "failed": ("x", INK, 0.035),
 }

@@ -180,10 +180,11 @@ FIGURES.register("score-latency")(
 FIGURES.register("score-speedup")(
     Drawing(
         "{Metric} against speedup",
-        "The original network is at 1. Across: how many times as fast a network is, with the 95 % interval. Upwards: mean "
-        "{metric} over seeds; the bar is the 95 % interval of its difference from the original's (Welch), and for the "
-        "original that of its own mean. The {better} and the further to the right, the better. An operator meets the goal "
-        "of the search if both its bars lie in the shaded corner.",
+        "The original network is at 1. Across: how many times as fast a network is, with the 95 % interval; a dashed one is "
+        "the ratio of two latencies that were not timed in turns, and leaves out how the machine changed between them. "
+        "Upwards: mean {metric} over seeds; the bar is the 95 % interval of its difference from the original's (Welch), and "
+        "for the original that of its own mean. The {better} and the further to the right, the better. An operator meets "
+        "the goal of the search if both its bars lie in the shaded corner.",
         lambda found: speed_figure(found.scores, found.speedups, found.aim, found.notes),
     )
 )

@@ -19,11 +19,12 @@ from syno.report.labels import Label, place_labels
 from syno.report.results import complete, metric_of
 from syno.report.trade_off import LOOKS, NAMED, finite_scores, panels_of_targets
 from syno.results.metric import ScoreMetric
-from syno.results.speedups import SPEEDUP_COLUMNS
+from syno.results.speedups import APART, SPEEDUP_COLUMNS
 from syno.results.table import SCORE_COLUMNS
 from syno.search.goal import Goal
 
 CONFIDENCE = 0.95
+DASHED = (0, (3, 2))
 ROOM = 0.06  # around the points and the goal's corner, as a share of their range
 
 
@@ -31,7 +32,8 @@ ROOM = 0.06  # around the points and the goal's corner, as a share of their rang
 class SpedPoint:
     """A network's speedup and score, each with the ends of its interval, which are equal to it where they are unknown.
 
-    `trusted` is false for a latency below what the device's peak speed allows.
+    `trusted` is false for a latency below what the device's peak speed allows. `in_turns` is false where network and original were not
+    timed in turns: the interval of the speedup then leaves out how the machine changed meanwhile.
     """
 
     name: str
@@ -39,6 +41,7 @@ class SpedPoint:
     speedup: tuple[float, float, float]
     score: tuple[float, float, float]
     trusted: bool = True
+    in_turns: bool = True
 
     @property
     def point(self) -> tuple[float, float]:
@@ -103,6 +106,8 @@ def speed_figure(
     for role in dict.fromkeys(point.role for points in groups for point in points):
         marker, size, colour, name = LOOKS.get(role, LOOKS["found"])
         panels[0].plot([], [], marker, color=colour, markersize=size, label=name)
+    if not all(point.in_turns for points in groups for point in points):
+        panels[0].plot([], [], color=GREY, linestyle=DASHED, linewidth=0.9, label="timed apart, not in turns")
     finish(figure, panels, title, notes, columns=4)
     figure.draw_without_rendering()
     for axes, points in zip(panels, groups, strict=True):
@@ -117,7 +122,9 @@ def _point(row: dict[Any, Any], scored: dict[Any, Any]) -> SpedPoint:
         score - off + float(nan if scored[name] is None else scored[name]) for name in ("difference_low", "difference_high")
     )
     speedup = _span(float(row["speedup"]), row["speedup_low"], row["speedup_high"])
-    return SpedPoint(str(row["operator"]), row["role"], speedup, _span(score, *ends), row["suspicious"] is not True)
+    return SpedPoint(
+        str(row["operator"]), row["role"], speedup, _span(score, *ends), row["suspicious"] is not True, row["timed"] != APART
+    )
 
 
 def _span(value: float, low: float | None, high: float | None) -> tuple[float, float, float]:
@@ -142,11 +149,13 @@ def _draw_points(axes: Axes, points: Sequence[SpedPoint]) -> None:
         marker, size, colour, _ = LOOKS.get(point.role, LOOKS["found"])
         (x, left, right), (y, low, high) = point.speedup, point.score
         across, upwards = [[x - left], [right - x]], [[y - low], [high - y]]
-        axes.errorbar(
+        _, _, bars = axes.errorbar(
             x, y, xerr=across if right > left else None, yerr=upwards if high > low else None,
             fmt=marker, color=colour, markersize=size, markerfacecolor=colour if point.trusted else "white",
             markeredgecolor="white" if point.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
         )  # fmt: skip
+        if bars and not point.in_turns:
+            bars[0].set_linestyle(DASHED)
     axes.spines["right"].set_visible(False)
 
 

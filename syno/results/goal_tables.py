@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import ORIGINAL
 from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, verdict
 from syno.results.metric import ACCURACY, LOSS, METRICS
-from syno.results.speedups import APART, IN_TURNS, speedup_apart
+from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.search.goal import COSTS, Goal
 
 if TYPE_CHECKING:
@@ -22,18 +22,24 @@ GOAL_COLUMNS = (
 
 
 def verdicts(
-    goal: Goal, scores: pandas.DataFrame, latency: pandas.DataFrame, searched: Mapping[str, Mapping[str, float]]
+    goal: Goal,
+    scores: pandas.DataFrame,
+    latency: pandas.DataFrame,
+    searched: Mapping[str, Mapping[str, float]],
+    breakdown: pandas.DataFrame | None = None,
 ) -> pandas.DataFrame:
     """Return a row of `GOAL_COLUMNS` for each network but the original, in the order of the scores.
 
-    The speedup is that of the search, where original and candidate were timed in turns. Without one it is that of the latency
-    table by the goal's compiler on its device, where they were timed apart; its interval is then that of both latencies.
+    The speedup is that of the search, where original and candidate were timed in turns. Without one it is that of the
+    breakdown by the goal's compiler on its device, where their layers were timed in turns. Without that, too, it is that of the
+    latency table, where they were timed apart; its interval is then that of both latencies.
 
     Args:
         goal: the goal.
         scores: `syno.results.table.score_view`.
         latency: `syno.results.table.latency_view`.
         searched: the metrics in the search, by the key of the operator.
+        breakdown: where the time goes (`syno.results.breakdown.breakdown_table`), if that was measured.
     """
     import pandas
 
@@ -46,10 +52,12 @@ def verdicts(
         )  # fmt: skip
         lost = Span(*(sign * float(nan if row[name] is None else row[name]) for name in ends))
         turns = speedup_in(metrics)
-        speedup = turns or speedup_apart(latency, row["key"], goal.compiler, goal.device)
+        place = (row["key"], goal.compiler, goal.device)
+        by_layers = speedup_by_layers(breakdown, *place)
+        speedup = turns or by_layers or speedup_apart(latency, *place)
         shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
         found = verdict(goal, metric, speedup, lost, shares)
-        timed = None if speedup is None else APART if turns is None else IN_TURNS
+        timed = None if speedup is None else IN_TURNS if turns else BY_LAYERS if by_layers else APART
         fast = speedup or Span(nan)
         rows.append((
             *(row[name] for name in ("operator", "key", "role")), found.state, found.text, found.missing, *fast, timed, *lost,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from math import nan
 from typing import TYPE_CHECKING
 
 from syno.base.files import ORIGINAL
+from syno.results.breakdown import NETWORK
 from syno.results.goal import Span
 from syno.search.goal import Goal
 
 if TYPE_CHECKING:
     import pandas
 
-IN_TURNS, APART = "in turns", "apart"  # how original and candidate were timed
+IN_TURNS, BY_LAYERS, APART = "in turns", "in turns, by layers", "apart"  # how original and candidate were timed
 SPEEDUP_COLUMNS = (
     "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
 )  # fmt: skip
@@ -38,29 +40,54 @@ def speedup_apart(latency: pandas.DataFrame, key: str, compiler: str, device: st
     )
 
 
+def speedup_by_layers(breakdown: pandas.DataFrame | None, key: str, compiler: str, device: str) -> Span | None:
+    """Return the speedup of a network whose layers were timed in turns with the original's; None if they were not.
+
+    Args:
+        breakdown: `syno.results.breakdown.breakdown_table`; None if there is none.
+        key, compiler, device: as for `speedup_apart`.
+    """
+    if breakdown is None or breakdown.empty:
+        return None
+    found = breakdown[(breakdown["part"] == NETWORK) & (breakdown["key"] == key) & (breakdown["status"] == "ok")]
+    found = found[(found["compiler"] == compiler) & (found["device"] == device)]
+    return None if found.empty else Span(*(float(found.iloc[0][name]) for name in ("speedup", "speedup_low", "speedup_high")))
+
+
 def speedup_view(
-    latency: pandas.DataFrame, goal: Goal | None = None, judged: pandas.DataFrame | None = None
+    latency: pandas.DataFrame,
+    goal: Goal | None = None,
+    judged: pandas.DataFrame | None = None,
+    breakdown: pandas.DataFrame | None = None,
 ) -> pandas.DataFrame:
     """Return a row of `SPEEDUP_COLUMNS` for each network but the original, compiler and device with a known speedup.
+
+    For the goal's compiler and device it is the speedup that the verdict is about. Else it is the one that was timed in turns
+    by layers, if there is one, and the ratio of two latencies if not.
 
     Args:
         latency: `syno.results.table.latency_view`.
         goal: the goal of the search, if there is one.
-        judged: the verdicts (`syno.results.goal_tables.verdicts`); a speedup there that was timed in turns, by the goal's
-            compiler on its device, takes the place of the ratio of two latencies.
+        judged: the verdicts (`syno.results.goal_tables.verdicts`), if there are any.
+        breakdown: where the time goes (`syno.results.breakdown.breakdown_table`), if that was measured.
     """
     import pandas
 
     rows: dict[tuple[str, str, str], tuple[object, ...]] = {}
     for row in latency[(latency["key"] != ORIGINAL) & (latency["status"] == "ok")].to_dict("records"):
-        place = (row["key"], row["device"], row["compiler"])
-        span = speedup_apart(latency, row["key"], row["compiler"], row["device"])
-        if span is not None:
-            named = (row["operator"], row["key"], row["role"], row["device"], row["compiler"])
-            rows[place] = (*named, *span, APART, row["suspicious"] is True)
+        place = (row["key"], row["compiler"], row["device"])
+        in_turns, apart = speedup_by_layers(breakdown, *place), speedup_apart(latency, *place)
+        if (span := in_turns or apart) is not None:
+            how = (APART, row["suspicious"] is True) if in_turns is None else (BY_LAYERS, False)
+            rows[place] = (*_named(row), row["device"], row["compiler"], *span, *how)
     if goal is not None and judged is not None:
-        for row in judged[judged["timed"] == IN_TURNS].to_dict("records"):
-            named = (row["operator"], row["key"], row["role"], goal.device, goal.compiler)
+        for row in judged[judged["timed"].notna()].to_dict("records"):
+            place = (row["key"], goal.compiler, goal.device)
+            doubtful = row["timed"] == APART and place in rows and rows[place][-1]
             span = Span(row["speedup"], row["speedup_low"], row["speedup_high"])
-            rows[row["key"], goal.device, goal.compiler] = (*named, *span, IN_TURNS, False)
+            rows[place] = (*_named(row), goal.device, goal.compiler, *span, row["timed"], doubtful)
     return pandas.DataFrame(list(rows.values()), columns=list(SPEEDUP_COLUMNS))
+
+
+def _named(row: dict[Hashable, object]) -> tuple[object, ...]:
+    return row["operator"], row["key"], row["role"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from syno.config import Experiment
+from syno.results.breakdown import read_breakdown
 from syno.results.goal import SPEED, STATES, Verdict, lost_in, speedup_in, verdict_on_trial
 from syno.results.goal_tables import answer, help_with, verdicts
 from syno.results.metric import METRICS, front
@@ -91,7 +92,8 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
         return None
     file = experiment.folder / SELECTED
     searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
-    return verdicts(experiment.goal, scores, latency, searched)
+    parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
+    return verdicts(experiment.goal, scores, latency, searched, parts)
 
 
 def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> pandas.DataFrame:

@@ -27,7 +27,7 @@ def read(experiment: Experiment) -> Results:
     """Return the frozen trials, and the tables if it trains. SpecError if they are not there, or of other settings."""
     import pandas
 
-    from syno.report.results import Results, no_layers
+    from syno.report.results import Results, no_breakdown, no_layers
     from syno.results.breakdown import read_breakdown
     from syno.results.speedups import speedup_view
     from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
@@ -42,6 +42,7 @@ def read(experiment: Experiment) -> Results:
         scores, latency = tables.read_tables(experiment)
         layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
     operators = _operators(experiment, trials, [scores, latency, layers])
+    parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else no_breakdown()
     return Results(
         experiment.name,
         trials,
@@ -51,10 +52,10 @@ def read(experiment: Experiment) -> Results:
         _notes(experiment, trials, latency, layers),
         layers,
         answer_of(experiment, scores, latency),
-        speedup_view(latency, experiment.goal, verdict_table(experiment, scores, latency)),
+        speedup_view(latency, experiment.goal, verdict_table(experiment, scores, latency), parts),
         experiment.goal,
         reward_at_goal(experiment, trials),
-        read_breakdown(experiment.folder),
+        parts,
     )
 
 

@@ -66,6 +66,8 @@ def make_tables(experiment: Experiment) -> Tables:
     which).
     """
     curves: list[dict[str, Any]] = []
+    if experiment.tune.breakdown:  # the verdicts read it
+        write_table(breakdown_of(experiment, compared_networks(experiment)), experiment.folder, OF_BREAKDOWN)
     table = measurement_table(_collected(experiment, compared_networks(experiment), curves=curves))
     tables = _views(table, experiment)
     found = verdict_table(experiment, *tables)
@@ -76,9 +78,6 @@ def make_tables(experiment: Experiment) -> Tables:
     layers = layer_view(table)
     if not layers.empty:
         written[OF_LAYERS] = layers
-    parts = breakdown_of(experiment, compared_networks(experiment))
-    if not parts.empty:
-        written[OF_BREAKDOWN] = parts
     for name, rows in written.items():
         write_table(rows, experiment.folder, name)
     return tables
