@@ -27,9 +27,9 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     """Draw the time of each replaced layer before and after, and how many times as fast it is, with the 95 % interval.
 
     There is a row of two panels for each operator, compiler and device. The bars of layers that occur several times are their
-    time together. The lower bar of a layer is the operator's, in the colours of its stages where they are known. Found operators
-    come first; what could not be measured, or is too much for one figure, is left out, and a note says so. SpecError if the
-    table lacks a column.
+    time together. The lower bar of a layer is the operator's, in the colours of its stages where they are known. Found
+    operators come first; what could not be measured, or is too much for one figure, is left out, and a note says so. SpecError
+    if the table lacks a column.
     """
     rows = complete(breakdown, BREAKDOWN_COLUMNS, "breakdown")
     rows = rows.iloc[(rows["role"] != "found").argsort(kind="stable")]
@@ -43,7 +43,7 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     ]
     if not known:
         return nothing(TITLE, "The time of no operator's layers was measured." if not failed else failed[0], notes)
-    left_out = [" and ".join(name[:2]) for name in list(known)[MOST:]]
+    left_out = [" with ".join(name[:2]) for name in list(known)[MOST:]]
     known = dict(list(known.items())[:MOST])
     heights = [group["layer"].dropna().nunique() + 2.6 for group in known.values()]
     figure = Figure(figsize=(8.4, 0.9 + 0.3 * sum(heights) + 0.4 * len(known)), layout="constrained")

@@ -32,8 +32,8 @@ ROOM = 0.06  # around the points and the goal's corner, as a share of their rang
 class SpedPoint:
     """A network's speedup and score, each with the ends of its interval, which are equal to it where they are unknown.
 
-    `trusted` is false for a latency below what the device's peak speed allows. `in_turns` is false where network and original were not
-    timed in turns: the interval of the speedup then leaves out how the machine changed meanwhile.
+    `trusted` is false for a latency below what the device's peak speed allows. `in_turns` is false where network and original
+    were not timed in turns: the interval of the speedup then leaves out how the machine changed meanwhile.
     """
 
     name: str

@@ -127,7 +127,7 @@ def test_misfits_and_failures_are_in_the_file_and_in_the_table(small: Experiment
     rows = read_measurements(small.folder, "syno tables")
     assert rows[rows["layer"].notna()]["role"].value_counts().to_dict() == {"original": 5, "baseline": 5}
 
-    assert names(small)[:3] == ("score-latency", "speedup", "layers")
+    assert names(small)[:4] == ("score-speedup", "score-latency", "speedup", "layers")
     page = write_report(small).read_text(encoding="utf-8")
     assert (
         'id="layers"' in page and "Speedup of single layers" in page and "0.500 ms (4.00×)" in page and "does not fit" in page
