@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
+from textwrap import fill
 
 import pandas
 from matplotlib.axes import Axes
@@ -19,6 +20,7 @@ MOST = 4  # pairs of panels: an operator with a compiler on a device each
 BEFORE, AFTER, AROUND, UNKNOWN = "#999999", BLUE, "#DDDDDD", "#BBBBBB"
 COLOURS = ("#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#F0E442", "#D55E00")  # of stages; the palette of Okabe and Ito
 BAR = 0.36  # of the distance of two layers
+WORDS = 90  # letters of a line of a reason
 EDGE = 0.5  # width of the white line between stages
 ALL, THE_REST = "whole network", "other layers"
 
@@ -42,7 +44,8 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
         if (operator, compiler, device) not in known
     ]
     if not known:
-        return nothing(TITLE, "The time of no operator's layers was measured." if not failed else failed[0], notes)
+        why = failed[0] if failed else "No operator's layers were timed in turns with the original's."
+        return nothing(TITLE, fill(why, WORDS), notes)
     left_out = [" with ".join(name[:2]) for name in list(known)[MOST:]]
     known = dict(list(known.items())[:MOST])
     heights = [group["layer"].dropna().nunique() + 2.6 for group in known.values()]

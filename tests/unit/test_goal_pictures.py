@@ -102,7 +102,14 @@ class TestSpeedups:
         assert ("shift_conv1x1", "inductor") not in self.view()  # it failed
 
     def test_layers_count_before_latencies_and_the_verdict_for_the_goals_compiler(self) -> None:
-        shared = {"key": "operator_1", "part": "network", "status": "ok", "device": "cpu", "speedup_low": 1.0, "speedup_high": 2.0}
+        shared = {
+            "key": "operator_1",
+            "part": "network",
+            "status": "ok",
+            "device": "cpu",
+            "speedup_low": 1.0,
+            "speedup_high": 2.0,
+        }
         parts = breakdown_table([{**shared, "compiler": name, "speedup": 1.4} for name in ("eager", "inductor")])
         fields = {"operator": "operator_1", "key": "operator_1", "role": "found", "timed": IN_TURNS}
         judged = pandas.DataFrame([{**fields, "speedup": 1.7, "speedup_low": 1.6, "speedup_high": 1.8}])
