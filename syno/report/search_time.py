@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
-from syno.report.results import METRIC, complete
+from syno.report.results import METRIC, TRIAL_COLUMNS, complete
 from syno.results.goal import verdict_on_trial
 from syno.search.goal import Goal
 
 TITLE = "Search over time"
-COLUMNS = ("number", "outcome", "reward", "started", "ended")
+TIMES = ("started", "ended")  # columns; a trial without them is left out
 LONGEST_GAP = timedelta(minutes=10)  # without a trial: more is an interruption, which does not count
 MINUTES = 600  # seconds from which on the axis has minutes, and so on
 HOURS = 4 * 3600
@@ -38,8 +38,9 @@ def time_figure(
 
     Raises SpecError if the table lacks a column.
     """
-    rows = complete(trials, COLUMNS, "trials")
-    rows = rows[rows["started"].notna() & rows["ended"].notna()]
+    rows = complete(trials, TRIAL_COLUMNS, "trials")
+    rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *TIMES])))
+    rows = rows[rows[list(TIMES)].notna().all(axis="columns")]
     done = rows[(rows["outcome"] == "complete") & rows["reward"].notna()]
     if done.empty and not rows["outcome"].isin(list(AT_THE_BOTTOM)).any():
         return nothing(TITLE, "No trial with a known time has ended.", notes)

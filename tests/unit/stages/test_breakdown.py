@@ -6,6 +6,7 @@ import itertools
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from syno.ir.library import OPERATORS
 from syno.measure import stage_times
 from syno.measure.breakdown_record import BreakdownRecord
 from syno.measure.network_subject import NetworkSubject
+from syno.measure.speedup_layers import layers_of
 from syno.measure.speedup_record import Conditions, LayerSpeedup, SpeedupRecord
 from syno.measure.stage_times import StageTime, stage_shares
 from syno.measure.timing import Interval, LatencySettings
@@ -126,6 +128,20 @@ def test_a_record_is_of_layers_and_of_one_operator() -> None:
             a_record(**wrong)
     with pytest.raises(ValidationError, match="stages of 1 layers, and times of 2"):
         a_record(stages=(STAGES,))
+
+
+@pytest.mark.parametrize("compiler", ["eager", "inductor"])
+def test_stages_are_of_each_size_of_the_layers_where_they_are_not_fused(compiler: str) -> None:
+    speedup = a_speedup(compiler)
+    sizes = layers_of(speedup.conditions.network)
+    layers = [speedup.layers[0].model_copy(update={"name": name}) for name in sizes.titles]
+    speedup = speedup.model_copy(update={"layers": tuple(layers)})
+    here: Any = SimpleNamespace(
+        network=speedup.conditions.network, compiler=compiler, device="cpu", remote=None, settings=SETTINGS
+    )
+    found = BreakdownRecord.make(OPERATOR, speedup, here).stages
+    assert len(found) == (len(layers) if compiler == "eager" else 0)
+    assert all(sum(stage.share for stage in stages) == pytest.approx(1.0) for stages in found)
 
 
 @pytest.fixture
