@@ -1,4 +1,4 @@
-"""How the time of an operator's generated module is shared by the statements of its `forward`.
+"""The shares that the statements of `forward` have in the time of an operator's generated module.
 
 Each line of `forward` is timed as it runs, by Python's tracing. That says nothing of compiled code, where one kernel may do the
 work of several lines.
@@ -28,7 +28,7 @@ from syno.model.module import OperatorModule
 
 LEAST_SHARE = 0.02  # of the whole time: shorter statements are "other" together
 OTHER, POOLING, WEIGHTS = "other", "pooling", "weights"
-TORCH_CALLS = {"prepared_weights": WEIGHTS}
+NAMES = {"prepared_weights": WEIGHTS, "dim": OTHER}  # of calls that are no functions of torch
 
 
 class StageTime(BaseModel):
@@ -96,7 +96,7 @@ def _name(statement: ast.stmt) -> str:
     for node in ast.walk(statement.value):
         if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
-            return TORCH_CALLS.get(called, OTHER if called == "dim" else called)
+            return NAMES.get(called, called)
     return "arithmetic" if any(isinstance(node, ast.BinOp) for node in ast.walk(statement)) else OTHER
 
 

@@ -18,6 +18,7 @@ from syno.report.result_figures import pictures
 from syno.report.search_time import elapsed, time_figure
 from syno.report.speed_trade_off import speed_figure
 from syno.results.breakdown import breakdown_table
+from syno.results.goal_tables import verdicts
 from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, SPEEDUP_COLUMNS, speedup_view
 from syno.search.goal import Goal
 from syno.stages.goal import reward_at_goal
@@ -117,6 +118,9 @@ class TestSpeedups:
         assert (found["operator_1", "eager"]["speedup"], found["operator_1", "eager"]["timed"]) == (1.4, BY_LAYERS)
         assert (found["operator_1", "inductor"]["speedup"], found["operator_1", "inductor"]["timed"]) == (1.7, IN_TURNS)
         assert found["operator_2", "eager"]["timed"] == APART
+        latency = latency_table().assign(key=lambda table: table["operator"])
+        table = verdicts(GOAL, score_table().assign(key=lambda table: table["operator"]), latency, {}, parts).set_index("key")
+        assert (table.loc["operator_1", "speedup"], table.loc["operator_1", "timed"]) == (1.4, BY_LAYERS)
 
 
 class TestTime:
