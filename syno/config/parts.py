@@ -25,16 +25,14 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
         del of_study["stopping"]  # files from before there was this option stay valid
     if whole["select"]["by"] != "latency":
         del whole["select"]["shortlist"]  # nothing depends on it
-    speed = {name: whole["tune"].pop(name) for name in ("layers", "breakdown", "training", "original_compilers", "speed")}[
-        "speed"
-    ]
+    others = {name: whole["tune"].pop(name) for name in ("layers", "breakdown", "training", "original_compilers", "speed")}
     return {
         "data": {"workload": whole["workload"]},
         "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},
         "select": {key: value for key, value in whole["select"].items() if key != "operators" or value},
         "ablations": {key: whole[key] for key in ("spec", "workload", "relative_budget", "artifact", "ablations")},
         "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
-        "speed": {"workload": whole["workload"], "training": whole["train"]["training"], "speed": speed},
+        "speed": {"workload": whole["workload"], "training": whole["train"]["training"], "speed": others["speed"]},
         "join": whole["join"],
         "tune": {
             "workload": whole["workload"],

@@ -50,8 +50,10 @@ class StageTime(BaseModel):
 def stage_shares(layer: torch.nn.Module, given: Inputs, settings: LatencySettings) -> tuple[StageTime, ...]:
     """Return the shares of the statements of the operator in a layer, in their order; they add up to 1.
 
+    There are none if no operator's generated module is in the layer.
+
     Args:
-        layer: an operator's module, or one with a pooling before it. Of any other module there are no shares.
+        layer: an operator's module, or one with a pooling before it.
         given: an input of the layer.
         settings: `least_repeats` calls are timed, after `warm_up_ms` of others. A share is the median over the calls.
     """

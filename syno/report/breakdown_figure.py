@@ -51,7 +51,7 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     heights = [group["layer"].dropna().nunique() + 2.6 for group in known.values()]
     figure = Figure(figsize=(8.4, 0.9 + 0.3 * sum(heights) + 0.4 * len(known)), layout="constrained")
     grid = figure.subplots(len(known), 2, squeeze=False, sharey="row", width_ratios=(2.6, 1), height_ratios=heights)
-    stages = list(dict.fromkeys(rows["stage"].dropna()))
+    stages = list(dict.fromkeys(name for group in known.values() for name in group["stage"].dropna()))
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(stages)} | {"other": UNKNOWN}
     for (times, speedups), ((operator, compiler, device), group) in zip(grid, known.items(), strict=True):
         times.set_title(f"{operator}, {compiler} on {device}", fontsize=8.5, loc="left", parse_math=False)
@@ -62,7 +62,7 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     first.barh([0], [0], color=BEFORE, label="original")
     first.barh([0], [0], color=AFTER, label="with the operator")
     for name, colour in colours.items():
-        if name in stages:
+        if name in stages:  # "other" is not always
             first.barh([0], [0], color=colour, label=name)
     first.barh([0], [0], color=AROUND, label=THE_REST)
     more = [f"not shown: {', '.join(left_out)}"] if left_out else []
