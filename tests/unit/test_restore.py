@@ -92,9 +92,8 @@ def test_operators_that_are_all_gone_are_written_with_and_without_a_manifest(kno
     shutil.rmtree(experiment.folder / "operators")
     if not known:
         (experiment.folder / "manifest.json").unlink()
-    assert set(names(look_over(experiment, change=True))) <= {f"figures/reward.{kind}" for kind in ("svg", "png", "pdf")} | {
-        "report.html"
-    }
+    drawn = {f"figures/{name}.{kind}" for name in ("reward", "search-time") for kind in ("svg", "png", "pdf")}
+    assert set(names(look_over(experiment, change=True))) <= drawn | {"report.html"}
     assert {file: file.read_text(encoding="utf-8") for file in texts} == texts
 
 

@@ -18,7 +18,7 @@ def test_commands_have_folders_as_one_word(tmp_path: Path) -> None:
     done = snakemake(tmp_path, config, "--dry-run", "--printshellcmds", "--quiet", "host")
     assert done.returncode == 0, done.stdout
     commands = [line for line in done.stdout.splitlines() if re.search(r"\bsyno \w+ .*experiment\.yaml", line)]
-    assert len(commands) == 5, done.stdout  # worker, freeze, select, figure, report
+    assert len(commands) == 6, done.stdout  # worker, freeze, select, two figures, report
     for command in commands:
         words = shlex.split(command.replace("Shell command: ", ""))
         assert f"{FOLDER}/experiment.yaml" in words

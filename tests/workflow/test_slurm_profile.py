@@ -105,4 +105,4 @@ class TestPartitions:
 
 def test_groups_are_of_rules_that_there_are() -> None:
     profile = yaml.safe_load((PROFILE / "config.v9+.yaml").read_text(encoding="utf-8"))
-    assert set(profile["groups"]) < set(SHORT) and set(profile["set-resources"]) < {*LONG, *SHORT}
+    assert set(profile["groups"]) < set(SHORT) and set(profile["set-resources"]) < {*LONG, *SHORT, "breakdown"}
