@@ -43,6 +43,7 @@ def start_fork_server(workflow: Any) -> None:
             listener.bind(address)
         except OSError:  # the path is too long for a socket
             return
+        Path(address).chmod(0o600)
         listener.listen(socket.SOMAXCONN)
         server = subprocess.Popen(
             [sys.executable, "-m", MODULE, str(listener.fileno())],
