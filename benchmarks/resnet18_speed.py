@@ -26,7 +26,7 @@ from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.measure.prediction.predictor import Prediction, SpeedupPredictor
 from syno.measure.speedup_record import SpeedupRecord
-from syno.measure.tuning_record import Interval
+from syno.measure.timing import Interval
 from syno.space.complete import cost
 from syno.stages.speedups import speedups_of
 from syno.stages.study import read_frozen

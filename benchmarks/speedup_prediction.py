@@ -2,6 +2,7 @@
 
     python benchmarks/speedup_prediction.py --splits 10
     python benchmarks/speedup_prediction.py --records FOLDER    # of benchmarks/table.py, instead of the table
+    python benchmarks/speedup_prediction.py --stores FOLDER     # what searches have measured, as kept below the folder
 
 Learning curves over the number of operators that a model learns from, for each compiler; models against each other; the share
 of measured speedups in the intervals; searches that measure only what may meet a goal; which features matter.
@@ -29,6 +30,8 @@ from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.measure.prediction.description import COLUMNS, Description
 from syno.measure.prediction.predictor import LEAST_RECORDS, SpeedupPredictor
+from syno.measure.speedup_record import SpeedupRecord
+from syno.measure.speedup_store import SpeedupStore
 from syno.model.extraction import replaceable
 from syno.search.replay.table import COMPILERS, FOLDER, OperatorTable
 from syno.train.workload import Workload
@@ -67,8 +70,25 @@ def loaded(options: argparse.Namespace, compiler: str) -> tuple[list[PGraph], li
     return [entry.operator for entry in entries], [entry.latency[compiler].speedup for entry in entries]
 
 
+def stored(folder: Path, compiler: str) -> list[SpeedupRecord]:
+    """The records of a compiler in all stores below a folder, one for each operator."""
+    found = {}
+    for store in sorted({file.parent for file in folder.rglob("*.json")}):
+        for record in SpeedupStore(store).records():
+            if record.conditions.compiler == compiler and record.speedup is not None:
+                found.setdefault(record.operator_id, record)
+    return list(found.values())
+
+
+def layers_of(record: SpeedupRecord) -> list[Mapping[str, int]]:
+    """The sizes of the replaced layers of the network in a record, at the batch that was timed."""
+    network = record.conditions.network
+    example = network.example(record.conditions.settings.batch)
+    return [layer.values for layer in replaceable(network.backbone(), example, network.layers)]
+
+
 def layers() -> list[Mapping[str, int]]:
-    """The sizes of the network's replaced layers, at the batch that was timed."""
+    """The sizes of the replaced layers of the table's network, at the batch that was timed."""
     workload = Workload.of(experiment().workload)
     example = workload.example[:1].expand(BATCH, *workload.example.shape[1:])
     return [layer.values for layer in replaceable(workload.model(), example, workload.settings.layers)]
@@ -192,29 +212,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--splits", type=int, default=10, help="random orders")
     parser.add_argument("--table", type=Path, default=FOLDER)
     parser.add_argument("--records", type=Path, help="a folder of raw records, instead of the table")
+    parser.add_argument("--stores", type=Path, help="a folder with stores of measured speedups below it, instead of the table")
     options = reports.parse(parser, arguments)
     warnings.filterwarnings("ignore")  # kernels at the bounds of their parameters, and constant predictions
-    source = "--records FOLDER " if options.records else ""
+    source = "--stores FOLDER " if options.stores else "--records FOLDER " if options.records else ""
     lines = reports.heading("Predicted speedups", f"benchmarks/speedup_prediction.py {source}--splits {options.splits}")
-    sizes = layers()
     for compiler in COMPILERS[::-1]:
-        found, speedups = loaded(options, compiler)
+        records = stored(options.stores, compiler) if options.stores else []
+        found, speedups = loaded(options, compiler) if not options.stores else of_records(records)
+        if len(found) < LEAST and options.stores:
+            continue
         if len(found) < LEAST:
             parser.error(f"{len(found)} operators have a latency with {compiler}; it takes {LEAST}: measure them with table.py")
-        predictor = SpeedupPredictor(sizes, constant_weights=compiler != "eager")
+        sizes = layers_of(records[0]) if records else layers()
+        # In the table's latencies, eager mode computed what depends on weights alone at each call.
+        predictor = SpeedupPredictor(sizes, constant_weights=compiler != "eager" or bool(records))
         measured = Measured(found, np.array(speedups), predictor)
         lines += ["", f"## {compiler}: {len(found)} operators", ""]
-        lines += section(measured, speedup_models.rows_of(found, sizes), options.splits)
+        lines += section(measured, speedup_models.rows_of(found, sizes), sizes, options.splits)
     reports.deliver(lines, options.output)
     return 0
 
 
-def section(measured: Measured, rows: np.ndarray, number: int) -> list[str]:
+def of_records(records: Sequence[SpeedupRecord]) -> tuple[list[PGraph], list[float]]:
+    """The operators of records, and their speedups."""
+    return [parse_stored(record.operator) for record in records], [record.speedup or 0.0 for record in records]
+
+
+def section(measured: Measured, rows: np.ndarray, sizes: Sequence[Mapping[str, int]], number: int) -> list[str]:
     """The lines about one compiler."""
     count = len(measured.speedups)
     flops = rows[:, speedup_models.FLOPS].sum(axis=1)
     began = time.process_time()
-    fresh = SpeedupPredictor(layers(), constant_weights=False)
+    fresh = SpeedupPredictor(sizes, constant_weights=False)
     for operator in measured.operators[:20]:
         fresh.described(operator)
     describing = (time.process_time() - began) / min(count, 20)
