@@ -113,7 +113,7 @@ def search(place: Path, limit: float | None) -> Record:
     began = time.monotonic()
     with TemporaryDirectory() as cache, (place / "search.log").open("wb") as log:
         own = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
-        process = psutil.Popen(command, cwd=place, env=own, stdout=log, stderr=log)
+        process = psutil.Popen(command, cwd=place, env=own, stdout=log, stderr=log, preexec_fn=_heed_interrupts)
         while process.poll() is None:
             if limit is not None and _cpu_seconds(process) >= limit:
                 process.send_signal(signal.SIGINT)
@@ -124,6 +124,11 @@ def search(place: Path, limit: float | None) -> Record:
     if limit is None and process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
     return {"cpu_seconds": used, "seconds": time.monotonic() - began}
+
+
+def _heed_interrupts() -> None:
+    """Let SIGINT interrupt this process: a shell starts programs in the background with the signal ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _cpu_seconds(process: psutil.Process) -> float:

@@ -51,8 +51,7 @@ class Compiler:
         tunes: whether it measures schedules on the device. Such compilers take long, and share files of one device.
         check: looks at a device, the CPU threads, its own settings and the remote device, if it is one, before a process is
             started. Raises what is wrong.
-        remote: compiles and measures a job on a remote device; the last argument is FLOPs of one call. None if it compiles for
-            this machine only.
+        remote: compiles and measures a job elsewhere, with the FLOPs of one call; None if it compiles for this machine only.
     """
 
     compile: Callable[[Job], Compiled]
@@ -159,8 +158,7 @@ def eager(job: Job) -> Compiled:
     """Return the module, prepared for inference: PyTorch's own kernels, one after another."""
     from syno.model.inference import prepare_for_inference
 
-    call: Compiled = prepare_for_inference(job.module)
-    return call
+    return prepare_for_inference(job.module)  # type: ignore[no-any-return]
 
 
 @COMPILERS.register("inductor")

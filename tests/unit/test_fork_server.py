@@ -40,6 +40,11 @@ exec(sys.argv[1])
 PATIENCE = 30.0
 
 
+def heed_interrupts() -> None:
+    """Let SIGINT interrupt this process: where tests run in the background of a shell, the signal is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Server:
     """A server, and clients of it."""
 
@@ -60,7 +65,7 @@ class Server:
         environment = {**self.environment, **given.pop("variables", {})}
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         command = [sys.executable, "-c", CLIENT, code, *arguments]
-        return subprocess.Popen(command, env=environment, text=True, **streams, **given)
+        return subprocess.Popen(command, env=environment, text=True, preexec_fn=heed_interrupts, **streams, **given)
 
     def run(self, code: str, *arguments: str, entered: str = "", **given: Any) -> tuple[int, str, str]:
         """The exit code, and what the command prints."""

@@ -44,6 +44,7 @@ ALLOWED = {
 FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
 # Libraries are machine code. Each of these was made by the same process before, and none is of a folder of results.
 LOADS_LIBRARIES = {
+    "base/fork_request.py": ["ctypes.CDLL"],  # no file: functions of the C library that this process has
     "base/compiled.py": ["spec_from_file_location"],  # of the package itself, where `make compiled` put it
     "report/take_home/formats.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
     "measure/tvm/sessions.py": ["session.load_module"],  # on a device, to which it was sent

@@ -53,24 +53,39 @@ class SmallResNet(nn.Module):  # type: ignore[misc]
         return self.head(self.blocks(x).mean((2, 3)))
 
 
+class ResNet6(SmallResNet):
+    """A 5x5 stem of stride 2, and two blocks, the second on half of the positions."""
+
+    def __init__(self, classes: int, channels: int, features: int) -> None:
+        stem = nn.Conv2d(channels, features, 5, stride=2, padding=2, bias=False)
+        blocks = [PooledBlock(features, features, halve=halve) for halve in (False, True)]
+        super().__init__(stem, blocks, nn.Linear(features, classes))
+
+
+class ResNet8(SmallResNet):
+    """A 3x3 stem and three blocks."""
+
+    def __init__(self, classes: int, channels: int, first: int, second: int, third: int) -> None:
+        stem = nn.Conv2d(channels, first, 3, padding=1, bias=False)
+        blocks = [
+            PooledBlock(first, first, halve=False),
+            PooledBlock(first, second, halve=True),
+            PooledBlock(second, third, halve=True),
+        ]
+        super().__init__(stem, blocks, nn.Linear(third, classes))
+
+
 @BACKBONES.register("resnet6")
 def resnet6(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
     """Return a ResNet of 6 layers, of which four 3x3 convolutions have nearly all of the work; 64 features times `width`.
 
-    A 5x5 stem of stride 2 is followed by two blocks, the second on half of the positions. At 64 features the time goes into
-    arithmetic rather than into calls of kernels, so that a cheaper operator can be a faster one.
+    At 64 features the time goes into arithmetic rather than calls of kernels, so that a cheaper operator can be a faster one.
 
     Raises SpecError if `width` makes a number of features that is no whole number.
 
     Source: He 2016, deep residual learning for image recognition, with two blocks of equal width.
     """
-
-    def made(features: int) -> nn.Module:
-        stem = nn.Conv2d(channels, features, 5, stride=2, padding=2, bias=False)
-        blocks = [PooledBlock(features, features, halve=halve) for halve in (False, True)]
-        return SmallResNet(stem, blocks, nn.Linear(features, classes))
-
-    return seeded(seed, made, *widened((64,), width))
+    return seeded(seed, ResNet6, classes, channels, *widened((64,), width))
 
 
 @BACKBONES.register("resnet8")
@@ -81,14 +96,4 @@ def resnet8(*, classes: int, channels: int = 3, width: float = 1.0, seed: int = 
 
     Source: He 2016, deep residual learning for image recognition (CIFAR networks), with one block per width.
     """
-
-    def made(first: int, second: int, third: int) -> nn.Module:
-        stem = nn.Conv2d(channels, first, 3, padding=1, bias=False)
-        blocks = [
-            PooledBlock(first, first, halve=False),
-            PooledBlock(first, second, halve=True),
-            PooledBlock(second, third, halve=True),
-        ]
-        return SmallResNet(stem, blocks, nn.Linear(third, classes))
-
-    return seeded(seed, made, *widened((16, 32, 64), width))
+    return seeded(seed, ResNet8, classes, channels, *widened((16, 32, 64), width))
