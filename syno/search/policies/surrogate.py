@@ -15,7 +15,7 @@ from syno.search.policies.contract import POLICIES, STOPPED, Candidate, Policy, 
 from syno.search.policies.descriptions import Descriptions
 from syno.search.policies.earlier import read_earlier
 from syno.search.policies.evaluated import Evaluated, rewards
-from syno.search.policies.surrogate_goal import GoalModels, log_speedup
+from syno.search.policies.surrogate_goal import LIKELY, GoalModels, log_speedup
 from syno.search.policies.surrogate_model import Model, expected_improvement
 from syno.search.policies.surrogate_settings import SurrogateSettings
 from syno.search.reward import Failure, Outcome
@@ -83,7 +83,7 @@ class Surrogate(Policy):
         keys = [tuple(row[columns]) for row in rows]
         if models is not None:  # among those that are about as likely to be fast enough as the likeliest
             chances = models.chances(rows)
-            keys = [(float(chance >= chances.max() / 2), *key) for chance, key in zip(chances, keys, strict=True)]
+            keys = [(float(chance >= LIKELY * chances.max()), *key) for chance, key in zip(chances, keys, strict=True)]
         return paths[keys.index(max(keys))]
 
     # ---- candidates -----------------------------------------------------------------------------------------------
