@@ -5,9 +5,9 @@ They follow from the operator's graph and the sizes of its spec alone; nothing i
 >>> from syno.space.presets import paper
 >>> import syno
 >>> features = OperatorFeatures(paper("resnet18"))
->>> found = dict(zip(features.columns, features(syno.OPERATORS["conv2d"]().rename(k="k_1")), strict=True))
->>> found["once: least positions"], found["twice: least positions"]
-(3.0, 5.0)
+>>> found = dict(zip(features.columns, features(syno.OPERATORS["operator_1"]()), strict=True))
+>>> [round(2 ** found[f"{times}: least positions"]) for times in ("once", "twice")]
+[3, 5]
 """
 
 from __future__ import annotations
