@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from syno.lower.plan import Plan, plan_for
 from syno.lower.pytorch.costs import estimated_microseconds
 from syno.lower.pytorch.forms import Decisions, cheapest
 from syno.lower.pytorch.fused import FusedLowering
+from syno.measure.compilers import compiler_named
 from syno.model import OperatorModule, build, prepare_for_inference
 from syno.model.substitution import substitute
 
@@ -87,8 +90,16 @@ def fresh(module: OperatorModule, x: torch.Tensor) -> torch.Tensor:
     return module(x).detach()
 
 
-def test_what_depends_on_weights_alone_is_computed_once(x: torch.Tensor) -> None:
-    module = prepare_for_inference(operator_1())
+def by_the_compiler_eager(module: OperatorModule) -> OperatorModule:
+    compiled: OperatorModule = compiler_named("eager")(SimpleNamespace(module=module))  # type: ignore[arg-type]
+    return compiled
+
+
+@pytest.mark.parametrize("prepared", [prepare_for_inference, by_the_compiler_eager])
+def test_what_depends_on_weights_alone_is_computed_once(
+    prepared: Callable[[OperatorModule], OperatorModule], x: torch.Tensor
+) -> None:
+    module = prepared(operator_1())
     with torch.no_grad():
         first, again = module.prepared_weights(), module.prepared_weights()
     assert first is again
