@@ -61,7 +61,7 @@ def test_finds_fast_and_accurate_operators_in_fewer_trainings_than_a_policy_blin
     ours, blind = ([trained("surrogate", seed, blind=is_blind) for seed in range(2)] for is_blind in (False, True))
     assert mean(best for best, _ in ours) > 2 * mean(best for best, _ in blind), (ours, blind)
     random = [trained("random", seed) for seed in range(2)]  # as fast ones are rare, it asks for many that are too slow
-    assert mean(asked for _, asked in ours) < mean(asked for _, asked in random) / 1.25, (ours, random)
+    assert mean(asked for _, asked in ours) < mean(asked for _, asked in random) / 1.5, (ours, random)
 
 
 def models(goal: Goal, known: list[tuple[float, float, float]]) -> GoalModels:

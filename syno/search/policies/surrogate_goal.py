@@ -23,7 +23,7 @@ from syno.search.reward_contract import ORIGINAL
 FEWEST = 3  # operators whose speedup is known, before trees learn from them
 EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estimate, before trees have learnt
 UNCERTAIN = 0.1  # least deviation of the logarithm of a predicted speedup: operators of equal features differ by as much
-LIKELY = 0.75  # of the chance of the likeliest operator: others with so much of it count as equally likely to be trained
+LIKELY = 0.5  # of the chance of the likeliest operator: others with so much of it count as equally likely to be trained
 LEAST_CHANCE = 0.02  # that an operator is not too large, and can be compiled
 Sample = Callable[[list[tuple[Evaluated, float]]], list[tuple[Evaluated, float]]]
 Point = tuple[float, float]
@@ -153,7 +153,7 @@ class GoalModels:
         found: Numbers = self._passing(rows)
         if self.goal.least_speedup is not None and (speeds := self.speed.predict(rows)) is not None:
             means, deviations = speeds
-            least = math.log(self.goal.least_speedup) if self.speed.is_fitted else means.max()
+            least = math.log(self.goal.least_speedup) if self.speed.is_fitted else np.median(means)
             found = found * ndtr((means - least) / deviations)
         return found
 
