@@ -201,7 +201,9 @@ def _shade(axes: Axes, goal: Goal, metric: ScoreMetric, corner: Corner) -> None:
     axes.add_patch(Rectangle((across, low), right - across, high - low, facecolor=GREEN, alpha=0.12, linewidth=0, zorder=0))
     wanted = [] if goal.speedup is None else [f"{goal.speedup:g} times as fast"]
     if goal.lose_at_most is not None:
-        wanted.append(f"at most {goal.lose_at_most / metric.step:g} {metric.step_name} worse")
+        steps = goal.lose_at_most / metric.step
+        unit = metric.step_name.removesuffix("s") if steps == 1 else metric.step_name
+        wanted.append(f"at most {steps:g} {unit} worse")
     best, inwards, side = (high, -4, "top") if metric.more_is_better else (low, 4, "bottom")
     text = "goal: " + ",\n".join(wanted)
     axes.annotate(text, (right, best), (-4, inwards), textcoords="offset points", ha="right", va=side, fontsize=7.5, color=GREY)
