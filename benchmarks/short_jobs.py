@@ -108,7 +108,7 @@ def children_seconds() -> float:
 
 
 def parts() -> list[list[str]]:
-    """What a training's process costs before it trains: rows of the part, and of its CPU-seconds (median of three)."""
+    """Return a row for each part of what a training imports: its name and the median CPU-seconds of three runs."""
     rows, code, before = [], "", 0.0
     for name, more in PARTS.items():
         code += f"{more}\n"

@@ -3,9 +3,4 @@
 from syno.cli import artifacts, benches, evaluations, operators, outputs, preparations, speedups, studies
 from syno.cli.app import app
 
-__all__ = ["app", "artifacts", "benches", "evaluations", "main", "operators", "outputs", "preparations", "speedups", "studies"]
-
-
-def main() -> None:
-    """Run the command that the command line gives."""
-    app()
+__all__ = ["app", "artifacts", "benches", "evaluations", "operators", "outputs", "preparations", "speedups", "studies"]

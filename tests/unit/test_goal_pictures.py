@@ -60,7 +60,7 @@ class TestSpeedFigure:
         assert any(text.get_text().startswith("goal: 1.5 times as fast") for text in axes.texts)
 
     def test_bars_are_the_intervals_of_the_tables(self) -> None:
-        """That of the score is the interval of the difference from the original."""
+        """The vertical bar is the interval of the difference from the original's score."""
         axes = panels(speed_figure(scored(), SPEEDUPS))["inductor on cpu"]
         score = scored().set_index("operator").loc["operator_1", "score"]
         lines = [segment for bars in axes.collections for segment in getattr(bars, "get_segments", list)()]
@@ -87,7 +87,7 @@ class TestSpeedFigure:
 
 
 class TestSpeedups:
-    """What was timed in turns counts before what was not."""
+    """A speedup that was timed in turns is used instead of a ratio of two latencies."""
 
     @staticmethod
     def view(judged: pandas.DataFrame | None = None, breakdown: pandas.DataFrame | None = None) -> dict[tuple[str, str], Any]:

@@ -55,8 +55,8 @@ def statements(
 def estimated_time(graph: PGraph, layers: Valuations) -> float:
     """Return the microseconds that an operator is estimated to take in all of the layers, without what is of weights alone.
 
-    The estimate is that of the code generator (`syno.lower.pytorch.costs`): of one core, in plain PyTorch. It orders operators
-    better than their FLOPs do; times on other devices are to be learnt from measurements.
+    The estimate is that of the code generator (`syno.lower.pytorch.costs`): of one core, in plain PyTorch. Times with compilers
+    and on other devices have to be learnt from measurements.
 
     Raises SizeError, ValuationError or LoweringError for an operator that does not fit a layer.
     """
