@@ -155,8 +155,8 @@ def test_after_a_change_of_the_code_all_are_refused(server: Server) -> None:
 def test_signals_reach_the_command(server: Server) -> None:
     code = """
 import sys, time
-print("begun", flush=True)
 try:
+    print("begun", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     sys.exit(7)
