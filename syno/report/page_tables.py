@@ -11,6 +11,7 @@ import pandas
 
 from syno.base.text_tables import shown
 from syno.report.results import TRIAL_COLUMNS, Results, complete
+from syno.results.goal_tables import goal_speedup
 from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.search.relative_reward import CHANCE
@@ -56,6 +57,7 @@ def summary(results: Results) -> Table:
     """Return a row for each operator and the original: score, cost, and latency on each device with each compiler."""
     metric, measured = results.metric, latencies(results)
     reached, judged = targets(measured.values()), "verdict" in results.scores
+    fast = "goal_speedup" in results.scores
     rows = []
     for row in score_rows(results):
         name = str(row["operator"])
@@ -65,11 +67,11 @@ def summary(results: Results) -> Table:
             score(row, metric), difference(row, metric), quantity(row["flops"], row["flops_share"]),
             quantity(row["parameters"], row["parameters_share"]),
             *(latency(times.get(target)) for target in reached),
-            *((verdict(row),) if judged else ()),
+            *((speedup(row),) if fast else ()), *((verdict(row),) if judged else ()),
         ))  # fmt: skip
     headings = ("operator", "role", metric.heading, "difference", "FLOPs", "parameters")
     timed = (f"{compiler} on {device}" for device, compiler in reached)
-    return Table((*headings, *timed, *(("goal",) if judged else ())), tuple(rows))
+    return Table((*headings, *timed, *(("speedup",) if fast else ()), *(("goal",) if judged else ())), tuple(rows))
 
 
 def trial_lines(results: Results) -> Table:
@@ -156,6 +158,11 @@ def verdict(row: Row) -> Cell:
     """Return a cell with the verdict on an operator by the goal of the search; the tooltip has the reason."""
     found = word(row.get("verdict"))
     return Cell(found.text or NOTHING, note=word(row.get("verdict_reason")).text, is_number=False)
+
+
+def speedup(row: Row) -> Cell:
+    """Return a cell with the speedup that the goal is about, and its interval."""
+    return Cell(goal_speedup(row) or NOTHING, number(row.get("goal_speedup")), "by the compiler and on the device of the goal")
 
 
 def score(row: Row, metric: ScoreMetric) -> Cell:

@@ -102,6 +102,11 @@ def verdict(
     return Verdict(state, f"{state}{reason}: {shown}", sum(part.missing for part in parts), binding)
 
 
+def times_as_fast(found: Span, unit: str = "x") -> str:
+    """Return a speedup with its interval: "1.81x (1.75 to 1.89)"."""
+    return f"{found.value:.2f}{unit}" + (f" ({found.low:.2f} to {found.high:.2f})" if found.is_certain else "")
+
+
 def _parts(
     goal: Goal, metric: ScoreMetric, speedup: Span | None, lost: Span | None, shares: Mapping[str, float]
 ) -> Iterator[Part]:
@@ -125,7 +130,7 @@ def _parts(
 def _speed(least: float | None, found: Span | None) -> Part:
     if found is None or isnan(found.value):
         return Part(SPEED, "meets" if least is None else "unknown", "speedup not measured")
-    text = f"{found.value:.2f} times as fast" + (f" ({found.low:.2f} to {found.high:.2f})" if found.is_certain else "")
+    text = times_as_fast(found, " times as fast")
     if least is None:
         return Part(SPEED, "meets", text)
     state = _state(found.value - least, *(end - least for end in found[1:]))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import nan
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
-from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, verdict
+from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, times_as_fast, verdict
 from syno.results.metric import ACCURACY, LOSS, METRICS
 from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.search.goal import COSTS, Goal
@@ -19,6 +19,17 @@ GOAL_COLUMNS = (
     "operator", "key", "role", "verdict", "reason", "missing", "speedup", "speedup_low", "speedup_high", "timed", "lost",
     "lost_low", "lost_high", "least_speedup", "lose_at_most",
 )  # fmt: skip
+GOAL_SPEEDUP = {  # columns of the scores: the speedup that the verdict is about, from the columns of verdicts
+    "goal_speedup": "speedup",
+    "goal_speedup_low": "speedup_low",
+    "goal_speedup_high": "speedup_high",
+}
+
+
+def goal_speedup(row: Mapping[Any, Any]) -> str:
+    """Return the speedup that the verdict on a row of the scores is about, with its interval; "" if there is none."""
+    found = Span(*(float(row.get(name, nan)) for name in GOAL_SPEEDUP))
+    return "" if isnan(found.value) else times_as_fast(found)
 
 
 def verdicts(

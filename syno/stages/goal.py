@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from syno.config import Experiment
 from syno.results.breakdown import read_breakdown
 from syno.results.goal import SPEED, STATES, Verdict, lost_in, speedup_in, verdict_on_trial
-from syno.results.goal_tables import answer, help_with, verdicts
+from syno.results.goal_tables import GOAL_SPEEDUP, answer, help_with, verdicts
 from syno.results.metric import METRICS, front
 from syno.search.goal import Goal
 from syno.search.goal_reward import score_of
@@ -97,11 +97,12 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
 
 
 def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> pandas.DataFrame:
-    """Return the scores with the columns `verdict` and `verdict_reason`, if there are verdicts."""
+    """Return the scores with the columns `verdict` and `verdict_reason`, and `GOAL_SPEEDUP` if any is known."""
     if found is None:
         return scores
     by_key = found.set_index("key")
-    return scores.assign(verdict=scores["key"].map(by_key["verdict"]), verdict_reason=scores["key"].map(by_key["reason"]))
+    columns = {"verdict": "verdict", "verdict_reason": "reason", **(GOAL_SPEEDUP if found["speedup"].notna().any() else {})}
+    return scores.assign(**{name: scores["key"].map(by_key[column]) for name, column in columns.items()})
 
 
 def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:

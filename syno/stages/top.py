@@ -13,6 +13,7 @@ from syno.config.files import parted
 from syno.config.kept_file import KEPT
 from syno.report.results import outcomes, search_rows
 from syno.results import FOLDER, OF_LAYERS, SCORES
+from syno.results.goal_tables import goal_speedup
 from syno.results.metric import ScoreMetric
 from syno.stages import study
 from syno.stages.goal import answer_of
@@ -128,7 +129,11 @@ def _quality(row: pandas.Series, metric: ScoreMetric) -> Row:
 
 
 def _verdict(row: pandas.Series) -> Row:
-    return {"goal": None if row["verdict"] != row["verdict"] else row["verdict"]} if "verdict" in row else {}
+    """Return the speedup that the goal is about, which is no ratio of two latencies in the table, and the verdict."""
+    if "verdict" not in row:
+        return {}
+    speedup = {"speedup": goal_speedup(row.to_dict()) or None} if "goal_speedup" in row else {}
+    return {**speedup, "goal": None if row["verdict"] != row["verdict"] else row["verdict"]}
 
 
 def _cost(row: pandas.Series) -> Row:

@@ -284,8 +284,10 @@ def test_the_page_begins_with_the_answer_and_has_a_column_of_verdicts() -> None:
     plain = results()
     assert "goal" not in summary(plain).columns
     reason = "misses by 0.30 in speedup"
-    judged = plain.scores.assign(verdict="misses", verdict_reason=reason)
+    judged = plain.scores.assign(verdict="misses", verdict_reason=reason, goal_speedup=1.2, goal_speedup_low=1.1)
+    judged["goal_speedup_high"] = 1.3
     found = results(scores=judged, goal=("Goal: 1.5 times as fast.", "None of 2 meets it."))
     table = summary(found)
-    assert table.columns[-1] == "goal" and {(row[-1].text, row[-1].note) for row in table.rows} == {("misses", reason)}
+    assert table.columns[-2:] == ("speedup", "goal")
+    assert {(row[-2].text, row[-1].text, row[-1].note) for row in table.rows} == {("1.20x (1.10 to 1.30)", "misses", reason)}
     assert '<p class="goal">Goal: 1.5 times as fast. None of 2 meets it.</p>' in page(found, [])
