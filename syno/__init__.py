@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from syno.lower.pytorch.source import to_source
     from syno.lower.tvm import to_te_source
     from syno.model import build, prepare_for_inference
+    from syno.model.saved import load
     from syno.model.substitution import substitute
 
 __version__ = VERSION
@@ -41,6 +42,7 @@ _HOME = {
     "build": "syno.model",
     "expression": "syno.ir.coordinates",
     "interpret": "syno.lower.interpreter",
+    "load": "syno.model.saved",
     "loop_nest": "syno.ir.coordinates",
     "parse": "syno.ir.text",
     "plan": "syno.lower.choose",
@@ -55,7 +57,7 @@ _HOME = {
 
 __all__ = [
     "OPERATORS", "Builder", "PGraph", "SynoError", "Valuations", "VariableTable", "build", "expression", "interpret",
-    "loop_nest", "parse", "plan", "prepare_for_inference", "substitute", "to_c", "to_dot", "to_source", "to_svg",
+    "load", "loop_nest", "parse", "plan", "prepare_for_inference", "substitute", "to_c", "to_dot", "to_source", "to_svg",
     "to_te_source",
 ]  # fmt: skip
 

@@ -1,6 +1,17 @@
 """The commands. Each reads its arguments, calls the library, and prints the result."""
 
-from syno.cli import artifacts, benches, evaluations, operators, outputs, preparations, speedups, studies
+from syno.cli import artifacts, benches, evaluations, operators, outputs, preparations, speedups, studies, take_home
 from syno.cli.app import app
 
-__all__ = ["app", "artifacts", "benches", "evaluations", "operators", "outputs", "preparations", "speedups", "studies"]
+__all__ = [
+    "app",
+    "artifacts",
+    "benches",
+    "evaluations",
+    "operators",
+    "outputs",
+    "preparations",
+    "speedups",
+    "studies",
+    "take_home",
+]

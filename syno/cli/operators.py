@@ -228,23 +228,3 @@ def explain(
     except UnreachableError as error:
         typer.echo(str(error))
         raise typer.Exit(NOT_THERE) from None
-
-
-@app.command(rich_help_panel=RESULTS)
-def get(
-    given: Operator,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="By default NAME.py or the like, here.")] = None,
-    to: Annotated[str, typer.Option(metavar="module|export|onnx|tvm|te", help="The format.")] = "module",
-    values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, for the result.")] = None,
-    rename: Rename = None,
-) -> None:
-    """Write an operator as a PyTorch module that does not need Syno, or in another format. The result is checked first.
-
-    The source of a module, and of TVM tensor expressions (te), is valid for all sizes. A program of torch.export, an ONNX file
-    and a TVM library are for the sizes of --set, and have new weights.
-    """
-    from syno.report.take_home import FORMATS, check_own
-
-    operator, form = operator_of(given, rename), FORMATS[to]
-    file = output or check_own(Path(f"{operator.name}{form.ending}"))
-    typer.echo(f"{file}: {form.write(operator, file, sizes(values) or None)}")

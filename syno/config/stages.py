@@ -91,6 +91,8 @@ class TrainSettings(Section):
     `package.module:name`"""
     training: TrainingSettings | None = None
     """settings of training instead of the workload's"""
+    weights: Literal["all", "operators", "none"] = "all"
+    """trainings whose weights are kept, beside their records: all, or those of networks with an operator that was found"""
     int8: bool = False
     """whether the trained original network is also tested in 8-bit integers, quantized after training: the baseline `int8`"""
 

@@ -18,6 +18,7 @@ RECORD, NUMBERS = artifact.RECORD, artifact.NUMBERS  # of an import of published
 WORKER = "search/worker{number}.json"
 ORIGINAL_TRAINING = "search/original.json"  # of a search whose reward compares with the original
 TRAINING = "train/{key}/seed{seed}.json"
+WEIGHTS = ".safetensors"  # ending of the file beside a training's record, with the trained weights
 TUNING = "tune/{key}/{compiler}-{device}.json"
 LAYERS = "layers/{key}/{compiler}-{device}.json"  # beside it is a folder with the layers that are done, until all are
 BREAKDOWN = "breakdown/{key}/{compiler}-{device}.json"

@@ -12,7 +12,7 @@ from syno.base.files import ORIGINAL
 from syno.base.gpu_leases import leased
 from syno.config import Experiment
 from syno.stages.operators import key_of, operator_of
-from syno.stages.places import training_file
+from syno.stages.places import WEIGHTS, training_file
 
 if TYPE_CHECKING:
     from syno.train.settings import WorkloadSettings
@@ -38,9 +38,17 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     file = output or training_file(experiment, key_of(experiment, given), seed)
     int8 = experiment.train.int8 and operator is None
     with leased(whole.settings.training.device, "training.device"):
-        record = TrainingRecord.make(whole, operator, seed, file.with_suffix(".checkpoint"), int8=int8)
+        record = TrainingRecord.make(
+            whole, operator, seed, file.with_suffix(".checkpoint"), weights=weights_file(experiment, file, given), int8=int8
+        )
     record.write(file)
     return record
+
+
+def weights_file(experiment: Experiment, record: Path, key: str) -> Path | None:
+    """Return the file of the weights of the training with this record; None if the experiment keeps none of this network."""
+    is_kept = {"all": True, "operators": key not in (ORIGINAL, *experiment.baselines), "none": False}
+    return record.with_suffix(WEIGHTS) if is_kept[experiment.train.weights] else None
 
 
 def train_baselines(

@@ -67,7 +67,7 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
         reach(device, remote.address, remote.key or device)
     made = experiment.folder / DATA
     data = DataRecord.read(made) if made.exists() else look(experiment)
-    return _subject(experiment.workload, data, operator, compiler)
+    return subject_of(experiment.workload, data, operator, compiler)
 
 
 def measured(
@@ -94,7 +94,7 @@ def measured(
         )
 
 
-def _subject(
+def subject_of(
     workload: WorkloadSettings, data: DataRecord, operator: Replacement | None, compiler: str
 ) -> NetworkSubject | LanguageModelSubject:
     """Return the network of the workload, with an operator, for data of the record's shape."""

@@ -226,6 +226,12 @@ class TrainingProgress:
             cpu_seconds=cpu_seconds,
         )
 
+    def scored_round(self, metric: Metric, which: str) -> int:
+        """Return the round, counted from 1, whose network the score is of: the best one, or the last."""
+        if which != "best":
+            return len(self.scores)
+        return self.scores.index(self.score(metric, which)) + 1
+
     def score(self, metric: Metric, which: str) -> float:
         """Return the score of the whole training, as the setting `score` chooses it: "last", "best" or "tail"."""
         if which == "tail" and metric == "loss":

@@ -24,6 +24,7 @@ from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingPro
 from syno.train.reports import Reports
 from syno.train.settings import TrainingSettings
 from syno.train.tasks import Task, task_of
+from syno.train.training_state import TrainingState
 
 LOOKS = {"cpu": 1, "cuda": 50}  # steps between two looks at the losses: on a GPU, each look waits for all queued work
 
@@ -37,6 +38,7 @@ def train(
     report: EpochReport | None = None,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = EVERY_SECONDS,
+    weights: Path | None = None,
     recent_loss: Callable[[float, float], object] | None = None,
     looks: Sequence[float] = (),
 ) -> TrainingResult:
@@ -54,6 +56,7 @@ def train(
         checkpoint: file in which the state is kept; an interrupted training with equal arguments resumes from it. It is deleted
             at the end, but not if the report raises Paused.
         checkpoint_seconds: time between two checkpoints.
+        weights: file in which the weights of the round that the score is of are kept: those of the last round, or of the best.
         recent_loss, looks: see `syno.train.reports`; `recent_loss` may raise what `report` may.
 
     Raises:
@@ -66,14 +69,20 @@ def train(
         identity = checksum(f"{settings.model_dump_json()} {seed} {data.hash} {model}".encode())
         kept = Checkpoint(checkpoint, identity, checkpoint_seconds)
         task = task_of(data, settings, seed, device)
-        return _Training(model, task, settings, device, kept).run(Reports(report, recent_loss, looks))
+        return _Training(model, task, settings, device, kept, weights).run(Reports(report, recent_loss, looks))
 
 
 class _Training:
     """A training at some step. It resumes from the state in the checkpoint, if there is one."""
 
     def __init__(
-        self, model: nn.Module, task: Task, settings: TrainingSettings, device: torch.device, checkpoint: Checkpoint
+        self,
+        model: nn.Module,
+        task: Task,
+        settings: TrainingSettings,
+        device: torch.device,
+        checkpoint: Checkpoint,
+        weights: Path | None,
     ) -> None:
         self.model, self.task, self.settings, self.device, self.checkpoint = model, task, settings, device, checkpoint
         if settings.channels_last:
@@ -87,13 +96,13 @@ class _Training:
         self.optimizer = make_optimizer(model, settings)
         self.schedule = make_schedule(self.optimizer, settings, self.total, self.per_epoch)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "float16")
-        self.stateful = {"model": model, "optimizer": self.optimizer, "schedule": self.schedule, "scaler": self.scaler}
-        self.progress = TrainingProgress()
+        parts = {"model": model, "optimizer": self.optimizer, "schedule": self.schedule, "scaler": self.scaler}
+        self.state = TrainingState(parts, device, checkpoint, weights, task.metric, settings.score)
         self.unseen: list[torch.Tensor] = []  # losses that are still on the device
         self.began: float | None = None  # when the round began, while its steps run
         self.too_slow = False
         self.has_checked_data = False
-        self._resume()
+        self.progress = self.state.restored() or TrainingProgress()
         self.wall, self.cpu = time.perf_counter(), time.process_time()
 
     def run(self, reports: Reports) -> TrainingResult:
@@ -112,7 +121,7 @@ class _Training:
             stopped = str(pruned)
         except Broken as error:
             stopped, broken = str(error), True
-        self.checkpoint.remove()
+        self.state.end(self.progress, broken=broken)
         return self.progress.result(self.task.metric, self.settings.score, stopped, broken=broken, **self._elapsed())
 
     def _report(self, reports: Reports) -> None:
@@ -157,6 +166,7 @@ class _Training:
             raise Broken(f"the network's output is not finite after {self._place(len(progress.scores) + 1)}")
         progress.scores.append(score)
         progress.ends.append(progress.steps)
+        self.state.end_round(progress)
 
     def _batches(self) -> Iterator[Any]:
         """Yield the batches from the present step on."""
@@ -221,30 +231,9 @@ class _Training:
         """Return the seconds of steps so far, without tests, including those before an interruption."""
         return self.progress.stepping + (0.0 if self.began is None else time.perf_counter() - self.began)
 
-    def _resume(self) -> None:
-        """Take the state from the checkpoint, if there is one. DataError if it is damaged."""
-        if (state := self.checkpoint.read(self.device)) is None:
-            return
-        try:
-            for name, part in self.stateful.items():
-                part.load_state_dict(state[name])
-            self.progress = TrainingProgress(**state["progress"])
-            torch.set_rng_state(state["random"].cpu())
-            if self.device.type == "cuda":
-                torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # the state of another network, or of no training at all
-            raise self.checkpoint.damaged(error) from error
-
     def _keep(self, *, now: bool = False) -> None:
         """Write the state into the checkpoint if it is time, or `now`."""
         if not (now or self.checkpoint.due):
             return
         self._look()
-        state: dict[str, Any] = {name: part.state_dict() for name, part in self.stateful.items()}
-        progress = asdict(self.progress) | self._elapsed() | {"stepping": self._stepping()}
-        state |= {"progress": progress, "random": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            state["random_cuda"] = torch.cuda.get_rng_state(self.device)
-        self.checkpoint.write(state)
+        self.state.keep(asdict(self.progress) | self._elapsed() | {"stepping": self._stepping()})

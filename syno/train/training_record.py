@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import AwareDatetime, model_validator
 from torch import nn
 
-from syno.base.files import ORIGINAL
+from syno.base.files import ORIGINAL, checksum
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.measure.machine import device_name
 from syno.model.baselines import Replacement
@@ -36,6 +36,7 @@ class TrainingRecord(Record):
             versions. Minutes are those of training, without tests.
         stopped: why the training ended early; None if it went through.
         int8_score: of the trained network in 8-bit integers; None if it was not tested so.
+        weights: checksum of the file beside the record with the trained weights (`syno.train.weights`); None if none were kept.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
         cpu_seconds: processor time of the training.
@@ -61,6 +62,7 @@ class TrainingRecord(Record):
     curve_losses: tuple[Amount, ...] = ()
     stopped: str | None
     int8_score: float | None = None
+    weights: str | None = None
     flops: Amount
     parameters: Number
     cpu_seconds: Amount
@@ -87,12 +89,14 @@ class TrainingRecord(Record):
         seed: int,
         checkpoint: Path | None = None,
         *,
+        weights: Path | None = None,
         int8: bool = False,
         report: EpochReport | None = None,
     ) -> Self:
         """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network.
 
-        With `int8`, the trained network is also tested in 8-bit integers. `report` is called after every round.
+        Weights are kept in the file `weights`. With `int8`, the trained network is also tested in 8-bit integers. `report` is
+        called after every round.
         """
         settings, in_int8 = workload.settings.training, list[float]()
         batch = settings.batch
@@ -103,7 +107,10 @@ class TrainingRecord(Record):
 
             in_int8.append(int8_score(network, workload.data, settings, seed))
 
-        result = workload.train(operator, seed=seed, report=report, checkpoint=checkpoint, then=quantize if int8 else None)
+        result = workload.train(
+            operator, seed=seed, report=report, checkpoint=checkpoint, weights=weights, then=quantize if int8 else None
+        )
+        is_kept = weights is not None and weights.is_file()
         return cls(
             name=ORIGINAL if operator is None else operator.name,
             operator=None if operator is None else str(operator),
@@ -120,6 +127,7 @@ class TrainingRecord(Record):
             curve_losses=tuple(point.loss for point in result.curve),
             stopped=result.stopped,
             int8_score=in_int8[0] if in_int8 else None,
+            weights=checksum(weights.read_bytes()) if is_kept and weights is not None else None,
             flops=price.flops / batch,
             parameters=int(price.parameters),
             cpu_seconds=result.cpu_seconds,

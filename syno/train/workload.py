@@ -141,6 +141,7 @@ class Workload:
         seed: int | None = None,
         report: EpochReport | None = None,
         checkpoint: Path | None = None,
+        weights: Path | None = None,
         then: Callable[[nn.Module], None] | None = None,
         recent_loss: Callable[[float, float], object] | None = None,
         looks: Sequence[float] = (),
@@ -151,7 +152,8 @@ class Workload:
             operator: see `substitute`.
             seed: of weights and order, instead of the settings' seed.
             report: called after each round whose milestone was met; see `syno.train.progress`.
-            checkpoint: file of the training's state; see `syno.train.training.train`, also for `recent_loss` and `looks`.
+            checkpoint: file of the training's state; see `syno.train.training.train`, also for `weights`, `recent_loss` and
+                `looks`.
             then: called with the trained network, unless training broke.
 
         Raises:
@@ -163,7 +165,7 @@ class Workload:
         asked = Milestones(self.settings.milestones, report, metric=self.metric, rounds=rounds)
         with on_device(settings.device) as device:
             network = self.network(operator, chosen).to(device)
-            kept: dict[str, Any] = {"checkpoint": checkpoint, "recent_loss": recent_loss, "looks": looks}
+            kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
             result = train(network, self.data, settings, seed=chosen, report=asked, **kept)
             if then is not None and not result.broken:
                 then(network)

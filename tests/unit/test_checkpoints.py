@@ -18,7 +18,9 @@ from syno.model.substitution import substitute
 from syno.train.checkpoint import Checkpoint
 from syno.train.progress import TrainingResult
 from syno.train.settings import TrainingSettings
+from syno.train.tasks import measure_accuracy
 from syno.train.training import train
+from syno.train.weights import load_weights
 
 CPU = torch.device("cpu")
 
@@ -82,11 +84,15 @@ def test_an_interrupted_training_ends_as_one_that_was_not(
 
     def run(network: nn.Module, seen: list[tuple[int, float]]) -> TrainingResult:
         report = lambda *round: seen.append(round)  # noqa: E731
-        return train(network, data, chosen, seed=1, report=report, checkpoint=file, checkpoint_seconds=0)
+        kept: dict[str, Any] = {"checkpoint": file, "checkpoint_seconds": 0, "weights": weights}
+        return train(network, data, chosen, seed=1, report=report, **kept)
 
+    weights = tmp_path / "weights.safetensors"
     whole, seen = pictures_network(), []
     expected = run(whole, seen)
     assert not file.exists()
+    kept_weights = weights.read_bytes()
+    weights.unlink()
     with pytest.raises(Interrupted):
         run(pictures_network(after), [])
     assert file.exists()
@@ -97,6 +103,24 @@ def test_an_interrupted_training_ends_as_one_that_was_not(
     assert seen_again == seen  # whoever asks for milestones sees all rounds
     assert equal(resumed, whole)
     assert not file.exists()
+    assert weights.read_bytes() == kept_weights
+    load_weights(resumed, weights)
+    assert measure_accuracy(resumed, data.test_batches(64)) == result.score
+
+
+def test_lost_weights_of_the_best_round_are_noticed(data: DataSet, tmp_path: Path) -> None:
+    file, weights = tmp_path / "c", tmp_path / "w"
+    settings = TrainingSettings(epochs=3, batch=32, score="best")
+    kept: dict[str, Any] = {"checkpoint": file, "checkpoint_seconds": 0, "weights": weights}
+    with pytest.raises(Interrupted):
+        train(pictures_network(8), data, settings, **kept)
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1])  # the last tensor is not whole, but the round is known
+    with pytest.raises(DataError, match="holds no weights of this network"):
+        load_weights(pictures_network(), weights)
+    weights.unlink()
+    with pytest.raises(DataError, match="the weights of its round 1 are not in .*delete it, and training begins anew"):
+        train(pictures_network(), data, settings, **kept)
 
 
 def test_text_goes_on_too(text: TokenSet, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "search": (("text", "postgresql"), frozenset()),
     "train": (("text",), frozenset()),
     "tune": (("text", "int8", "tvm"), frozenset()),
-    "plot": ((), frozenset({"datasets", "scikit-learn", "torch"})),
+    "plot": ((), frozenset({"datasets", "safetensors", "scikit-learn", "torch"})),
 }
 COMPILES = ("search", "train", "tune")  # torch.compile takes a C++ compiler
 BUILDS_FFCV = ("libjpeg-turbo", "libopencv", "pkg-config")

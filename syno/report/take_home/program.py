@@ -55,19 +55,18 @@ def write_onnx(operator: PGraph, file: Path, values: Mapping[str, int] | None = 
 
     Args and errors are those of `write_program`; MissingPackageError if ONNX is not installed.
     """
-    if missing := [name for name in NEEDS_FOR_ONNX if find_spec(name) is None]:
-        raise MissingPackageError(f"ONNX files take {', '.join(missing)}, not installed here: pip install 'syno[onnx]'")
+    require_packages(NEEDS_FOR_ONNX, "ONNX files", "onnx")
     import onnxruntime
 
     materials = _at_lengths(operator, values)
     program = _exported(operator, materials[-1])
-    with _without_warnings():
+    with without_warnings():
         try:
             made = torch.onnx.export(
                 program, input_names=["x"], output_names=["y"], dynamic_shapes=(_free_axes(operator),), verbose=False
             )
         except torch.onnx.OnnxExporterError as error:
-            raise LoweringError(f"{operator.name} cannot be written as ONNX: {_first_line(error)}") from error
+            raise LoweringError(f"{operator.name} cannot be written as ONNX: {first_line(error)}") from error
     content = made.model_proto.SerializeToString()
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     how = checked(operator, "the ONNX file", lambda x: torch.from_numpy(session.run(["y"], {"x": x.numpy()})[0]), materials)
@@ -114,11 +113,11 @@ def _exported(operator: PGraph, material: Material) -> Any:
     """Return the module as a `torch.export.ExportedProgram`, for all lengths of the axes that may have any."""
     lengths = {name: torch.export.Dim(name) for name in operator.runtime_variables}
     free = {axis: lengths[name] for axis, name in _free_axes(operator).items()}
-    with _without_warnings():
+    with without_warnings():
         try:
             return torch.export.export(material.module, material.make_inputs(), dynamic_shapes=(free,) if free else None)
         except Exception as error:  # there are very many kinds
-            raise LoweringError(f"{operator.name} cannot be exported by PyTorch: {_first_line(error)}") from error
+            raise LoweringError(f"{operator.name} cannot be exported by PyTorch: {first_line(error)}") from error
 
 
 def _free_axes(operator: PGraph) -> dict[int, str]:
@@ -127,8 +126,14 @@ def _free_axes(operator: PGraph) -> dict[int, str]:
     return {axis: name for axis, name in names.items() if name in operator.runtime_variables}
 
 
+def require_packages(names: Sequence[str], what: str, extra: str) -> None:
+    """Raise MissingPackageError, which says how to install them, if one of the packages that `what` takes is missing."""
+    if missing := [name for name in names if find_spec(name) is None]:
+        raise MissingPackageError(f"{what} take {', '.join(missing)}, not installed here: pip install 'syno[{extra}]'")
+
+
 @contextmanager
-def _without_warnings() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     """Silence PyTorch's warnings about its own internals, and about packages that are not used here."""
     log = logging.getLogger("torch.onnx")
     level = log.level
@@ -141,5 +146,6 @@ def _without_warnings() -> Iterator[None]:
             log.setLevel(level)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, shortened."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

@@ -1,0 +1,54 @@
+"""The command that writes an operator or a trained network, for use without Syno."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syno.cli.app import RESULTS, app
+from syno.cli.arguments import Rename, operator_of, sizes
+
+
+@app.command(rich_help_panel=RESULTS)
+def get(
+    given: Annotated[
+        str, typer.Argument(metavar="OPERATOR|EXPERIMENT", help="An operator; or an experiment, by name or config.")
+    ],
+    network: Annotated[
+        str | None, typer.Argument(metavar="[NETWORK]", help="Of the experiment: an operator's name or id, or original.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="File or folder, by default NAME with an ending, here.")
+    ] = None,
+    to: Annotated[str, typer.Option(metavar="module|export|onnx|aoti|tvm|te", help="The format.")] = "module",
+    values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, for an operator.")] = None,
+    rename: Rename = None,
+    seed: Annotated[int | None, typer.Option(help="Of a network's training; by default the best.")] = None,
+) -> None:
+    """Write an operator, or a whole trained network of an experiment, for use without Syno. The result is checked first.
+
+    An operator: the source of a module, and of TVM tensor expressions (te), is valid for all sizes. A program of torch.export,
+    an ONNX file and a TVM library are for the sizes of --set, and have new weights.
+
+    A network: a folder with its code, its trained weights and a card. With --to also, or instead, a program of torch.export,
+    an ONNX file, a package of AOTInductor, or a TVM library of the whole network.
+    """
+    if network is not None:
+        from syno.stages.take_home import take_network
+        from syno.stages.top import find_experiment
+
+        for option, value in (("--set", values), ("--rename", rename)):
+            if value:
+                raise typer.BadParameter("a trained network has its sizes and names already; leave it out", param_hint=option)
+        for line in take_network(find_experiment(given), network, output, (to,), seed):
+            typer.echo(line)
+        return
+    from syno.report.take_home import FORMATS, check_own
+
+    if seed is not None:
+        raise typer.BadParameter("it is of a trained network: give EXPERIMENT and NETWORK", param_hint="--seed")
+    operator, form = operator_of(given, rename), FORMATS[to]
+    file = output or check_own(Path(f"{operator.name}{form.ending}"))
+    typer.echo(f"{file}: {form.write(operator, file, sizes(values) or None)}")

@@ -1,0 +1,166 @@
+"""A trained network of an experiment, taken out with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno.base.errors import DataError, SpecError
+from syno.base.files import ORIGINAL
+from syno.base.text_tables import markdown
+from syno.config import Experiment
+from syno.results import FOLDER, SCORES
+from syno.stages.data import DataRecord, look
+from syno.stages.goal import answer_of
+from syno.stages.operators import key_of, operator_of
+from syno.stages.places import DATA, WEIGHTS, training_file
+from syno.stages.tables import read_tables
+from syno.stages.top import summary
+from syno.stages.tune import subject_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from syno.report.take_home.network_folder import TrainedNetwork
+    from syno.train.training_record import TrainingRecord
+
+
+def take_network(
+    experiment: Experiment,
+    given: str,
+    folder: Path | None = None,
+    formats: Sequence[str] = ("module",),
+    seed: int | None = None,
+) -> list[str]:
+    """Write a trained network of an experiment into a folder that needs nothing of Syno; return what was written.
+
+    Args:
+        experiment: has trained the network.
+        given: "original", a baseline, or an operator's id, name or file.
+        folder: by default one with the operator's name, here.
+        formats: names in `syno.report.take_home.NETWORK_FORMATS`.
+        seed: of the training; None: the one with the best score.
+
+    Raises:
+        UnknownNameError: there is no such operator or format.
+        SpecError: the network was not trained, or its weights were not kept.
+        DataError: the weights are damaged.
+        LoweringError, WrongOutputError: see `syno.report.take_home.network_folder.write_network`.
+    """
+    from syno.report.take_home.network_folder import write_network
+
+    record, weights = _training(experiment, given, seed)
+    found = _trained(experiment, given, record, weights)
+    return write_network(found, folder or Path(found.name), formats)
+
+
+def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[TrainingRecord, Path]:
+    """Return the record of the training with this seed, or of the best one, and the file of its weights."""
+    from syno.results.metric import METRICS
+    from syno.train.training_record import TrainingRecord
+
+    key = key_of(experiment, given)
+    seeds = experiment.train.seeds if seed is None else (seed,)
+    files = [file for one in seeds if (file := training_file(experiment, key, one)).is_file()]
+    if not files:
+        with_seed = "" if seed is None else f" with seed {seed}"
+        raise SpecError(f"{given} was not trained{with_seed} in {experiment.folder}; `syno train` and the workflow train it")
+    records = [(TrainingRecord.read(file), file.with_suffix(WEIGHTS)) for file in files]
+    kept = [(record, weights) for record, weights in records if record.weights is not None and weights.is_file()]
+    if not kept:
+        raise SpecError(
+            f"no training of {given} in {files[0].parent} has kept its weights; with train: weights: all in the config, delete "
+            f"{files[0].name} and run `syno train` or the workflow again"
+        )
+    sign = 1 if METRICS[kept[0][0].metric].more_is_better else -1
+    return max(kept, key=lambda pair: sign * pair[0].score)
+
+
+def _trained(experiment: Experiment, given: str, record: TrainingRecord, weights: Path) -> TrainedNetwork:
+    from syno.model.substitution import substitute
+    from syno.report.take_home.network_folder import TrainedNetwork
+    from syno.train.weights import load_weights
+
+    operator, made = operator_of(experiment, given), experiment.folder / DATA
+    data = DataRecord.read(made) if made.is_file() else look(experiment)
+    subject = subject_of(record.workload, data, operator, "eager")
+    network, example = subject.backbone(), subject.example(1)
+    if operator is not None:
+        network = substitute(network, operator, example, where=record.workload.layers)
+    load_weights(network, weights, record.weights)
+    return TrainedNetwork(
+        name=record.name,
+        operator=record.operator,
+        network=network.eval(),
+        example=example,
+        symbols=subject.symbols,
+        facts=_facts(experiment, record, data),
+        sections=_sections(experiment, record, data),
+        score=_score(experiment, record),
+        recorded=record.score,
+    )
+
+
+def _score(experiment: Experiment, record: TrainingRecord) -> Callable[[nn.Module], float] | None:
+    """Return a function that scores a network on the test data as in the training; None if the data is not at hand."""
+    import torch
+
+    from syno.train.tasks import task_of
+
+    try:
+        data = experiment.network.data
+    except DataError:
+        return None
+    settings = record.workload.training.model_copy(update={"channels_last": False, "device": "cpu"})
+    return task_of(data, settings, record.seed, torch.device("cpu")).score
+
+
+def _facts(experiment: Experiment, record: TrainingRecord, data: DataRecord) -> dict[str, object]:
+    return {
+        "name": record.name,
+        "experiment": experiment.name,
+        "model": record.workload.model,
+        "operator_id": record.operator_id,
+        "layers": list(data.layers),
+        "input": [data.length] if data.image_shape is None else list(data.image_shape),
+        "classes": data.classes,
+        "data": record.workload.data,
+        "data_hash": record.data_hash,
+        "metric": record.metric,
+        "score": record.score,
+        "seed": record.seed,
+        "weights": record.weights,
+        "versions": record.versions,
+        "date": record.date.isoformat(),
+    }
+
+
+def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) -> dict[str, str]:
+    """Return the sections of the card, by heading."""
+    if record.name == ORIGINAL:
+        replaced = f"The original {record.workload.model}: no layer was replaced."
+    else:
+        replaced = (
+            f"`{record.workload.model}` with the operator `{record.name}` (its text is in operator.txt) in place of "
+            f"{len(data.layers)} layers: {', '.join(f'`{name}`' for name in data.layers)}."
+        )
+    shape = ["N", data.length] if data.image_shape is None else ["N", *data.image_shape]
+    shown, versions = ", ".join(map(str, shape)), ", ".join(" ".join(pair) for pair in record.versions.items())
+    training = (
+        f"{record.metric} {record.score:.6g} on the test data, of the training with seed {record.seed}: the one with the best "
+        "score, unless a seed was chosen",
+        f"data `{record.workload.data}`, hash {record.data_hash}",
+        f"{len(record.scores)} tests; on {record.device}; {versions}; {record.date:%Y-%m-%d}",
+    )
+    sections = {
+        "The network": f"{replaced}\n\nInput: {'tokens' if data.image_shape is None else 'pictures'} [{shown}], prepared as "
+        f"the data set `{record.workload.data}` does it. Output: logits of {data.classes} classes.",
+        "Training": "\n".join(f"- {line}" for line in training),
+    }
+    if (experiment.folder / FOLDER / f"{SCORES}.parquet").is_file():
+        tables = read_tables(experiment)
+        rows = [row for row in summary(tables) if row["operator"] in (ORIGINAL, record.name)]
+        answer = [line for line in answer_of(experiment, *tables) if line.startswith(("Goal:", record.name))]
+        sections["Over all seeds"] = "\n\n".join(["\n" + markdown(rows).strip(), *answer])
+    return sections

@@ -1,0 +1,163 @@
+"""A trained network leaves the experiment with its weights, and works without Syno as it was tested."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from small_experiment import FIELDS
+from torch import nn
+from typer.testing import CliRunner
+
+import syno
+from syno.base.errors import LoweringError, SpecError
+from syno.cli import app
+from syno.config import Experiment
+from syno.config.files import load_experiment
+from syno.model.backbones import BACKBONES
+from syno.report.take_home.network_source import network_source
+from syno.stages.take_home import take_network
+from syno.stages.train import train
+
+OPERATOR = "separable_conv2d"
+# Python without Syno: the accuracy of a network on the test data, by the module or by the exported program.
+WITHOUT_SYNO = """
+import sys
+sys.modules["syno"] = None
+import torch
+if sys.argv[1] == "module":
+    import network
+    model = network.load()
+else:
+    model = torch.export.load("network.pt2").module()
+images, labels = torch.load("test.pt")
+print(float((model(images).argmax(1) == labels).double().mean()))
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    """An experiment in which one operator and the original network were trained with two seeds."""
+    folder = tmp_path_factory.mktemp("trained")
+    fields: dict[str, Any] = {**FIELDS, "output": str(folder / "results"), "train": {"seeds": [1, 2], "baselines": [OPERATOR]}}
+    (folder / "small.yaml").write_text(yaml.safe_dump(fields))
+    experiment = load_experiment(folder / "small.yaml")
+    for seed in (1, 2):
+        train(experiment, OPERATOR, seed)
+    return experiment
+
+
+@pytest.mark.parametrize("form", ["module", "export"])
+def test_without_syno_it_has_the_recorded_accuracy(trained: Experiment, tmp_path: Path, form: str) -> None:
+    (line,) = take_network(trained, OPERATOR, tmp_path / "taken", (form,))
+    assert "outputs equal to the trained network's" in line and line.endswith("as recorded")
+    facts = json.loads((tmp_path / "taken/network.json").read_text())
+    scores = [json.loads(file.read_text())["score"] for file in sorted((trained.folder / "train" / OPERATOR).glob("*.json"))]
+    assert facts["score"] == max(scores) and len(scores) == 2
+    data = trained.network.data
+    assert isinstance(data, syno.data.DataSet)
+    torch.save((data.test_images, data.test_labels), tmp_path / "taken/test.pt")
+    command = [sys.executable, "-c", WITHOUT_SYNO, form]
+    done = subprocess.run(command, cwd=tmp_path / "taken", capture_output=True, text=True, timeout=120, check=True)
+    assert float(done.stdout) == facts["score"]
+    x = data.test_images[:3]
+    with torch.no_grad():
+        assert torch.equal(syno.load(tmp_path / "taken")(x), syno.load(tmp_path / "taken")(x))
+
+
+def test_the_card_has_all_formats_and_another_seed_begins_anew(trained: Experiment, tmp_path: Path) -> None:
+    folder = tmp_path / "taken"
+    for form in ("module", "export"):
+        take_network(trained, OPERATOR, folder, (form,))
+    card = (folder / "README.md").read_text()
+    assert "network.load()" in card and "torch.export.load" in card and "in place of 6 layers" in card
+    assert (folder / "operator.txt").read_text().startswith("operator separable_conv2d")
+    facts = json.loads((folder / "network.json").read_text())
+    take_network(trained, OPERATOR, folder, seed=3 - facts["seed"])
+    assert "torch.export.load" not in (folder / "README.md").read_text()
+
+
+def test_what_cannot_be_taken_is_said(trained: Experiment, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"original was not trained in .*; `syno train` and the workflow train it"):
+        take_network(trained, "original", tmp_path)
+    (tmp_path / "own.txt").write_text("the user's")
+    with pytest.raises(SpecError, match="has files that Syno did not write"):
+        take_network(trained, OPERATOR, tmp_path)
+    with pytest.raises(SpecError, match=r"neither network.py nor network.pt2"):
+        syno.load(tmp_path)
+    (trained.folder / "train" / OPERATOR / "seed1.safetensors").rename(tmp_path / "kept")
+    try:
+        with pytest.raises(SpecError, match="has kept its weights; with train: weights: all in the config"):
+            take_network(trained, OPERATOR, tmp_path / "taken", seed=1)
+    finally:
+        (tmp_path / "kept").rename(trained.folder / "train" / OPERATOR / "seed1.safetensors")
+
+
+def test_the_command(trained: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = trained.folder.parent / "small.yaml"
+    done = CliRunner().invoke(app, ["get", str(config), OPERATOR])
+    assert done.exit_code == 0 and f"{OPERATOR}/network.py, {OPERATOR}/weights.safetensors" in done.output
+    assert CliRunner().invoke(app, ["get", str(config), OPERATOR, "--set", "H=2"]).exit_code == 2
+    assert CliRunner().invoke(app, ["get", OPERATOR, "--seed", "2"]).exit_code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["onnx", "aoti", "tvm"])
+def test_compiled_formats(trained: Experiment, tmp_path: Path, form: str) -> None:
+    (line,) = take_network(trained, OPERATOR, tmp_path / "taken", (form,))
+    assert line.partition(" on the test data, ")[2].startswith("as recorded")
+
+
+class Tied(nn.Module):  # type: ignore[misc]
+    """Two layers with one weight, a parameter of its own, and layers without names that Python takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.factor = nn.Parameter(torch.rand(4))
+        self.rest = nn.Sequential(nn.Linear(4, 4), nn.GELU(approximate="tanh"))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.rest(self.second(self.first(x)) * self.factor) + x.mean()
+
+
+class Branches(nn.Module):  # type: ignore[misc]
+    """A forward that depends on values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"),
+    [
+        (Tied(), (2, 4)),
+        (BACKBONES["resnet18"](classes=4, width=0.125), (2, 3, 32, 32)),
+        (BACKBONES["densenet121"](classes=4, width=0.25), (2, 3, 32, 32)),
+        (BACKBONES["efficientnet_v2_s"](classes=4, width=0.25), (2, 3, 32, 32)),
+    ],
+    ids=["tied", "resnet18", "densenet121", "efficientnet_v2_s"],
+)
+def test_a_network_as_source_computes_the_same(network: nn.Module, shape: tuple[int, ...]) -> None:
+    source = network_source(network)
+    scope: dict[str, Any] = {"__file__": "network.py"}
+    exec(compile(source.text("A network."), "network.py", "exec"), scope)
+    again = scope["Network"]()
+    again.load_state_dict(source.state(network))
+    x = torch.randn(shape)
+    with torch.no_grad():
+        assert torch.equal(again.eval()(x), network.eval()(x))
+    assert len(list(again.parameters())) == len(list(network.parameters()))  # what was tied is tied
+
+
+def test_what_cannot_be_source_is_said() -> None:
+    with pytest.raises(LoweringError, match="forward depends on values"):
+        network_source(Branches())
