@@ -28,7 +28,7 @@ class BackboneSubject(Subject):
         model: the backbone, by name or as `package.module:function`.
         width: multiplies its features.
         operator: the text of the operator in its layers, or of a baseline that is a module; None for the network as it is.
-        layers: the layers to replace: a name in `LAYER_RULES`, or `package.module:rule`.
+        layers: the layers to replace, as in `syno.train.settings.WorkloadSettings`.
         layer: the name of one of them, such as "layer2.0.conv1": it is measured by itself, on as large an input as it has in
             the network (with the pooling, where it has a stride). None for the whole network.
     """

@@ -14,12 +14,22 @@ from torch import nn
 from syno.base.errors import SpecError
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES
+from syno.model.bias import Bias
 from syno.model.extraction import LayerCall, trace
 from syno.model.module import OperatorModule
 from syno.space.complete import Cost
 
 WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-FREE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.GroupNorm, nn.LayerNorm, nn.Embedding)  # though they have weights
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+FREE = (
+    nn.BatchNorm1d,
+    nn.BatchNorm2d,
+    nn.BatchNorm3d,
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.Embedding,
+    Bias,
+)  # though they have weights
 
 
 def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
@@ -81,15 +91,16 @@ def layer_cost(call: LayerCall) -> tuple[int, int]:
     module = call.module
     if isinstance(module, OperatorModule):
         return _operator_cost(module, call)
-    if isinstance(module, WEIGHTED):
+    if isinstance(module, (*WEIGHTED, *TRANSPOSED)):
         weight = module.weight
         memory = FLOAT_BYTES * (math.prod(call.input) + weight.numel() + math.prod(call.output))
-        return math.prod(call.output) * weight[0].numel(), memory  # weight[0]: what makes one element of the output
+        elements = math.prod(call.input if isinstance(module, TRANSPOSED) else call.output)
+        return elements * weight[0].numel(), memory  # weight[0]: of one element of the output, or of the input if transposed
     if isinstance(module, FREE) or not list(module.parameters(recurse=False)):
         return 0, 0
     raise SpecError(
-        f"{call.name} is a {type(module).__name__}, whose FLOPs are not known; known are Conv1d, Conv2d, Conv3d, Linear and "
-        "operators: write it with these"
+        f"{call.name} is a {type(module).__name__}, whose FLOPs are not known; known are convolutions, Linear "
+        "and operators: write it with these"
     )
 
 

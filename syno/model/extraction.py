@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
 
@@ -16,7 +17,7 @@ from torch import nn
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
-from syno.model.layers import Layer, NamedLayers, Where, rule_for
+from syno.model.layers import NOT_NAMED, Layer, NamedLayers, Where, rule_for
 
 KINDS = (nn.Conv2d, nn.Linear)
 
@@ -81,7 +82,8 @@ def replaceable(
         model: run once on the example, in evaluation mode without gradients; it is left as it was.
         example: an input, of the batch size that N shall have; tokens [N, seq_len] for a language model.
         where: the layers to replace. A rule, which returns for a layer why it is not replaced, or None. Or the name of a rule:
-            `layer_rules` of the model goes before `LAYER_RULES`, and `package.module:name` is your own. Or names of layers.
+            `layer_rules` of the model goes before `LAYER_RULES`, and `package.module:name` is your own. Or names or
+            patterns of layers.
         keep_stem: whether the convolution that runs first stays, unless it is named.
 
     Raises:
@@ -157,10 +159,13 @@ def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer],
     """Raise SpecError if one of the named layers does not exist or cannot be replaced."""
     modules = dict(model.named_modules())
     for name in names:
-        if any(layer.name == name for layer in found):
+        if any(fnmatchcase(layer.name, name) for layer in found):
             continue
-        if name in refused:
-            raise SpecError(f'layer "{name}" cannot be replaced: {refused[name]}; leave it out')
+        if matching := next((one for one in refused if fnmatchcase(one, name) and refused[one] != NOT_NAMED), None):
+            raise SpecError(f'layer "{matching}" cannot be replaced: {refused[matching]}; leave it out')
+        if any(sign in name for sign in "*?["):
+            layers = [one for one, module in modules.items() if isinstance(module, KINDS)]
+            raise SpecError(f'the pattern "{name}" takes no layer of {type(model).__name__}; its layers: {", ".join(layers)}')
         if name not in modules:
             raise SpecError(f'{type(model).__name__} has no layer "{name}".{suggestion(name, modules)}')
         kind, allowed = type(modules[name]).__name__, " or ".join(kind.__name__ for kind in KINDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import ClassVar, TypeAlias
 
 from torch import nn
@@ -52,50 +53,55 @@ class Layer:
         return (*self.input[:2], *(self.stride * length for length in self.input[2:]))
 
 
+NOT_NAMED = "it is not named"
+
 LayerRule: TypeAlias = Callable[[Layer], str | None]  # returns in words why the layer is not replaced; None if it is
-Where: TypeAlias = str | LayerRule | Sequence[str]  # a rule's name, a rule, or the names of layers
+Where: TypeAlias = str | LayerRule | Sequence[str]  # the name of a rule, a rule, or names of layers (in a text, with commas)
 LAYER_RULES: Registry[LayerRule] = Registry("rule for layers")
 
 
 @dataclass(frozen=True)
 class Convolutions:
-    """A rule: square convolutions without bias that keep the picture's size, but for their stride.
+    """A rule: square convolutions that keep the picture's size, but for their stride.
 
     Attributes:
         kernels: allowed side lengths; None: every odd one above 1.
-        strides: allowed strides.
+        strides: allowed strides; None: any, the same along both axes.
         groups: number of groups; None: any number.
+        least_groups: layers with fewer groups are not replaced.
         least_size: layers with a smaller C_in, C_out or H are not replaced.
     """
 
     kind: ClassVar[type[nn.Module]] = nn.Conv2d
 
     kernels: tuple[int, ...] | None = None
-    strides: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] | None = (1,)
     groups: int | None = 1
+    least_groups: int = 1
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
         """Return why the layer is not replaced; None if it is."""
         convolution = layer.module
         kernel, padding, stride = convolution.kernel_size, convolution.padding, convolution.stride
-        sides, strides = f"{kernel[0]}x{kernel[1]}", " or ".join(map(str, self.strides))
+        sides, strides = f"{kernel[0]}x{kernel[1]}", " or ".join(map(str, self.strides or ()))
         same = tuple(d * (k // 2) for d, k in zip(convolution.dilation, kernel, strict=True))
         checks = (
             (kernel[0] != kernel[1], f"its kernel is {sides}, not square"),
             (kernel[0] % 2 == 0, f"its kernel is {sides}, not odd"),
             (kernel[0] not in (self.kernels or range(2, kernel[0] + 1)), f"its kernel is {sides}"),
-            (stride not in [(s, s) for s in self.strides], f"its stride is {stride}, not {strides}"),
+            (stride[0] != stride[1], f"its stride is {stride}, not the same along both axes"),
+            (self.strides is not None and stride[0] not in self.strides, f"its stride is {stride}, not {strides}"),
             (self.groups not in (None, convolution.groups), f"it has {convolution.groups} groups"),
+            (convolution.groups < self.least_groups, f"it has {convolution.groups} group{'s' * (convolution.groups > 1)}"),
             (padding not in (same, "same"), f"its padding is {padding}, which does not keep the size"),
-            (convolution.bias is not None, "it has a bias, which operators have not: make it with bias=False"),
         )
         return next((reason for holds, reason in checks if holds), None) or _too_small(layer, self.least_size)
 
 
 @dataclass(frozen=True)
 class Projections:
-    """A rule: linear layers along a sequence, without bias, that make `ratio` times as many features.
+    """A rule: linear layers along a sequence that make `ratio` times as many features.
 
     Attributes:
         ratio: t, the output's features to the input's: 3 for queries, keys and values at once.
@@ -112,20 +118,18 @@ class Projections:
         before, after = layer.input[-1], layer.output[-1]
         if after != self.ratio * before:
             return f"it makes {after} features of {before}, not {self.ratio} times as many"
-        if layer.module.bias is not None:
-            return "it has a bias, which operators have not: make it with bias=False"
         return _too_small(layer, self.least_size)
 
 
 @dataclass(frozen=True)
 class NamedLayers:
-    """A rule: the layers with these names. The bias of such a layer is dropped, since operators have none."""
+    """A rule: the layers with these names, which may be patterns as in a shell: `blocks.*.conv1`."""
 
     names: tuple[str, ...]
 
     def __call__(self, layer: Layer) -> str | None:
         """Return None for a named layer, and a reason for the others."""
-        return None if layer.name in self.names else "it is not named"
+        return None if any(fnmatchcase(layer.name, name) for name in self.names) else NOT_NAMED
 
 
 def _too_small(layer: Layer, least: int) -> str | None:
@@ -133,7 +137,9 @@ def _too_small(layer: Layer, least: int) -> str | None:
     return f"its {name} is {size}, below {least}" if size < least else None
 
 
-LAYER_RULES.register("spatial")(Convolutions())
+LAYER_RULES.register("spatial")(Convolutions(strides=None))
+LAYER_RULES.register("pointwise")(Convolutions(kernels=(1,), strides=None))
+LAYER_RULES.register("grouped")(Convolutions(kernels=None, strides=None, groups=None, least_groups=2))
 # The layers of the paper's searches in ResNets, and of its evaluation on ImageNet: 16 and 19 layers of ResNet-18.
 LAYER_RULES.register("paper-3x3")(Convolutions(kernels=(3,), strides=(1, 2), least_size=4))
 LAYER_RULES.register("paper")(Convolutions(kernels=(1, 3), strides=(1, 2), least_size=4))
@@ -142,6 +148,8 @@ LAYER_RULES.register("projections")(Projections())
 
 def rule_for(model: nn.Module, where: Where) -> LayerRule:
     """Return the rule that `where` means for this model.
+
+    A text is the name of a rule, or names or patterns of layers with commas between them: "stem, blocks.*.conv1".
 
     A model's own `layer_rules`, a mapping, goes before `LAYER_RULES`: the layers that the paper replaced depend on the network.
 
@@ -152,4 +160,9 @@ def rule_for(model: nn.Module, where: Where) -> LayerRule:
     if not isinstance(where, str):
         return NamedLayers(tuple(where))
     own: Mapping[str, LayerRule] = getattr(model, "layer_rules", {})
-    return own[where] if where in own else LAYER_RULES.find(where)
+    if where in own:
+        return own[where]
+    names = tuple(part.strip() for part in where.split(","))
+    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    is_names = where not in LAYER_RULES and any(fnmatchcase(layer, name) for layer in layers for name in names)
+    return NamedLayers(names) if is_names else LAYER_RULES.find(where)

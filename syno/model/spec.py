@@ -99,15 +99,16 @@ def replaced_share(model: nn.Module, example: torch.Tensor, rest: Cost) -> float
 
 
 def rest_cost(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Cost:
-    """Return the cost of `model` outside of the layers to replace, for one batch, without memory.
+    """Return the cost of `model` outside of the layers to replace, for one batch, without memory. Their biases stay.
 
     A model with any operator costs more than that.
     """
     original = model_cost(model, example)
     replaced = [model_cost(layer.module, _own_input(layer)) for layer in layers]
+    biases = sum(layer.module.bias.numel() for layer in layers if layer.module.bias is not None)
     return Cost(
         original.flops - sum(cost.flops for cost in replaced),
-        original.parameters - sum(cost.parameters for cost in replaced),
+        original.parameters - sum(cost.parameters for cost in replaced) + biases,
         0,
     )
 

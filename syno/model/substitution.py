@@ -2,10 +2,10 @@
 
 >>> import torch, syno
 >>> from torch import nn
->>> model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
+>>> model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1, bias=False))
 >>> changed = syno.substitute(model, syno.OPERATORS["separable_conv2d"](), torch.zeros(1, 3, 16, 16), where=["2"])
 >>> [type(layer).__name__ for layer in changed]
-['Conv2d', 'ReLU', 'SeparableConv2d', 'ReLU']
+['Conv2d', 'ReLU', 'SeparableConv2d']
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.lower.causality import leak
 from syno.model.baselines import ModuleBaseline, Replacement
+from syno.model.bias import Bias
 from syno.model.extraction import replaceable
 from syno.model.layers import Layer, Where
 from syno.model.module import OperatorModule, build
@@ -47,7 +48,7 @@ def substitute(
     are the same.
 
     The layers are convolutions on square pictures, or linear layers on sequences. In place of a layer with a stride there is an
-    average pooling by the stride, and the operator after it.
+    average pooling by the stride, and the operator after it. A layer's bias stays, and is added after the operator.
 
     Args:
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
@@ -56,7 +57,7 @@ def substitute(
         example: an input of the model, of any batch size.
         where: the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
             your own. Or such a rule, which returns why a `Layer` stays, or None. Or the names of layers, as `named_modules`
-            has them; if they have a bias, it is dropped, since operators have none.
+            has them, or patterns of names, such as `blocks.*.conv1`.
         seed: of the operators' weights, which are different in every layer.
         mode: the form of the operators: "fused", or "literal". A baseline that is a module has one form.
         causal: whether the model predicts later positions of a sequence, so that an operator that reads ahead is refused.
@@ -116,7 +117,7 @@ def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool
         raise _misfit(baseline, layer, str(error)) from error
     if shape != layer.output:
         raise _misfit(baseline, layer, f"its output is {list(shape)}, where the layer has {list(layer.output)}")
-    return _pooled(module, layer)
+    return _completed(module, layer)
 
 
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
@@ -168,14 +169,15 @@ def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int
         module: nn.Module = build(operator, given, mode=mode, seed=chosen, device=weight.device, dtype=weight.dtype)
     except (SizeError, ValuationError) as error:
         raise _misfit(operator, layer, str(error)) from error
-    return _pooled(module, layer)
+    return _completed(module, layer)
 
 
-def _pooled(module: nn.Module, layer: Layer) -> nn.Module:
-    """Return the module in the layer's training mode, after a pooling by the layer's stride."""
-    if layer.stride > 1:
-        module = nn.Sequential(nn.AvgPool2d(layer.stride), module)
-    return module.train(layer.module.training)
+def _completed(module: nn.Module, layer: Layer) -> nn.Module:
+    """Return the module in the layer's training mode, after a pooling by the layer's stride and before its bias."""
+    before = [nn.AvgPool2d(layer.stride)] if layer.stride > 1 else []
+    after = [] if layer.module.bias is None else [Bias(layer.module.bias, 0 if layer.is_projection else 2)]
+    whole = nn.Sequential(*before, module, *after) if before or after else module
+    return whole.train(layer.module.training)
 
 
 def _misfit(operator: Replacement, layer: Layer, reason: str) -> MisfitError:

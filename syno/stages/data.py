@@ -11,8 +11,10 @@ from pydantic import AwareDatetime, model_validator
 
 from syno.base.gpu_leases import leased
 from syno.base.record import Amount, Count, Number, Record, versions
+from syno.base.text_tables import markdown
 from syno.config import Experiment
 from syno.data.settings import ImagenetSettings
+from syno.model.layer_row import LayerRow, as_table
 from syno.space.reads import AUTO
 from syno.stages.places import DATA
 
@@ -37,7 +39,8 @@ class DataRecord(Record):
         model: name of the backbone.
         layers: names of the layers that operators replace.
         layers_that_stay: the other layers of that kind, each with the reason why it isn't replaced.
-        layers_with_bias: replaced layers whose bias is dropped, since operators have none.
+        layers_with_bias: replaced layers with a bias, which stays and is added after the operator.
+        table: all layers with weights; empty in records of earlier versions.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: parameters of the network.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier
@@ -59,6 +62,7 @@ class DataRecord(Record):
     layers: tuple[str, ...]
     layers_that_stay: Mapping[str, str] = {}
     layers_with_bias: tuple[str, ...] = ()
+    table: tuple[LayerRow, ...] = ()
     flops: Amount
     parameters: Number
     rest_flops: Amount | None = None
@@ -121,6 +125,7 @@ def look(experiment: Experiment) -> DataRecord:
     """Return the record without training or writing anything. Raises the errors of `prepare`."""
     from syno.data import TokenSet
     from syno.model.extraction import replaceable, sorted_out
+    from syno.model.layer_table import layer_rows
 
     network = experiment.network
     data, settings, pictures = network.data, network.settings, len(network.example)
@@ -140,6 +145,7 @@ def look(experiment: Experiment) -> DataRecord:
         layers=tuple(layer.name for layer in layers),
         layers_that_stay=stay,
         layers_with_bias=tuple(layer.name for layer in layers if layer.module.bias is not None),
+        table=layer_rows(model, network.example, settings.layers),
         flops=network.original.flops / pictures,
         parameters=int(network.original.parameters),
         rest_flops=rest.flops / pictures,
@@ -168,12 +174,9 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         f"{counts} {samples}; "
         f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
     )
-    yield f"layers to replace: {_names(record.layers)}"
-    if record.layers_that_stay:
-        reasons = _by_reason(record.layers_that_stay).items()
-        yield f"not replaced: {'; '.join(f'{_names(names)} ({reason})' for reason, names in reasons)}"
+    yield f"\n{markdown(as_table(record.table, record.flops), left=5)}"
     if record.layers_with_bias:
-        yield f"the bias of these layers is dropped, since operators have none: {_names(record.layers_with_bias)}"
+        yield f"the bias of these layers stays, and is added after the operator: {_names(record.layers_with_bias)}"
     assert record.rest_flops is not None and record.rest_parameters is not None  # only old records have none
     flops, parameters = record.rest_flops / record.flops, record.rest_parameters / record.parameters
     yield (
@@ -216,11 +219,6 @@ def _bounds(what: str, least: float, most: float, rest: float, original: float) 
     low = f"at least {least / original:.1%}" if least > rest else f"more than {rest / original:.1%}"
     high = "" if most / original > UNLIMITED else f" and at most {most / original:.1%}"
     return f"{low}{high} of the {what}"
-
-
-def _by_reason(layers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the names of the layers for each reason."""
-    return {reason: tuple(name for name, why in layers.items() if why == reason) for reason in dict.fromkeys(layers.values())}
 
 
 def _names(layers: tuple[str, ...]) -> str:

@@ -197,7 +197,8 @@ class WorkloadSettings(BaseModel):
     width: Annotated[float, Field(gt=0)] = 1.0
     """factor of the backbone's numbers of features"""
     layers: str = "spatial"
-    """rule for the layers to replace: `spatial`, `paper-3x3`, `paper`, `projections`, or `package.module:rule`"""
+    """layers to replace: a rule (`spatial`, `pointwise`, `grouped`, `paper-3x3`, `paper`, `projections`, or
+    `package.module:rule`), or names and patterns of layers with commas between them, such as `stem, blocks.*.conv1`"""
     data: str = "glyphs"
     """data set: a name in docs/data.md, or your own as `package.module:function`"""
     data_settings: Mapping[str, Any] = {}

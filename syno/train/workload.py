@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from syno.base.errors import SpecError
+from syno.base.registry import is_path
 from syno.data import PictureData, TokenSet
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.baselines import Replacement
@@ -61,7 +62,8 @@ class Workload:
         """
         if settings.model not in SEQUENCE_BACKBONES:  # before the data, which may take long
             BACKBONES.find(settings.model)
-        LAYER_RULES.find(settings.layers)
+        if is_path(settings.layers):  # other names may be of layers, which are known when the network is made
+            LAYER_RULES.find(settings.layers)
         return cls(settings, load_data(settings.data, settings.data_settings))
 
     @property

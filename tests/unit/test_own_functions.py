@@ -129,13 +129,15 @@ def test_data_says_which_shares_can_be_reached() -> None:
     share = f"{rest / (rest + middle):.1%}"
     assert f"reachable: more than {share} of the FLOPs ({rest:,}) and " in text
     assert f"budget of the search: more than {share} and at most 90.0% of the FLOPs, more than " in text
-    assert "layers to replace: 2\n" in text and "bias" not in text
+    assert re.search(r"2 +\| 3x3 convolution +\| 8x8x8 +\| 8x8x8 +\| replaced +\| +[0-9.]+% ", text) and "bias" not in text
+    assert re.search(r"0 +\| 3x3 convolution +\| 3x8x8 .* stays: it is the first convolution", text)
+    assert re.search(r"\| linear .* stays: the rule takes no such layer", text)
     assert text.endswith("one step of training and one of testing work on cpu\n")
 
 
-def test_data_says_whose_bias_is_dropped() -> None:
+def test_data_says_whose_bias_stays() -> None:
     text = run("data", config(model="biased_network", layers="own_functions:any_layer")).stdout
-    assert "the bias of these layers is dropped, since operators have none: 2\n" in text
+    assert "the bias of these layers stays, and is added after the operator: 2\n" in text
 
 
 def test_the_example_of_user_code() -> None:

@@ -164,7 +164,9 @@ class TestPaperLayers:
         assert (counted.flops, counted.parameters) == (network.flops, network.parameters)
 
     def test_rules_have_names(self) -> None:
-        with pytest.raises(UnknownNameError, match='unknown rule for layers "papers"; there are: spatial, paper-3x3, paper'):
+        with pytest.raises(
+            UnknownNameError, match='unknown rule for layers "papers"; there are: spatial, pointwise, grouped, paper-3x3'
+        ):
             replaceable(resnet(), SMALL, "papers")
 
 

@@ -11,6 +11,7 @@ from torch import nn
 import syno
 from syno.base.errors import SpecError, UnknownNameError
 from syno.model import substitution
+from syno.model.bias import Bias
 from syno.model.layers import Convolutions, Layer
 
 PICTURES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -41,14 +42,19 @@ def replaced(model: nn.Module) -> list[str]:
 def test_the_names_of_layers() -> None:
     model = Mine()
     changed = syno.substitute(model, SEPARABLE, PICTURES, where=["stem", "body.second"])
-    assert replaced(changed) == ["stem.1", "body.second"]  # the stem's stride is a pooling ahead of the operator
+    # The stem's stride is a pooling ahead of the operator, and the biases come after it.
+    assert replaced(changed) == ["stem.1", "body.second.0"]
     assert isinstance(changed.stem[0], nn.AvgPool2d) and not replaced(model)
+    assert torch.equal(changed.stem[2].bias, model.stem.bias) and isinstance(changed.body["second"][1], Bias)
     assert changed(PICTURES).shape == model(PICTURES).shape == (2, 5)
 
 
 def test_the_name_of_a_rule() -> None:
     assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES)) == ["body.first"]
-    assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where="paper")) == ["body.first"]
+    assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where="paper")) == ["body.first", "body.second.0"]
+    assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, body.f*")) == ["stem.1", "body.first"]
+    with pytest.raises(SpecError, match=r'the pattern "head.\*" takes no layer of Mine; its layers: stem, body.first'):
+        syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, head.*")
     with pytest.raises(UnknownNameError, match='unknown rule for layers "body"; there are: spatial'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="body")
 
@@ -57,7 +63,7 @@ def test_a_rule() -> None:
     def pointwise(layer: Layer) -> str | None:
         return None if layer.module.kernel_size == (1, 1) else "not 1x1"
 
-    assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where=pointwise)) == ["body.second"]
+    assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where=pointwise)) == ["body.second.0"]
     with pytest.raises(SpecError, match=r"stem: it is the first convolution; body\.first: its kernel is 3x3; body\.second:"):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where=Convolutions(kernels=(5,)))
 

@@ -126,7 +126,7 @@ def _checked(found: TrainedNetwork, folder: Path, written: Written) -> str:
 
 
 class _Called(nn.Module):  # type: ignore[misc]
-    """What was read again, as a network in evaluation mode that takes batches of any size."""
+    """The network as it was read again, for batches of any size."""
 
     def __init__(self, written: Written) -> None:
         super().__init__()
