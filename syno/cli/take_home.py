@@ -30,7 +30,8 @@ def get(
     """Write an operator, or a whole trained network of an experiment, for use without Syno. The result is checked first.
 
     An operator: the source of a module, and of TVM tensor expressions (te), is valid for all sizes. A program of torch.export,
-    an ONNX file and a TVM library are for the sizes of --set, and have new weights.
+    an ONNX file and a TVM library are for the sizes of --set, and have new weights. With --set W=28, an operator of square
+    pictures is written for others.
 
     A network: a folder with its code, its trained weights and a card. With --to also, or instead, a program of torch.export,
     an ONNX file, a package of AOTInductor, or a TVM library of the whole network.
@@ -45,10 +46,13 @@ def get(
         for line in take_network(find_experiment(given), network, output, (to,), seed):
             typer.echo(line)
         return
+    from syno.ir.rewriting import WIDTH, for_wide_pictures
     from syno.report.take_home import FORMATS, check_own
 
     if seed is not None:
         raise typer.BadParameter("it is of a trained network: give EXPERIMENT and NETWORK", param_hint="--seed")
-    operator, form = operator_of(given, rename), FORMATS[to]
+    operator, form, chosen = operator_of(given, rename), FORMATS[to], sizes(values) or None
+    if WIDTH in (chosen or {}):
+        operator = for_wide_pictures(operator)
     file = output or check_own(Path(f"{operator.name}{form.ending}"))
-    typer.echo(f"{file}: {form.write(operator, file, sizes(values) or None)}")
+    typer.echo(f"{file}: {form.write(operator, file, chosen)}")

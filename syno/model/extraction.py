@@ -144,12 +144,14 @@ def _layer(used: list[LayerCall]) -> Layer | str:
             values = dict(zip(("N", "seq_len", "H_in"), before, strict=True))
             return Layer(call.name, call.module, MappingProxyType(values))
         case nn.Conv2d():
-            if len(before) != 4 or before[2] != before[3]:
-                return f"its input is {list(before)}, not square"
+            if len(before) != 4:
+                return f"its input is {list(before)}, not [N, C_in, H, W]"
             stride = call.module.stride[0]
             if before[2:] != (stride * after[2], stride * after[3]):
                 return f"it maps {list(before)} to {list(after)}" + (f" with stride {stride}" if stride > 1 else "")
             values = {"N": before[0], "C_in": before[1], "C_out": after[1], "H": after[2]}
+            if after[2] != after[3]:
+                values["W"] = after[3]
             return Layer(call.name, call.module, MappingProxyType(values), stride)
         case other:
             return f"it is a {type(other).__name__}, not a {' or '.join(kind.__name__ for kind in KINDS)}"

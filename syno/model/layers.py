@@ -20,8 +20,9 @@ class Layer:
         name: in the network, as `get_submodule` takes it.
         module: the layer, an `nn.Conv2d` or an `nn.Linear`.
         values: of N, C_in, C_out and H for a convolution: an operator in its place maps [N, C_in, H, H] to [N, C_out, H, H].
+            On pictures that are not square also of W, and the shapes are [N, C_in, H, W] and [N, C_out, H, W].
             Of N, seq_len and H_in for a projection: there it maps [N, seq_len, H_in] to [N, seq_len, t*H_in].
-        stride: of the convolution, whose own input is [N, C_in, stride*H, stride*H]; an operator comes after a pooling by it.
+        stride: of the convolution, whose own input is [N, C_in, stride*H, stride*W]; an operator comes after a pooling by it.
     """
 
     name: str
@@ -35,9 +36,14 @@ class Layer:
         return isinstance(self.module, nn.Linear)
 
     @property
+    def is_square(self) -> bool:
+        """Whether pictures are as wide as they are high."""
+        return "W" not in self.values
+
+    @property
     def input(self) -> tuple[int, ...]:
         """The input shape of an operator in its place."""
-        names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", "H", "H")
+        names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", "H", "H" if self.is_square else "W")
         return tuple(self.values[name] for name in names)
 
     @property

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from syno.base.errors import ShapeError
+from syno.base.errors import GraphError, ShapeError
 from syno.ir.graph import PGraph
+from syno.ir.rewriting import for_wide_pictures
 from syno.ir.text import parse, parse_stored
 from syno.lower.plan import Plan
 from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
@@ -55,7 +56,7 @@ class OperatorModule(PreparedWeights):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Mapping[str, Any], *args: Any) -> None:
         saved = local_metadata.get("operator")
-        if saved is not None and parse_stored(saved).id != self.graph.id:
+        if saved is not None and not _have_same_weights(parse_stored(saved), self.graph):
             raise ShapeError(
                 f"the weights{f' for {prefix[:-1]}' if prefix else ''} are those of another operator: "
                 f"saved is {parse_stored(saved)!r}, this module is {self.graph!r}"
@@ -97,6 +98,16 @@ def build(
     sizes = {name: value for name, value in valuation.items() if name not in graph.runtime_variables}
     options = {"seed": seed, "init": init, "device": device, "dtype": dtype} if graph.weights else {}
     return _class(graph, source, mode, sizes)(**constructor_sizes(graph, sizes), **options)
+
+
+def _have_same_weights(saved: PGraph, own: PGraph) -> bool:
+    """Return whether two operators are the same one, perhaps of square pictures and of others."""
+    if saved.id == own.id:
+        return True
+    try:
+        return for_wide_pictures(saved).id == for_wide_pictures(own).id
+    except GraphError:
+        return False
 
 
 def _class(graph: PGraph, source: str, mode: str, sizes: dict[str, int]) -> type[OperatorModule]:

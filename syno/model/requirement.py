@@ -54,7 +54,8 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
     """
     if layers[0].is_projection:
         return Requirement(None, "attention mixes positions, and the other linear layers of the network mix channels")
-    smallest = min(layer.values["H"] for layer in layers)
+    sizes = ("H",) if all(layer.is_square for layer in layers) else ("H", "W")
+    smallest = min(min(layer.input[2:]) for layer in layers)
     left = _mixing(model, example, {layer.name for layer in layers})
     others = f"{left} other layer{' mixes' if left == 1 else 's mix'}" if left else "no layer mixes"
     replaced = f"the {len(layers)} replaced layers have" if len(layers) > 1 else "the replaced layer has"
@@ -71,7 +72,9 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
         return Requirement(None if grouped else Reads(centred=False, channels="all"), facts)
     centred = is_square and positions == SQUARE  # in a smaller picture all positions along an axis are read, anyway
     options = {"channels": "none" if grouped else "all", "along": "every" if is_square else "any"}
-    return Requirement(Reads.model_validate({"H": positions, "applied": 2, "centred": centred, **options}), facts)
+    return Requirement(
+        Reads.model_validate({**dict.fromkeys(sizes, positions), "applied": 2, "centred": centred, **options}), facts
+    )
 
 
 def _mixing(model: nn.Module, example: torch.Tensor, replaced: set[str]) -> int:

@@ -30,6 +30,13 @@ DEFAULTS: Mapping[str, Any] = {
     "repeats": {"largest": 1, "tile": False},
     "contractions": {"least_elements": 16},
 }
+# The same for pictures that are not square.
+WIDE_DEFAULTS: Mapping[str, Any] = {
+    **DEFAULTS,
+    "input": "N, C_in: unordered, H, W",
+    "output": "N, C_out: unordered, H, W",
+    "variables": "N:0, C_in:2, C_out:4, H:0, W:0; k_1=3:2, s=2:2, g=4:3",
+}
 # Defaults for projections to queries, keys and values in small language models. The paper's search had k_2=5 and g=32, too.
 SEQUENCE_DEFAULTS: Mapping[str, Any] = {
     "input": "N, seq_len, H_in: unordered",
@@ -79,8 +86,10 @@ def spec_for(
     given = dict(options or {})
     if taken := [name for name in ("layers", *rest) if name in given or name in given.get("budget", {})]:
         raise SpecError(f"options give {taken[0]}, which is found from the model; leave it out")
-    rows = Counter(tuple(layer.values.items()) for layer in layers)
-    defaults = SEQUENCE_DEFAULTS if layers[0].is_projection else DEFAULTS
+    is_square = all(layer.is_square for layer in layers)
+    values = [layer.values if is_square else {"W": layer.values["H"], **layer.values} for layer in layers]
+    rows = Counter(tuple(row.items()) for row in values)
+    defaults = SEQUENCE_DEFAULTS if layers[0].is_projection else DEFAULTS if is_square else WIDE_DEFAULTS
     fields = {"name": type(model).__name__.lower(), **defaults, **given}
     if given.get("reads") == AUTO:
         fields["reads"] = requirement(model, example, layers, replaced_share(model, example, outside)).reads

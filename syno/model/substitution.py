@@ -17,9 +17,10 @@ import torch
 from torch import nn
 
 from syno.algebra import Valuation
-from syno.base.errors import MisfitError, SizeError, ValuationError
+from syno.base.errors import GraphError, MisfitError, SizeError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+from syno.ir.rewriting import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
 from syno.model.baselines import ModuleBaseline, Replacement
 from syno.model.bias import Bias
@@ -47,13 +48,14 @@ def substitute(
     Where operators work on channels-last data, the convolutions that stay store their weights channels-last: shapes and values
     are the same.
 
-    The layers are convolutions on square pictures, or linear layers on sequences. In place of a layer with a stride there is an
+    The layers are convolutions on pictures, or linear layers on sequences. In place of a layer with a stride there is an
     average pooling by the stride, and the operator after it. A layer's bias stays, and is added after the operator.
 
     Args:
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
         operator: from [N, C_in, H, H] to [N, C_out, H, H], or from [N, seq_len, H_in] to [N, seq_len, t*H_in]; its other
-            variables have defaults. Or a baseline that is a module.
+            variables have defaults. On pictures that are not square, one of squares gets a variable W for the width, where it
+            does not mix both axes. Or a baseline that is a module.
         example: an input of the model, of any batch size.
         where: the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
             your own. Or such a rule, which returns why a `Layer` stays, or None. Or the names of layers, as `named_modules`
@@ -94,20 +96,36 @@ def _operators(
     operator: PGraph, layers: Sequence[Layer], seeds: Sequence[int], mode: str, is_causal: bool, batch: int | None
 ) -> list[nn.Module]:
     """Return the operator as a module for each of the layers. MisfitError if it does not fit one of them."""
-    valuations = [_fitting_values(operator, layer) for layer in layers]
+    fitting = [_for_width(operator, layer) for layer in layers]
+    valuations = [_fitting_values(one, layer) for one, layer in zip(fitting, layers, strict=True)]
     if is_causal:
         for layer, values in zip(layers, valuations, strict=True):
             _check_causality(operator, layer, values)
     return [
-        _module(operator, layer, values, number, mode, batch)
-        for layer, values, number in zip(layers, valuations, seeds, strict=True)
+        _module(one, layer, values, number, mode, batch)
+        for one, layer, values, number in zip(fitting, layers, valuations, seeds, strict=True)
     ]
+
+
+def _for_width(operator: PGraph, layer: Layer) -> PGraph:
+    """Return the operator for the layer's pictures: if they are not square, with the width as a variable of its own.
+
+    Raises MisfitError if it needs square pictures.
+    """
+    if layer.is_square:
+        return operator
+    try:
+        return for_wide_pictures(operator)
+    except GraphError as error:
+        raise _misfit(operator, layer, f"{error}; take another operator, or square pictures") from error
 
 
 def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool) -> nn.Module:
     """Return the module of a baseline for this layer. MisfitError if it does not fit the layer."""
     if layer.is_projection or is_causal:
         raise _misfit(baseline, layer, "it is a module that replaces convolutions; name an operator for this network")
+    if not layer.is_square:
+        raise _misfit(baseline, layer, "it is a module for square pictures; name an operator for this network")
     weight = layer.module.weight
     try:
         with torch.device("meta" if weight.is_meta else "cpu"):
@@ -122,7 +140,8 @@ def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool
 
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
     """Return the values of the operator's variables in this layer. MisfitError if variables or shapes do not fit the layer."""
-    table, known = operator.variables, {**operator.variables.defaults, **layer.values}
+    width = {} if layer.is_projection else {WIDTH: layer.values["H"]}  # as wide as high, unless the layer says otherwise
+    table, known = operator.variables, {**operator.variables.defaults, **width, **layer.values}
     if unknown := [name for name in table if name not in known]:
         raise _misfit(
             operator,
