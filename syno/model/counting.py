@@ -14,7 +14,7 @@ from torch import nn
 from syno.base.errors import SpecError
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES
-from syno.model.bias import Bias
+from syno.model.around import Bias
 from syno.model.extraction import LayerCall, trace
 from syno.model.module import OperatorModule
 from syno.space.complete import Cost

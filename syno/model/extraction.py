@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
+from math import prod
 from types import MappingProxyType
 
 import torch
@@ -121,6 +122,8 @@ def sorted_out(
     refused: dict[str, str] = {}
     for name, used in uses.items():
         layer = "it is the first convolution" if name in stem else _layer(used)
+        if isinstance(layer, Layer) and layer.axes != 1 and not hasattr(refuse, "kind"):  # own rules may know no such layer
+            layer = f"its input is {list(used[0].input)}, not [N, seq_len, H_in]; the rule linear takes it"
         reason = layer if isinstance(layer, str) else refuse(layer)
         if reason is not None:
             refused[name] = reason
@@ -139,10 +142,10 @@ def _layer(used: list[LayerCall]) -> Layer | str:
     before, after = call.input, call.output
     match call.module:
         case nn.Linear():
-            if len(before) != 3:
-                return f"its input is {list(before)}, not [N, seq_len, H_in]"
-            values = dict(zip(("N", "seq_len", "H_in"), before, strict=True))
-            return Layer(call.name, call.module, MappingProxyType(values))
+            if len(before) < 2:
+                return f"its input is {list(before)}, not [N, ..., features]"
+            values = {"N": before[0], "seq_len": prod(before[1:-1]), "H_in": before[-1], "H_out": after[-1]}
+            return Layer(call.name, call.module, MappingProxyType(values), axes=len(before) - 2)
         case nn.Conv2d():
             if len(before) != 4:
                 return f"its input is {list(before)}, not [N, C_in, H, W]"

@@ -21,7 +21,9 @@ class Layer:
         module: the layer, an `nn.Conv2d` or an `nn.Linear`.
         values: of N, C_in, C_out and H for a convolution: an operator in its place maps [N, C_in, H, H] to [N, C_out, H, H].
             On pictures that are not square also of W, and the shapes are [N, C_in, H, W] and [N, C_out, H, W].
-            Of N, seq_len and H_in for a projection: there it maps [N, seq_len, H_in] to [N, seq_len, t*H_in].
+            Of N, seq_len, H_in and H_out for a linear layer: there it maps [N, seq_len, H_in] to [N, seq_len, H_out], which is
+            [N, seq_len, t*H_in] for a projection to queries, keys and values.
+        axes: of a linear layer: how many there are between N and the features. Together they are seq_len, 1 if there are none.
         stride: of the convolution, whose own input is [N, C_in, stride*H, stride*W]; an operator comes after a pooling by it.
     """
 
@@ -29,6 +31,7 @@ class Layer:
     module: nn.Conv2d | nn.Linear
     values: Mapping[str, int]
     stride: int = 1
+    axes: int = 1
 
     @property
     def is_projection(self) -> bool:
@@ -128,8 +131,27 @@ class Projections:
 
 
 @dataclass(frozen=True)
+class Linears:
+    """A rule: linear layers with any number of axes before the features.
+
+    Attributes:
+        least_size: layers with a smaller H_in or H_out are not replaced, such as the head of a network with few classes.
+    """
+
+    kind: ClassVar[type[nn.Module]] = nn.Linear
+
+    least_size: int = 1
+
+    def __call__(self, layer: Layer) -> str | None:
+        """Return why the layer is not replaced; None if it is."""
+        return _too_small(layer, self.least_size, ("H_in", "H_out"))
+
+
+@dataclass(frozen=True)
 class NamedLayers:
     """A rule: the layers with these names, which may be patterns as in a shell: `blocks.*.conv1`."""
+
+    kind: ClassVar[tuple[type[nn.Module], ...]] = (nn.Conv2d, nn.Linear)
 
     names: tuple[str, ...]
 
@@ -138,8 +160,8 @@ class NamedLayers:
         return None if any(fnmatchcase(layer.name, name) for name in self.names) else NOT_NAMED
 
 
-def _too_small(layer: Layer, least: int) -> str | None:
-    size, name = min((size, name) for name, size in layer.values.items() if name != "N")
+def _too_small(layer: Layer, least: int, names: Sequence[str] = ()) -> str | None:
+    size, name = min((size, name) for name, size in layer.values.items() if name in names or (name != "N" and not names))
     return f"its {name} is {size}, below {least}" if size < least else None
 
 
@@ -150,6 +172,7 @@ LAYER_RULES.register("grouped")(Convolutions(kernels=None, strides=None, groups=
 LAYER_RULES.register("paper-3x3")(Convolutions(kernels=(3,), strides=(1, 2), least_size=4))
 LAYER_RULES.register("paper")(Convolutions(kernels=(1, 3), strides=(1, 2), least_size=4))
 LAYER_RULES.register("projections")(Projections())
+LAYER_RULES.register("linear")(Linears(least_size=16))
 
 
 def rule_for(model: nn.Module, where: Where) -> LayerRule:

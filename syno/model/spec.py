@@ -37,6 +37,17 @@ WIDE_DEFAULTS: Mapping[str, Any] = {
     "output": "N, C_out: unordered, H, W",
     "variables": "N:0, C_in:2, C_out:4, H:0, W:0; k_1=3:2, s=2:2, g=4:3",
 }
+# Defaults for linear layers: an operator works on each position by itself.
+LINEAR_DEFAULTS: Mapping[str, Any] = {
+    "input": "N, seq_len, H_in: unordered",
+    "output": "N, seq_len, H_out: unordered",
+    "variables": "N:0, seq_len:0, H_in:2, H_out:4; s=2:2, g=4:3",
+    "bound_axes": [(0, 0), (1, 1)],
+    "depth": 8,
+    "occurrences": {"tensors": 3, "merges": 2, "splits": 2, "shifts": 0, "strides": 0},
+    "repeats": {"largest": 1, "tile": False},
+    "contractions": {"least_elements": 16},
+}
 # Defaults for projections to queries, keys and values in small language models. The paper's search had k_2=5 and g=32, too.
 SEQUENCE_DEFAULTS: Mapping[str, Any] = {
     "input": "N, seq_len, H_in: unordered",
@@ -88,9 +99,14 @@ def spec_for(
         raise SpecError(f"options give {taken[0]}, which is found from the model; leave it out")
     is_square = all(layer.is_square for layer in layers)
     values = [layer.values if is_square else {"W": layer.values["H"], **layer.values} for layer in layers]
-    rows = Counter(tuple(row.items()) for row in values)
-    defaults = SEQUENCE_DEFAULTS if layers[0].is_projection else DEFAULTS if is_square else WIDE_DEFAULTS
+    defaults = DEFAULTS if is_square else WIDE_DEFAULTS
+    if layers[0].is_projection:
+        are_projections = {layer.output[-1] == 3 * layer.input[-1] for layer in layers} == {True}
+        defaults = SEQUENCE_DEFAULTS if are_projections else LINEAR_DEFAULTS
     fields = {"name": type(model).__name__.lower(), **defaults, **given}
+    if "H_out" not in str(fields["variables"]):  # the features are t*H_in
+        values = [{name: size for name, size in row.items() if name != "H_out"} for row in values]
+    rows = Counter(tuple(row.items()) for row in values)
     if given.get("reads") == AUTO:
         fields["reads"] = requirement(model, example, layers, replaced_share(model, example, outside)).reads
     return OperatorSpec(

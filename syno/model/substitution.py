@@ -22,8 +22,8 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
+from syno.model.around import AlongAxes, Bias
 from syno.model.baselines import ModuleBaseline, Replacement
-from syno.model.bias import Bias
 from syno.model.extraction import replaceable
 from syno.model.layers import Layer, Where
 from syno.model.module import OperatorModule, build
@@ -48,14 +48,14 @@ def substitute(
     Where operators work on channels-last data, the convolutions that stay store their weights channels-last: shapes and values
     are the same.
 
-    The layers are convolutions on pictures, or linear layers on sequences. In place of a layer with a stride there is an
+    The layers are convolutions on pictures, or linear layers. In place of a layer with a stride there is an
     average pooling by the stride, and the operator after it. A layer's bias stays, and is added after the operator.
 
     Args:
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
-        operator: from [N, C_in, H, H] to [N, C_out, H, H], or from [N, seq_len, H_in] to [N, seq_len, t*H_in]; its other
-            variables have defaults. On pictures that are not square, one of squares gets a variable W for the width, where it
-            does not mix both axes. Or a baseline that is a module.
+        operator: from [N, C_in, H, H] to [N, C_out, H, H]; from [N, seq_len, H_in] to [N, seq_len, t*H_in] or
+            [N, seq_len, H_out]. Its other variables have defaults. On pictures that are not square, one of squares gets a
+            variable W for the width, where it does not mix both axes. Or a baseline that is a module.
         example: an input of the model, of any batch size.
         where: the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
             your own. Or such a rule, which returns why a `Layer` stays, or None. Or the names of layers, as `named_modules`
@@ -193,6 +193,8 @@ def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int
 
 def _completed(module: nn.Module, layer: Layer) -> nn.Module:
     """Return the module in the layer's training mode, after a pooling by the layer's stride and before its bias."""
+    if layer.is_projection and layer.axes != 1:
+        module = AlongAxes(module, layer.axes)
     before = [nn.AvgPool2d(layer.stride)] if layer.stride > 1 else []
     after = [] if layer.module.bias is None else [Bias(layer.module.bias, 0 if layer.is_projection else 2)]
     whole = nn.Sequential(*before, module, *after) if before or after else module

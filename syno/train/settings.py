@@ -197,7 +197,7 @@ class WorkloadSettings(BaseModel):
     width: Annotated[float, Field(gt=0)] = 1.0
     """factor of the backbone's numbers of features"""
     layers: str = "spatial"
-    """layers to replace: a rule (`spatial`, `pointwise`, `grouped`, `paper-3x3`, `paper`, `projections`, or
+    """layers to replace: a rule (`spatial`, `pointwise`, `grouped`, `linear`, `paper-3x3`, `paper`, `projections`, or
     `package.module:rule`), or names and patterns of layers with commas between them, such as `stem, blocks.*.conv1`"""
     data: str = "glyphs"
     """data set: a name in docs/data.md, or your own as `package.module:function`"""

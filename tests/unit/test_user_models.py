@@ -11,7 +11,7 @@ from torch import nn
 import syno
 from syno.base.errors import SpecError, UnknownNameError
 from syno.model import substitution
-from syno.model.bias import Bias
+from syno.model.around import Bias
 from syno.model.layers import Convolutions, Layer
 
 PICTURES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -82,7 +82,7 @@ def test_a_model_s_own_rules_go_first() -> None:
         ("body.frist", r'Mine has no layer "body\.frist"\. Did you mean "body\.first"\?'),
         ("norm", 'layer "norm" is a BatchNorm2d, not a Conv2d or Linear; name layers that run'),
         ("unused", 'layer "unused" is a Conv2d, which does not run; name layers that run'),
-        ("head", r'layer "head" cannot be replaced: its input is \[2, 12\], not \[N, seq_len, H_in\]; leave it out'),
+        ("head", r"separable_conv2d does not fit layer head \(N=2, seq_len=1, H_in=12, H_out=5\): it has the variable C_in"),
     ],
 )
 def test_names_that_mean_no_layer(name: str, message: str) -> None:
