@@ -181,8 +181,9 @@ class TestCausality:
 
     def test_what_looks_ahead_is_refused(self) -> None:
         expected = (
-            r"^window_3 does not fit layer transformer\.h\.0\.attn\.c_attn \(N=3, seq_len=16, H_in=96, H_out=288\): it reads "
-            r"ahead, and would see the token that the model is to predict: output position 0 along axis 1 depends on input position 1, "
+            r"^window_3 does not fit layer transformer\.h\.0\.attn\.c_attn \(N=3, seq_len=16, H_in=96, H_out=288\): "
+            r"it reads ahead, and would see the token that the model is to predict: "
+            r"output position 0 along axis 1 depends on input position 1, "
             r"which is read at i1 \+ r\d - k_1//2\. Take an operator"
         )
         with pytest.raises(SpecError, match=expected):
