@@ -9,7 +9,7 @@ from typing import ClassVar, TypeAlias
 
 from torch import nn
 
-from syno.base.registry import Registry
+from syno.base.registry import Registry, is_path
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Layer:
 
 
 NOT_NAMED = "it is not named"
+BOTH = (nn.Conv2d, nn.Linear)
 
 LayerRule: TypeAlias = Callable[[Layer], str | None]  # returns in words why the layer is not replaced; None if it is
 Where: TypeAlias = str | LayerRule | Sequence[str]  # the name of a rule, a rule, or names of layers (in a text, with commas)
@@ -151,13 +152,31 @@ class Linears:
 class NamedLayers:
     """A rule: the layers with these names, which may be patterns as in a shell: `blocks.*.conv1`."""
 
-    kind: ClassVar[tuple[type[nn.Module], ...]] = (nn.Conv2d, nn.Linear)
+    kind: ClassVar[tuple[type[nn.Module], ...]] = BOTH
 
     names: tuple[str, ...]
 
     def __call__(self, layer: Layer) -> str | None:
         """Return None for a named layer, and a reason for the others."""
         return None if any(fnmatchcase(layer.name, name) for name in self.names) else NOT_NAMED
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """A rule: the layers that one of several rules takes."""
+
+    rules: tuple[LayerRule, ...]
+
+    @property
+    def kind(self) -> tuple[type[nn.Module], ...]:
+        """The kinds of layers that the rules know."""
+        kinds = (getattr(rule, "kind", BOTH) for rule in self.rules)
+        return tuple(one for each in kinds for one in (each if isinstance(each, tuple) else (each,)))
+
+    def __call__(self, layer: Layer) -> str | None:
+        """Return None if a rule takes the layer, else the reasons of all."""
+        reasons = [rule(layer) for rule in self.rules if isinstance(layer.module, getattr(rule, "kind", BOTH))]
+        return None if None in reasons else "; ".join(dict.fromkeys(map(str, reasons)))
 
 
 def _too_small(layer: Layer, least: int, names: Sequence[str] = ()) -> str | None:
@@ -178,7 +197,8 @@ LAYER_RULES.register("linear")(Linears(least_size=16))
 def rule_for(model: nn.Module, where: Where) -> LayerRule:
     """Return the rule that `where` means for this model.
 
-    A text is the name of a rule, or names or patterns of layers with commas between them: "stem, blocks.*.conv1".
+    A text is the name of a rule or of several, or names or patterns of layers, with commas between them: "spatial, pointwise",
+    or "stem, blocks.*.conv1".
 
     A model's own `layer_rules`, a mapping, goes before `LAYER_RULES`: the layers that the paper replaced depend on the network.
 
@@ -192,6 +212,8 @@ def rule_for(model: nn.Module, where: Where) -> LayerRule:
     if where in own:
         return own[where]
     names = tuple(part.strip() for part in where.split(","))
+    if len(names) > 1 and all(name in own or name in LAYER_RULES or is_path(name) for name in names):
+        return AnyOf(tuple(rule_for(model, name) for name in names))
     layers = [name for name, module in model.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     is_names = where not in LAYER_RULES and any(fnmatchcase(layer, name) for layer in layers for name in names)
     return NamedLayers(names) if is_names else LAYER_RULES.find(where)

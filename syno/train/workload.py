@@ -62,7 +62,9 @@ class Workload:
         """
         if settings.model not in SEQUENCE_BACKBONES:  # before the data, which may take long
             BACKBONES.find(settings.model)
-        if is_path(settings.layers):  # other names may be of layers, which are known when the network is made
+        if (
+            is_path(settings.layers) and "," not in settings.layers
+        ):  # other names may be of layers, which are known when the network is made
             LAYER_RULES.find(settings.layers)
         return cls(settings, load_data(settings.data, settings.data_settings))
 

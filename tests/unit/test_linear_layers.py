@@ -93,3 +93,12 @@ def test_a_space_for_linear_layers(seed: int) -> None:
     network(example).sum().backward()
     counted, whole = cost(operator, spec), model_cost(network, example)
     assert (counted.parameters, counted.flops) == (whole.parameters, whole.flops)
+
+
+def test_several_rules_make_one() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 3, padding=1), nn.Linear(6, 16))
+    found, refused = sorted_out(model, EXAMPLE[:, :3].float(), "spatial, linear")
+    assert [layer.name for layer in found] == ["2"]
+    assert refused == {"0": "it is the first convolution", "1": "its kernel is 1x1", "3": "its H_in is 6, below 16"}
+    both = sorted_out(model, EXAMPLE[:, :3].float(), "spatial, pointwise")[0]
+    assert [layer.name for layer in both] == ["1", "2"]

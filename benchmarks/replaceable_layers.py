@@ -1,0 +1,79 @@
+"""Count the share of the FLOPs of networks that is in layers which operators can replace, by the rule that takes them.
+
+    python benchmarks/replaceable_layers.py --output docs/measured/replaceable_layers.md
+
+Networks have no data here (PyTorch's device `meta`), so this takes seconds. `before` is the default rule as it was:
+convolutions of stride 1 without bias.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from statistics import median
+
+import reports
+import torch
+
+from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
+from syno.model.counting import model_cost
+from syno.model.extraction import sorted_out
+from syno.model.layers import Convolutions, Layer
+from syno.model.spec import rest_cost
+
+PICTURES = ("resnet18", "resnet34", "densenet121", "resnext29_2x64d", "efficientnet_v2_s")
+SIDES = {"resnext29_2x64d": 32}  # of pictures; the others take 224
+TEXT = "gpt2"
+RULES = ("spatial", "pointwise", "grouped", "linear")
+
+
+def before(layer: Layer) -> str | None:
+    """The default rule of earlier versions."""
+    return Convolutions()(layer) or (None if layer.module.bias is None else "it has a bias")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Count, print the page, and write it if asked for."""
+    options = reports.parse(argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0]), arguments)
+    rows, now, then = [], [], []
+    for name in (*PICTURES, TEXT):
+        model, example = network(name)
+        whole = model_cost(model, example).flops
+        found = {rule: sorted_out(model, example, rule)[0] for rule in RULES}
+        earlier = sorted_out(model, example, before)[0] if name != TEXT else sorted_out(model, example, "paper")[0]
+        shares = [share(model, example, layers, whole) for layers in (earlier, *found.values())]
+        every = {layer.name: layer for layers in found.values() for layer in layers}
+        shares.append(share(model, example, tuple(every.values()), whole))
+        rows.append([name, str(len(every)), *(f"{one:.1%}" if one else "–" for one in shares)])
+        then.append(shares[0])
+        now.append(shares[-1])
+    lines = reports.heading("Layers that operators can replace", "benchmarks/replaceable_layers.py")
+    lines += reports.paragraph(
+        "- Shares of the multiply-adds of the whole network. The first convolution counts as one that stays. "
+        "`before` is the default rule of earlier versions (convolutions of stride 1 without bias), and for GPT-2 the "
+        "projections to queries, keys and values. `all` is of the layers that any of the rules takes."
+    )
+    lines += ["", *reports.table(["network", "layers", "before", *RULES, "all"], rows), ""]
+    lines += [f"Median: {median(then):.1%} before, {median(now):.1%} now."]
+    reports.deliver(lines, options.output)
+    return 0
+
+
+def network(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
+    """A network and an example, without data."""
+    if name == TEXT:
+        model = SEQUENCE_BACKBONES[name](vocabulary=50257, context=2048)
+        return model.to("meta"), torch.zeros(1, 2048, dtype=torch.long, device="meta")
+    side = SIDES.get(name, 224)
+    model = BACKBONES[name](classes=100 if name in SIDES else 1000)
+    return model.to("meta"), torch.zeros(1, 3, side, side, device="meta")
+
+
+def share(model: torch.nn.Module, example: torch.Tensor, layers: Sequence[Layer], whole: float) -> float:
+    """The share of the network's FLOPs in these layers."""
+    return 1 - rest_cost(model, example, layers).flops / whole if layers else 0.0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
