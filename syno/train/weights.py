@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_model, save
 from torch import nn
 
 from syno.base.errors import DataError
@@ -48,6 +46,8 @@ class WeightsFile:
 
 def content_of(network: nn.Module, note: str = "") -> bytes:
     """Return a file's content: parameters and buffers, those that share memory once, under their first name, and a note."""
+    from safetensors.torch import save  # a machine that only measures has no such package
+
     found: dict[tuple[Any, ...], str] = {}
     state = network.state_dict()
     for name, tensor in state.items():
@@ -77,6 +77,9 @@ def load_weights(network: nn.Module, path: Path, expected: str | None = None) ->
 
     Raises DataError if there is no such file, it is damaged, or it is of another network.
     """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_model
+
     try:
         if expected is not None and checksum(path.read_bytes()) != expected:
             raise DataError(f"{path} does not agree with its record; delete both, and train again")

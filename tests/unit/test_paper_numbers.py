@@ -11,6 +11,8 @@ from syno.report.paper.headlines import headlines
 from syno.stages.artifact import import_artifact
 from syno.stages.figures import read_numbers
 
+pytestmark = pytest.mark.slow  # most of a minute
+
 DIFFERENT = {  # and what the data says instead
     "TorchInductor: largest speedup that loses at most 0.02 on ImageNet": (2.50, "1.94 is the speedup of"),
     "Operator 1, TVM, mobile GPU: speedup of ResNet-18": (2.03, "is 2.0347"),

@@ -20,6 +20,8 @@ from syno.stages.artifact import import_artifact
 from syno.stages.figures import write_page, write_report
 from syno.stages.store import OperatorStore
 
+pytestmark = pytest.mark.slow  # most of a minute
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -28,6 +28,8 @@ from syno.measure.tvm.settings import TvmSettings
 from syno.measure.tvm.targets import host, target
 from syno.model import build
 
+pytestmark = pytest.mark.slow  # most of a minute
+
 SETTINGS = TvmSettings(trials_per_task=4, trials_per_iteration=2, cost_model="random")
 
 

@@ -47,10 +47,13 @@ LOADS_LIBRARIES = {
     "base/fork_request.py": ["ctypes.CDLL"],  # no file: functions of the C library that this process has
     "base/compiled.py": ["spec_from_file_location"],  # of the package itself, where `make compiled` put it
     "report/take_home/formats.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
+    "report/take_home/network_formats.py": ["module.runtime.load_module"],  # what it has just written
     "measure/tvm/sessions.py": ["session.load_module"],  # on a device, to which it was sent
 }
-EXECUTES = {  # source that was generated, never read
-    "lower/pytorch/source.py", "lower/tvm/stages.py", "report/take_home/source.py"
+EXECUTES = {
+    "lower/pytorch/source.py", "lower/tvm/stages.py", "report/take_home/source.py",  # source that was generated, never read
+    "report/take_home/network_source.py",  # what PyTorch prints for its own modules
+    "model/saved.py",  # `syno.load`: code in a folder that the user names, as for an import
 }  # fmt: skip
 
 

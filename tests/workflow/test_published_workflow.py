@@ -18,6 +18,8 @@ from syno.report.paper.catalogue import PAPER_FIGURES
 from syno.stages.selection import read_selected
 from syno.train.training_record import TrainingRecord
 
+pytestmark = pytest.mark.slow  # most of a minute
+
 QUICK = merged(FIELDS, {"tune": {"compilers": []}})
 GROUP: Mapping[str, Any] = {
     "name": "group",

@@ -39,6 +39,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
 
 
 @needs_plugin
+@pytest.mark.slow
 class TestPaper:
     def test_every_job_says_how_long_and_how_much_memory(self, jobs: list[Job]) -> None:
         assert {job.rule for job in jobs} >= {*LONG, *SHORT, "data"}
