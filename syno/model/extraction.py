@@ -18,9 +18,7 @@ from torch import nn
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
-from syno.model.layers import NOT_NAMED, Layer, NamedLayers, Where, rule_for
-
-KINDS = (nn.Conv2d, nn.Linear)
+from syno.model.layers import CONVOLUTIONS, KINDS, NOT_NAMED, Layer, NamedLayers, Where, rule_for
 
 
 @dataclass(frozen=True)
@@ -94,13 +92,19 @@ def replaceable(
     found, refused = sorted_out(model, example, where, keep_stem=keep_stem)
     if not found:
         kinds = getattr(rule_for(model, where), "kind", KINDS)
-        none_runs = f"it runs no {' and no '.join(kind.__name__ for kind in KINDS if issubclass(kind, kinds))}"
+        none_runs = f"it runs no {' and no '.join(words_for(kinds))}"
         raise SpecError(
             f"{type(model).__name__} has no layer to replace "
             f"({'; '.join(f'{name}: {reason}' for name, reason in refused.items()) or none_runs}); "
             "give another model or a rule that takes one of its layers"
         )
     return found
+
+
+def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]:
+    """Return the names of kinds of layers: `convolution`, `linear layer`."""
+    named = {"convolution": CONVOLUTIONS, "linear layer": (nn.Linear,)}
+    return [name for name, known in named.items() if any(issubclass(kind, kinds) for kind in known)]
 
 
 def sorted_out(
@@ -116,7 +120,7 @@ def sorted_out(
     for call in trace(model, example):
         if isinstance(call.module, kinds):
             uses.setdefault(call.name, []).append(call)
-    convolutions = [name for name, (call, *_) in uses.items() if isinstance(call.module, nn.Conv2d)]
+    convolutions = [name for name, (call, *_) in uses.items() if isinstance(call.module, CONVOLUTIONS)]
     stem = convolutions[:1] if keep_stem and not isinstance(refuse, NamedLayers) else []
     found: list[Layer] = []
     refused: dict[str, str] = {}
@@ -146,18 +150,19 @@ def _layer(used: list[LayerCall]) -> Layer | str:
                 return f"its input is {list(before)}, not [N, ..., features]"
             values = {"N": before[0], "seq_len": prod(before[1:-1]), "H_in": before[-1], "H_out": after[-1]}
             return Layer(call.name, call.module, MappingProxyType(values), axes=len(before) - 2)
-        case nn.Conv2d():
-            if len(before) != 4:
-                return f"its input is {list(before)}, not [N, C_in, H, W]"
-            stride = call.module.stride[0]
-            if before[2:] != (stride * after[2], stride * after[3]):
+        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d() as module:
+            if len(before) != len(module.kernel_size) + 2:
+                return f"its input is {list(before)}, without an axis for the batch"
+            stride = module.stride[0]
+            if before[2:] != tuple(stride * length for length in after[2:]):
                 return f"it maps {list(before)} to {list(after)}" + (f" with stride {stride}" if stride > 1 else "")
-            values = {"N": before[0], "C_in": before[1], "C_out": after[1], "H": after[2]}
-            if after[2] != after[3]:
-                values["W"] = after[3]
-            return Layer(call.name, call.module, MappingProxyType(values), stride)
+            names = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}[len(after) - 2]
+            values = {"N": before[0], "C_in": before[1], "C_out": after[1], **dict(zip(names, after[2:], strict=True))}
+            if names == ("H", "W") and after[2] == after[3]:
+                del values["W"]
+            return Layer(call.name, module, MappingProxyType(values), stride)
         case other:
-            return f"it is a {type(other).__name__}, not a {' or '.join(kind.__name__ for kind in KINDS)}"
+            return f"it is a {type(other).__name__}, not a {' or '.join(words_for(KINDS))}"
 
 
 def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer], refused: Mapping[str, str]) -> None:
@@ -173,7 +178,7 @@ def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer],
             raise SpecError(f'the pattern "{name}" takes no layer of {type(model).__name__}; its layers: {", ".join(layers)}')
         if name not in modules:
             raise SpecError(f'{type(model).__name__} has no layer "{name}".{suggestion(name, modules)}')
-        kind, allowed = type(modules[name]).__name__, " or ".join(kind.__name__ for kind in KINDS)
+        kind, allowed = type(modules[name]).__name__, " or ".join(words_for(KINDS))
         why = "which does not run" if isinstance(modules[name], KINDS) else f"not a {allowed}"
         raise SpecError(f'layer "{name}" is a {kind}, {why}; name layers that run and are a {allowed}')
 

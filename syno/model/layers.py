@@ -14,21 +14,22 @@ from syno.base.registry import Registry, is_path
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution or a projection (a linear layer along a sequence) that can be replaced.
+    """A convolution or a linear layer that can be replaced.
 
     Attributes:
         name: in the network, as `get_submodule` takes it.
-        module: the layer, an `nn.Conv2d` or an `nn.Linear`.
+        module: the layer, an `nn.Conv1d`, `nn.Conv2d`, `nn.Conv3d` or `nn.Linear`.
         values: of N, C_in, C_out and H for a convolution: an operator in its place maps [N, C_in, H, H] to [N, C_out, H, H].
-            On pictures that are not square also of W, and the shapes are [N, C_in, H, W] and [N, C_out, H, W].
+            On pictures that are not square also of W, and the shapes are [N, C_in, H, W] and [N, C_out, H, W]. In one dimension
+            of L in place of H, in three of D, H and W.
             Of N, seq_len, H_in and H_out for a linear layer: there it maps [N, seq_len, H_in] to [N, seq_len, H_out], which is
             [N, seq_len, t*H_in] for a projection to queries, keys and values.
         axes: of a linear layer: how many there are between N and the features. Together they are seq_len, 1 if there are none.
-        stride: of the convolution, whose own input is [N, C_in, stride*H, stride*W]; an operator comes after a pooling by it.
+        stride: of the convolution, whose own input is longer by it along all axes; an operator comes after a pooling by it.
     """
 
     name: str
-    module: nn.Conv2d | nn.Linear
+    module: nn.Module
     values: Mapping[str, int]
     stride: int = 1
     axes: int = 1
@@ -40,20 +41,32 @@ class Layer:
 
     @property
     def is_square(self) -> bool:
-        """Whether pictures are as wide as they are high."""
-        return "W" not in self.values
+        """Whether it is a convolution of pictures that are as wide as they are high."""
+        return isinstance(self.module, nn.Conv2d) and "W" not in self.values
+
+    @property
+    def lengths(self) -> tuple[str, ...]:
+        """The variables of the axes after that of the channels: H twice for square pictures. () for a linear layer."""
+        match self.module:
+            case nn.Conv1d():
+                return ("L",)
+            case nn.Conv2d():
+                return ("H", "H" if self.is_square else "W")
+            case nn.Conv3d():
+                return ("D", "H", "W")
+        return ()
 
     @property
     def input(self) -> tuple[int, ...]:
         """The input shape of an operator in its place."""
-        names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", "H", "H" if self.is_square else "W")
+        names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", *self.lengths)
         return tuple(self.values[name] for name in names)
 
     @property
     def output(self) -> tuple[int, ...]:
         """The output shape of the layer, and of an operator in its place."""
         if self.is_projection:
-            return (*self.input[:-1], self.module.out_features)
+            return (*self.input[:-1], int(self.module.out_features))
         return (self.values["N"], self.values["C_out"], *self.input[2:])
 
     @property
@@ -62,8 +75,9 @@ class Layer:
         return (*self.input[:2], *(self.stride * length for length in self.input[2:]))
 
 
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+KINDS = (*CONVOLUTIONS, nn.Linear)
 NOT_NAMED = "it is not named"
-BOTH = (nn.Conv2d, nn.Linear)
 
 LayerRule: TypeAlias = Callable[[Layer], str | None]  # returns in words why the layer is not replaced; None if it is
 Where: TypeAlias = str | LayerRule | Sequence[str]  # the name of a rule, a rule, or names of layers (in a text, with commas)
@@ -72,17 +86,17 @@ LAYER_RULES: Registry[LayerRule] = Registry("rule for layers")
 
 @dataclass(frozen=True)
 class Convolutions:
-    """A rule: square convolutions that keep the picture's size, but for their stride.
+    """A rule: convolutions with windows of one side length that keep the size, but for their stride.
 
     Attributes:
         kernels: allowed side lengths; None: every odd one above 1.
-        strides: allowed strides; None: any, the same along both axes.
+        strides: allowed strides; None: any, the same along all axes.
         groups: number of groups; None: any number.
         least_groups: layers with fewer groups are not replaced.
         least_size: layers with a smaller C_in, C_out or H are not replaced.
     """
 
-    kind: ClassVar[type[nn.Module]] = nn.Conv2d
+    kind: ClassVar[tuple[type[nn.Module], ...]] = CONVOLUTIONS
 
     kernels: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = (1,)
@@ -94,13 +108,13 @@ class Convolutions:
         """Return why the layer is not replaced; None if it is."""
         convolution = layer.module
         kernel, padding, stride = convolution.kernel_size, convolution.padding, convolution.stride
-        sides, strides = f"{kernel[0]}x{kernel[1]}", " or ".join(map(str, self.strides or ()))
+        sides, strides = "x".join(map(str, kernel)), " or ".join(map(str, self.strides or ()))
         same = tuple(d * (k // 2) for d, k in zip(convolution.dilation, kernel, strict=True))
         checks = (
-            (kernel[0] != kernel[1], f"its kernel is {sides}, not square"),
+            (len(set(kernel)) > 1, f"its kernel is {sides}, with different sides"),
             (kernel[0] % 2 == 0, f"its kernel is {sides}, not odd"),
             (kernel[0] not in (self.kernels or range(2, kernel[0] + 1)), f"its kernel is {sides}"),
-            (stride[0] != stride[1], f"its stride is {stride}, not the same along both axes"),
+            (len(set(stride)) > 1, f"its stride is {stride}, not the same along all axes"),
             (self.strides is not None and stride[0] not in self.strides, f"its stride is {stride}, not {strides}"),
             (self.groups not in (None, convolution.groups), f"it has {convolution.groups} groups"),
             (convolution.groups < self.least_groups, f"it has {convolution.groups} group{'s' * (convolution.groups > 1)}"),
@@ -152,7 +166,7 @@ class Linears:
 class NamedLayers:
     """A rule: the layers with these names, which may be patterns as in a shell: `blocks.*.conv1`."""
 
-    kind: ClassVar[tuple[type[nn.Module], ...]] = BOTH
+    kind: ClassVar[tuple[type[nn.Module], ...]] = KINDS
 
     names: tuple[str, ...]
 
@@ -170,12 +184,12 @@ class AnyOf:
     @property
     def kind(self) -> tuple[type[nn.Module], ...]:
         """The kinds of layers that the rules know."""
-        kinds = (getattr(rule, "kind", BOTH) for rule in self.rules)
+        kinds = (getattr(rule, "kind", KINDS) for rule in self.rules)
         return tuple(one for each in kinds for one in (each if isinstance(each, tuple) else (each,)))
 
     def __call__(self, layer: Layer) -> str | None:
         """Return None if a rule takes the layer, else the reasons of all."""
-        reasons = [rule(layer) for rule in self.rules if isinstance(layer.module, getattr(rule, "kind", BOTH))]
+        reasons = [rule(layer) for rule in self.rules if isinstance(layer.module, getattr(rule, "kind", KINDS))]
         return None if None in reasons else "; ".join(dict.fromkeys(map(str, reasons)))
 
 
@@ -214,6 +228,6 @@ def rule_for(model: nn.Module, where: Where) -> LayerRule:
     names = tuple(part.strip() for part in where.split(","))
     if len(names) > 1 and all(name in own or name in LAYER_RULES or is_path(name) for name in names):
         return AnyOf(tuple(rule_for(model, name) for name in names))
-    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    layers = [name for name, module in model.named_modules() if isinstance(module, KINDS)]
     is_names = where not in LAYER_RULES and any(fnmatchcase(layer, name) for layer in layers for name in names)
     return NamedLayers(names) if is_names else LAYER_RULES.find(where)

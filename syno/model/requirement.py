@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from syno.model.counting import TRANSPOSED
 from syno.model.extraction import trace
-from syno.model.layers import Layer
+from syno.model.layers import CONVOLUTIONS, Layer
 from syno.space.reads import Reads
 
 MOST = 2 / 3  # share of a network's FLOPs from which on its replaced layers are most of it
+PARTS = 3  # queries, keys and values
 SQUARE, LINE = 3, 2  # positions along an axis: a position and both neighbours; more than one position
 
 
@@ -40,7 +42,10 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
     positions along one axis.
 
     Channels are all read within two applications, unless a replaced layer has groups: then the other layers mix channels.
-    For layers on sequences nothing is asked for: attention mixes positions, and other linear layers channels.
+    Layers whose windows have one position mix channels only, and so must an operator in their place. For projections to
+    queries, keys and values nothing is asked for: attention mixes positions, and other linear layers channels. In place of
+    other linear layers, an operator must read all channels. On pictures that are not square, and in one or three dimensions,
+    the same is asked for along every axis.
 
     Source: the operators that the paper's authors published. All 12 for ResNet-18 (92 % of the FLOPs) read a square when they
     are applied twice. For DenseNet-121 (44 %), ResNeXt-29 (46 %) and EfficientNet-V2-S (49 %, and 30 other layers mix) many
@@ -53,8 +58,13 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
         share: of the network's FLOPs that these layers have.
     """
     if layers[0].is_projection:
-        return Requirement(None, "attention mixes positions, and the other linear layers of the network mix channels")
-    sizes = ("H",) if all(layer.is_square for layer in layers) else ("H", "W")
+        if all(layer.output[-1] == PARTS * layer.input[-1] for layer in layers):
+            return Requirement(None, "attention mixes positions, and the other linear layers of the network mix channels")
+        return Requirement(Reads(centred=False), "linear layers mix channels, and there may be no others that do")
+    if all(set(layer.module.kernel_size) == {1} for layer in layers):
+        reads = None if any(layer.module.groups > 1 for layer in layers) else Reads(centred=True)
+        return Requirement(reads, "the replaced layers read their own position only, and others mix positions")
+    sizes = max((layer.lengths for layer in layers), key=lambda lengths: len(set(lengths)))
     smallest = min(min(layer.input[2:]) for layer in layers)
     left = _mixing(model, example, {layer.name for layer in layers})
     others = f"{left} other layer{' mixes' if left == 1 else 's mix'}" if left else "no layer mixes"
@@ -80,12 +90,12 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
 def _mixing(model: nn.Module, example: torch.Tensor, replaced: set[str]) -> int:
     """Return the number of layers that mix positions along both axes, without the replaced ones and the first convolution."""
     calls = trace(model, example)
-    first = next((call.name for call in calls if isinstance(call.module, nn.Conv2d)), None)
+    first = next((call.name for call in calls if isinstance(call.module, CONVOLUTIONS)), None)
     return len({call.name for call in calls if _mixes(call.module)} - replaced - {first})
 
 
 def _mixes(module: nn.Module) -> bool:
-    if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+    if isinstance(module, (*CONVOLUTIONS, *TRANSPOSED)):
         return all(side > 1 for side in module.kernel_size)
     return isinstance(module, nn.MultiheadAttention)
 

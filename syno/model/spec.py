@@ -30,13 +30,6 @@ DEFAULTS: Mapping[str, Any] = {
     "repeats": {"largest": 1, "tile": False},
     "contractions": {"least_elements": 16},
 }
-# The same for pictures that are not square.
-WIDE_DEFAULTS: Mapping[str, Any] = {
-    **DEFAULTS,
-    "input": "N, C_in: unordered, H, W",
-    "output": "N, C_out: unordered, H, W",
-    "variables": "N:0, C_in:2, C_out:4, H:0, W:0; k_1=3:2, s=2:2, g=4:3",
-}
 # Defaults for linear layers: an operator works on each position by itself.
 LINEAR_DEFAULTS: Mapping[str, Any] = {
     "input": "N, seq_len, H_in: unordered",
@@ -60,6 +53,18 @@ SEQUENCE_DEFAULTS: Mapping[str, Any] = {
     "repeats": {"largest": 3, "tile": True},
     "contractions": {"least_elements": 16},
 }
+
+
+def convolution_defaults(lengths: Sequence[str]) -> dict[str, Any]:
+    """Return DEFAULTS for tensors whose axes after that of the channels have these variables, such as L, or H and W."""
+    free = "".join(f", {name}" for name in lengths)
+    table = "".join(f", {name}:0" for name in dict.fromkeys(lengths))
+    return {
+        **DEFAULTS,
+        "input": f"N, C_in: unordered{free}",
+        "output": f"N, C_out: unordered{free}",
+        "variables": f"N:0, C_in:2, C_out:4{table}; k_1=3:2, s=2:2, g=4:3",
+    }
 
 
 def spec_for(
@@ -87,19 +92,21 @@ def spec_for(
     Raises SpecError if there is no layer to replace, if there are layers of both kinds, or if the options are wrong.
     """
     layers = replaceable(model, example, where, keep_stem=keep_stem)
-    if len(kinds := {layer.is_projection: layer.name for layer in layers}) > 1:
+    if len(kinds := {len(layer.lengths): layer for layer in layers}) > 1:
+        first, second = ((one.name, type(one.module).__name__) for one in list(kinds.values())[:2])
         raise SpecError(
-            f"{type(model).__name__}: {kinds[False]} is a convolution and {kinds[True]} a projection, and no operator is for "
-            "both; give a rule that takes one kind"
+            f"{type(model).__name__}: {first[0]} is a {first[1]} and {second[0]} a {second[1]}, and no operator is for both; "
+            "give a rule that takes one kind"
         )
     outside = rest_cost(model, example, layers)
     rest = {"rest_flops": outside.flops, "rest_parameters": outside.parameters}
     given = dict(options or {})
     if taken := [name for name in ("layers", *rest) if name in given or name in given.get("budget", {})]:
         raise SpecError(f"options give {taken[0]}, which is found from the model; leave it out")
-    is_square = all(layer.is_square for layer in layers)
-    values = [layer.values if is_square else {"W": layer.values["H"], **layer.values} for layer in layers]
-    defaults = DEFAULTS if is_square else WIDE_DEFAULTS
+    names = max((layer.lengths for layer in layers), key=lambda lengths: len(set(lengths)))
+    width = {"W": "H"} if names == ("H", "W") else {}  # square ones are as wide as they are high
+    values = [{**{new: layer.values[old] for new, old in width.items()}, **layer.values} for layer in layers]
+    defaults = DEFAULTS if names == ("H", "H") else convolution_defaults(names)
     if layers[0].is_projection:
         are_projections = {layer.output[-1] == 3 * layer.input[-1] for layer in layers} == {True}
         defaults = SEQUENCE_DEFAULTS if are_projections else LINEAR_DEFAULTS

@@ -28,6 +28,7 @@ from syno.model.extraction import replaceable
 from syno.model.layers import Layer, Where
 from syno.model.module import OperatorModule, build
 
+POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
 
@@ -112,7 +113,7 @@ def _for_width(operator: PGraph, layer: Layer) -> PGraph:
 
     Raises MisfitError if it needs square pictures.
     """
-    if layer.is_square:
+    if layer.lengths != ("H", "W"):
         return operator
     try:
         return for_wide_pictures(operator)
@@ -140,7 +141,7 @@ def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool
 
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
     """Return the values of the operator's variables in this layer. MisfitError if variables or shapes do not fit the layer."""
-    width = {} if layer.is_projection else {WIDTH: layer.values["H"]}  # as wide as high, unless the layer says otherwise
+    width = {WIDTH: layer.values["H"]} if layer.is_square else {}
     table, known = operator.variables, {**operator.variables.defaults, **width, **layer.values}
     if unknown := [name for name in table if name not in known]:
         raise _misfit(
@@ -195,8 +196,8 @@ def _completed(module: nn.Module, layer: Layer) -> nn.Module:
     """Return the module in the layer's training mode, after a pooling by the layer's stride and before its bias."""
     if layer.is_projection and layer.axes != 1:
         module = AlongAxes(module, layer.axes)
-    before = [nn.AvgPool2d(layer.stride)] if layer.stride > 1 else []
-    after = [] if layer.module.bias is None else [Bias(layer.module.bias, 0 if layer.is_projection else 2)]
+    before = [POOLINGS[len(layer.lengths)](layer.stride)] if layer.stride > 1 else []
+    after = [] if layer.module.bias is None else [Bias(layer.module.bias, len(layer.lengths))]
     whole = nn.Sequential(*before, module, *after) if before or after else module
     return whole.train(layer.module.training)
 

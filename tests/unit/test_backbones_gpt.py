@@ -129,7 +129,7 @@ class TestLayers:
     def test_other_rules(self) -> None:
         assert len(replaceable(tiny(), TOKENS, "projections")) == 2
         assert len(replaceable(tiny(), TOKENS, ["transformer.h.1.mlp.c_fc"])) == 1
-        with pytest.raises(SpecError, match=r"GPT has no layer to replace \(it runs no Conv2d\)"):
+        with pytest.raises(SpecError, match=r"GPT has no layer to replace \(it runs no convolution\)"):
             replaceable(tiny(), TOKENS, "spatial")
         assert [layer.name[-8:] for layer in replaceable(tiny(), TOKENS, Projections(ratio=4))] == ["mlp.c_fc"] * 2
         with pytest.raises(SpecError, match=r"c_attn: it makes 288 features of 96, not 5 "):
@@ -230,5 +230,5 @@ class TestSpec:
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 return self.linear(self.conv(x)[:, 0])
 
-        with pytest.raises(SpecError, match="Both: conv is a convolution and linear a projection, and no operator is for both"):
+        with pytest.raises(SpecError, match="Both: conv is a Conv2d and linear a Linear, and no operator is for both"):
             spec_for(Both(), torch.zeros(1, 4, 8, 8), where=["conv", "linear"])

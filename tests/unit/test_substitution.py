@@ -98,10 +98,10 @@ class TestReplaceable:
         ("layer", "reason"),
         [
             (nn.Conv2d(4, 4, 1, bias=False), "its kernel is 1x1"),
-            (nn.Conv2d(4, 4, (1, 3), padding=(0, 1), bias=False), "its kernel is 1x3, not square"),
+            (nn.Conv2d(4, 4, (1, 3), padding=(0, 1), bias=False), "its kernel is 1x3, with different sides"),
             (nn.Conv2d(4, 4, 2, padding=1, bias=False), "its kernel is 2x2, not odd"),
             (nn.Conv2d(4, 4, 3, padding=1, stride=2, bias=False), None),
-            (nn.Conv2d(4, 4, 3, padding=1, stride=(1, 2), bias=False), "its stride is (1, 2), not the same along both axes"),
+            (nn.Conv2d(4, 4, 3, padding=1, stride=(1, 2), bias=False), "its stride is (1, 2), not the same along all axes"),
             (nn.Conv2d(4, 4, 3, padding=1, groups=2, bias=False), "it has 2 groups"),
             (nn.Conv2d(4, 4, 3, bias=False), "its padding is (0, 0), which does not keep the size"),
             (nn.Conv2d(4, 4, 3, padding=1), None),
@@ -121,7 +121,7 @@ class TestReplaceable:
         )
         with pytest.raises(SpecError, match=expected):
             substitute(model, syno.OPERATORS["conv2d"](), EXAMPLE)
-        with pytest.raises(SpecError, match=r"Linear has no layer to replace \(it runs no Conv2d\)"):
+        with pytest.raises(SpecError, match=r"Linear has no layer to replace \(it runs no convolution\)"):
             spec_for(nn.Linear(16, 4), EXAMPLE)
 
     def test_layers_that_run_twice_stay(self) -> None:
