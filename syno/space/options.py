@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+MOST_LAYERS = 10_000  # of equal sizes: deeper networks are mistakes
 DistanceKind = Literal["exact", "paper", "published", "none"]
 
 
@@ -160,5 +161,5 @@ class LayerValues(OptionGroup):
 
     values: Mapping[str, Positive]
     """value of each variable, by its name"""
-    count: Positive = 1
+    count: Annotated[int, Field(ge=1, le=MOST_LAYERS)] = 1
     """how many of the replaced layers have these values"""

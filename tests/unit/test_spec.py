@@ -45,6 +45,10 @@ def test_the_name_plays_no_part_in_the_id() -> None:
         ({"depth": "many"}, "depth: .* given: 'many'"),
         ({"layers": []}, "layers is empty: give the values"),
         ({"layers": [{"N": 4, "M": 64}]}, "no value for K"),
+        (
+            {"layers": [{"values": {"N": 4, "M": 64, "K": 8}, "count": 99999999999}]},
+            "layers.0.count: .* less than or equal to 10000",
+        ),
         ({"layers": [{"N": 4, "M": 64, "K": 0}]}, "layers.0.values.K: .* greater than or equal to 1"),
         ({"input": "N, M*K"}, "an axis of the input has one primary variable"),
         ({"output": ""}, "output has no axes; write it as in"),
