@@ -1,4 +1,4 @@
-"""What stands around an operator in a network: the bias of the layer that it replaces, and other numbers of axes."""
+"""Modules around an operator in a network: they add the bias of the layer that it replaces, or change the number of axes."""
 
 from __future__ import annotations
 
