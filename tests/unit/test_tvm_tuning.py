@@ -56,6 +56,7 @@ def summary(found: Findings) -> TuningSummary:
     return TuningSummary.model_validate(found.fields["tuning"])
 
 
+@pytest.mark.slow
 def test_a_tuned_operator(measured: Measure, tmp_path: Path) -> None:
     found = measured()
     assert (found.status, found.reason, found.phase) == ("ok", "", "measuring")
