@@ -29,6 +29,7 @@ from syno.model.layers import Layer, Where
 from syno.model.module import OperatorModule, build
 
 POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
+SIDES = {"H", "W"}  # of pictures
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
 
@@ -109,16 +110,21 @@ def _operators(
 
 
 def _for_width(operator: PGraph, layer: Layer) -> PGraph:
-    """Return the operator for the layer's pictures: if they are not square, with the width as a variable of its own.
+    """Return the operator of pictures with a height and a width, so that its module takes pictures of any size.
 
-    Raises MisfitError if it needs square pictures.
+    Where there is no such operator, or its weights have an element for each position, the one given is for square pictures.
+
+    Raises MisfitError if pictures are not square, and the operator needs that.
     """
-    if layer.lengths != ("H", "W"):
+    if len(layer.lengths) != len(SIDES):
         return operator
     try:
-        return for_wide_pictures(operator)
+        found = for_wide_pictures(operator)
     except GraphError as error:
+        if layer.is_square:
+            return operator
         raise _misfit(operator, layer, f"{error}; take another operator, or square pictures") from error
+    return operator if layer.is_square and not found.runtime_variables >= SIDES else found
 
 
 def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool) -> nn.Module:
@@ -180,9 +186,9 @@ def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int
     """Return the operator as a module for this layer, on its device, with its number format and training mode."""
     weight = layer.module.weight
     # The module takes any batch, and sequences of any length if the operator works on each position by itself.
-    free = {"N"} | (operator.runtime_variables & {"seq_len"})
+    free = {"N"} | (operator.unchanged_variables & {"seq_len"})
     given = {name: value for name, value in values.items() if name not in free}
-    if batch is not None and "N" in operator.runtime_variables:
+    if batch is not None and "N" in operator.unchanged_variables:
         given["N"] = batch
     chosen = None if weight.is_meta else seed  # tensors without data get no random numbers
     try:
