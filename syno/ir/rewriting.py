@@ -203,6 +203,14 @@ def for_wide_pictures(operator: PGraph) -> PGraph:
     return operator if WIDTH in operator.variables else with_own_size(operator, WIDTH_AXIS, WIDTH)
 
 
+def for_sizes(operator: PGraph, values: Mapping[str, int] | None) -> PGraph:
+    """Return the operator for these sizes: for pictures [N, C, H, W] if a width is among them, else unchanged.
+
+    Raises GraphError if there is a width, and the operator needs square pictures.
+    """
+    return for_wide_pictures(operator) if WIDTH in (values or {}) else operator
+
+
 def _loops(operator: PGraph) -> Iterator[Operation]:
     for loop in operator.reduces:
         assert loop.operation is not None
