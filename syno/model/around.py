@@ -1,9 +1,14 @@
-"""Modules around an operator in a network: they add the bias of the layer that it replaces, or change the number of axes."""
+"""Modules around an operator in a network: they add the bias of the layer that it replaces, or change axes and positions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
+from torch.nn import functional
+
+from syno.model.geometry import LayerAxis
 
 
 class Bias(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
@@ -26,6 +31,39 @@ class Bias(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
     def extra_repr(self) -> str:
         """Return the number of channels."""
         return f"{len(self.bias)}"
+
+
+class Fitted(nn.Module):  # type: ignore[misc]
+    """A module in place of a convolution whose padding, kernel or stride gives it other positions than the module has.
+
+    Args:
+        module: from [N, C_in, ...] to [N, C_out, ...], around which zeros are added and positions are left out.
+        axes: the layer's axes after that of the channels.
+        has_stride: whether the module takes lengths that are multiples of the stride only, so that zeros fill them up.
+    """
+
+    def __init__(self, module: nn.Module, axes: Sequence[LayerAxis], *, has_stride: bool = False) -> None:
+        super().__init__()
+        self.module, self.axes, self.has_stride = module, tuple(axes), has_stride
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what has as many positions as the layer's output has."""
+        lengths = [x.shape[2 + place] for place in range(len(self.axes))]
+        zeros: list[int] = []
+        for axis, length in zip(reversed(self.axes), reversed(lengths), strict=True):
+            ahead, behind = axis.zeros
+            zeros += [ahead, behind + (-(ahead + length + behind)) % axis.stride if self.has_stride else behind]
+        if self.has_stride or any(zeros):
+            x = functional.pad(x, zeros)
+        x = self.module(x)
+        for place, (axis, length) in enumerate(zip(self.axes, lengths, strict=True), 2):
+            if not axis.keeps:
+                x = x.narrow(place, axis.skipped, axis.output(length))
+        return x
+
+    def extra_repr(self) -> str:
+        """Return the zeros and the positions that are left out."""
+        return f"zeros={[axis.zeros for axis in self.axes]}, skipped={[axis.skipped for axis in self.axes]}"
 
 
 class AlongAxes(nn.Module):  # type: ignore[misc]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from syno.model.counting import TRANSPOSED, WEIGHTED, layer_cost
+from syno.model.counting import WEIGHTED, layer_cost
 from syno.model.extraction import LayerCall, sorted_out, trace
+from syno.model.geometry import TRANSPOSED
 from syno.model.layer_row import LayerRow
 from syno.model.layers import Where
 

@@ -22,10 +22,12 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
-from syno.model.around import AlongAxes, Bias
+from syno.model.around import AlongAxes, Bias, Fitted
 from syno.model.baselines import ModuleBaseline, Replacement
 from syno.model.extraction import replaceable
-from syno.model.layers import Layer, Where
+from syno.model.geometry import axes_of
+from syno.model.layer import STRIDE, Layer
+from syno.model.layers import Where
 from syno.model.module import OperatorModule, build
 
 POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
@@ -50,8 +52,10 @@ def substitute(
     Where operators work on channels-last data, the convolutions that stay store their weights channels-last: shapes and values
     are the same.
 
-    The layers are convolutions on pictures, or linear layers. In place of a layer with a stride there is an
-    average pooling by the stride, and the operator after it. A layer's bias stays, and is added after the operator.
+    The layers are convolutions, transposed convolutions, or linear layers. In place of a layer with a stride there is an
+    average pooling by the stride, of a transposed one an enlargement, and the operator after it; an operator with the variable
+    `stride` has the stride itself. Where the layer's padding does not keep the size, zeros are added ahead, and positions left
+    out behind. A layer's bias stays, and is added after the operator.
 
     Args:
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
@@ -147,8 +151,9 @@ def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool
 
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
     """Return the values of the operator's variables in this layer. MisfitError if variables or shapes do not fit the layer."""
-    width = {WIDTH: layer.values["H"]} if layer.is_square else {}
-    table, known = operator.variables, {**operator.variables.defaults, **width, **layer.values}
+    given = layer.values_with_stride if _has_stride(operator) else layer.values
+    width = {WIDTH: given["H"]} if layer.is_square else {}
+    table, known = operator.variables, {**operator.variables.defaults, **width, **given}
     if unknown := [name for name in table if name not in known]:
         raise _misfit(
             operator,
@@ -160,12 +165,30 @@ def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
         values = operator.valuation({name: known[name] for name in table})
     except (SizeError, ValuationError) as error:
         raise _misfit(operator, layer, str(error)) from error
-    for title, dims, needed in (("input", operator.input, layer.input), ("output", operator.output, layer.output)):
+    for title, dims, needed in zip(
+        ("input", "output"), (operator.input, operator.output), _shapes(operator, layer), strict=True
+    ):
         shape = [values.integer(dim.size) for dim in dims]
         if shape != list(needed):
             reason = f"its {title} is {_shape(dims)} = {shape}, where the layer has {list(needed)}; take another operator"
             raise _misfit(operator, layer, reason)
     return values
+
+
+def _has_stride(operator: Replacement) -> bool:
+    """Whether the operator has the layer's stride itself, as a variable."""
+    return isinstance(operator, PGraph) and STRIDE in operator.variables
+
+
+def _shapes(operator: PGraph, layer: Layer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the input and output shapes that the operator must have. MisfitError if the layer has several strides."""
+    if not _has_stride(operator):
+        return layer.input, layer.output
+    if len(set(layer.strides)) > 1:
+        raise _misfit(
+            operator, layer, f"the layer's strides are {layer.strides}, and the operator has one; take another operator"
+        )
+    return layer.shapes_with_stride
 
 
 def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) -> None:
@@ -195,15 +218,29 @@ def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int
         module: nn.Module = build(operator, given, mode=mode, seed=chosen, device=weight.device, dtype=weight.dtype)
     except (SizeError, ValuationError) as error:
         raise _misfit(operator, layer, str(error)) from error
-    return _completed(module, layer)
+    return _completed(module, layer, has_stride=_has_stride(operator))
 
 
-def _completed(module: nn.Module, layer: Layer) -> nn.Module:
-    """Return the module in the layer's training mode, after a pooling by the layer's stride and before its bias."""
+def _completed(module: nn.Module, layer: Layer, *, has_stride: bool = False) -> nn.Module:
+    """Return the module in the layer's training mode, between what takes the place of the layer's stride, padding and bias.
+
+    Args:
+        module: of the operator, or of a baseline.
+        layer: which it replaces.
+        has_stride: whether it has the layer's stride itself.
+    """
     if layer.is_projection and layer.axes != 1:
         module = AlongAxes(module, layer.axes)
-    before = [POOLINGS[len(layer.lengths)](layer.stride)] if layer.stride > 1 else []
+    before: list[nn.Module] = []
+    if layer.stride > 1 and not has_stride:
+        scaled = layer.strides[0] if len(set(layer.strides)) == 1 else layer.strides
+        pooling = POOLINGS[len(layer.strides)]
+        before = [nn.Upsample(scale_factor=scaled) if layer.is_transposed else pooling(scaled, ceil_mode=True)]
     after = [] if layer.module.bias is None else [Bias(layer.module.bias, len(layer.lengths))]
+    fills = has_stride and not layer.is_transposed and layer.own_input[2:] != layer.shapes_with_stride[0][2:]
+    if fills or not layer.keeps:
+        inner = nn.Sequential(*before, module) if before else module
+        before, module = [], Fitted(inner, axes_of(layer.module), has_stride=fills)
     whole = nn.Sequential(*before, module, *after) if before or after else module
     return whole.train(layer.module.training)
 

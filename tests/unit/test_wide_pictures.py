@@ -131,6 +131,7 @@ def test_a_module_takes_pictures_of_sizes_that_it_was_not_made_for(name: str, mo
     assert np.allclose(module(torch.from_numpy(x)).detach().numpy(), syno.interpret(operator, other, x, *weights))
 
 
+@pytest.mark.slow
 def test_an_operator_found_on_squares_is_exported_and_timed_on_wide_pictures(tmp_path: Path) -> None:
     model, squares = BACKBONES["resnet8"](classes=5, width=0.5), torch.zeros(1, 3, 16, 16)
     spec = spec_for(model, squares, options={"reads": "auto"})

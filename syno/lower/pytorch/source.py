@@ -109,7 +109,7 @@ class _Module:
         return [*lines, "    self.reset_parameters(seed, init)"] if self.graph.weights else lines
 
     def _divisibility(self, *, at_runtime: bool) -> list[str]:
-        """Return the checks that sizes are whole numbers: of those with a variable that is read from the input, or of others."""
+        """Return the checks that sizes are whole: of those with a variable that is read from the input, or of the others."""
         checks: dict[tuple[str, str], None] = {}
         for size in self.graph.sizes:
             if at_runtime == self.graph.runtime_variables.isdisjoint(v.name for v in size.variables):
@@ -172,7 +172,9 @@ class _Module:
             found, others = (f"({read})", f"({', '.join('1' for _ in axes)})") if several else (read, "1")
             lines.append(f"    {names} = {found} if len(shape) == {rank} else {others}")
         shown = ", ".join(
-            str(dim.size) if graph.runtime_variables & {v.name for v in dim.size.variables} else f"{{{dim.size.integer_text()}}}"
+            str(dim.size)
+            if graph.runtime_variables & {v.name for v in dim.size.variables}
+            else f"{{{dim.size.integer_text()}}}"
             for dim in graph.input
         )
         lines += [

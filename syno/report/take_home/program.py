@@ -1,4 +1,4 @@
-"""An operator as a program of `torch.export` or as an ONNX file, for inputs of any batch size, height and width, with new weights.
+"""An operator as a program of `torch.export` or as an ONNX file, with new weights, for any batch, height, width and length.
 
 Before the file is written, its content is loaded, and its output is compared with what the operator means.
 """
@@ -122,7 +122,9 @@ def _at_lengths(operator: PGraph, values: Mapping[str, int] | None) -> list[Mate
 
 def _exported(operator: PGraph, material: Material) -> Any:
     """Return the module as a `torch.export.ExportedProgram`, for all lengths of the axes that may have any."""
-    batch = {axis: torch.export.Dim(name) for axis, name in _free_axes(operator).items() if name in operator.unchanged_variables}
+    batch = {
+        axis: torch.export.Dim(name) for axis, name in _free_axes(operator).items() if name in operator.unchanged_variables
+    }
     free = {axis: batch.get(axis, torch.export.Dim.DYNAMIC) for axis in _free_axes(operator)}
     with without_warnings():
         try:
