@@ -46,7 +46,7 @@ def get(
         for line in take_network(find_experiment(given), network, output, (to,), seed):
             typer.echo(line)
         return
-    from syno.ir.rewriting import for_sizes
+    from syno.ir.own_size import for_sizes
     from syno.report.take_home import FORMATS, check_own
 
     if seed is not None:

@@ -8,7 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from syno.model.geometry import LayerAxis
+from syno.model.geometry import LayerAxis, axes_of
+from syno.model.layer import Layer
+
+POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
 
 
 class Bias(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
@@ -87,3 +90,27 @@ class AlongAxes(nn.Module):  # type: ignore[misc]
     def extra_repr(self) -> str:
         """Return the number of axes."""
         return f"axes={self.axes}"
+
+
+def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) -> nn.Module:
+    """Return the module in the layer's training mode, between what takes the place of the layer's stride, padding and bias.
+
+    Args:
+        module: of the operator, or of a baseline.
+        layer: which it replaces.
+        has_stride: whether it has the layer's stride itself.
+    """
+    if layer.is_projection and layer.axes != 1:
+        module = AlongAxes(module, layer.axes)
+    before: list[nn.Module] = []
+    if layer.stride > 1 and not has_stride:
+        scaled = layer.strides[0] if len(set(layer.strides)) == 1 else layer.strides
+        pooling = POOLINGS[len(layer.strides)]
+        before = [nn.Upsample(scale_factor=scaled) if layer.is_transposed else pooling(scaled, ceil_mode=True)]
+    after = [] if layer.module.bias is None else [Bias(layer.module.bias, len(layer.lengths))]
+    fills = has_stride and not layer.is_transposed and layer.own_input[2:] != layer.shapes_with_stride[0][2:]
+    if fills or not layer.keeps:
+        inner = nn.Sequential(*before, module) if before else module
+        before, module = [], Fitted(inner, axes_of(layer.module), has_stride=fills)
+    whole = nn.Sequential(*before, module, *after) if before or after else module
+    return whole.train(layer.module.training)

@@ -18,7 +18,7 @@ from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, axes_of
 from syno.model.layer import Layer
-from syno.model.layers import KINDS, NOT_NAMED, NamedLayers, Where, rule_for
+from syno.model.layers import KINDS, NOT_NAMED, STEM, NamedLayers, Where, rule_for
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
             if not list(module.children()) or list(module.parameters(recurse=False)):
                 hooks.enter_context(module.register_forward_hook(partial(note, name)))
         what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
-        with torch.no_grad(), _evaluation_mode(model), user_code(what):
+        with torch.no_grad(), evaluation_mode(model), user_code(what):
             model(example)
     return calls
 
@@ -61,7 +61,7 @@ def _shape(value: object) -> tuple[int, ...]:
 
 
 @contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Put a model in evaluation mode in the block, since batch normalization must not learn from the example."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -125,7 +125,7 @@ def sorted_out(
     found: list[Layer] = []
     refused: dict[str, str] = {}
     for name, used in uses.items():
-        layer = "it is the first convolution" if name in stem else _layer(used)
+        layer = STEM if name in stem else _layer(used)
         if (
             isinstance(layer, Layer) and layer.is_projection and layer.axes != 1 and not hasattr(refuse, "kind")
         ):  # own rules may know no such layer

@@ -38,7 +38,7 @@ class ConvolutionAxis:
 
     @property
     def _rest(self) -> int:
-        """How far a window reaches beyond the input's end from its middle, at most, if no zeros are behind."""
+        """The positions that a window reaches behind its middle, less the zeros behind."""
         return self.dilation * (self.kernel - 1 - self.kernel // 2) - self.padding[1]
 
     @property

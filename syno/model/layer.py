@@ -70,7 +70,7 @@ class Layer:
 
     @property
     def axes(self) -> int:
-        """Of a linear layer: how many axes there are between N and the features."""
+        """The number of axes between N and the features of a linear layer."""
         return len(self.own_input) - 2
 
     @property

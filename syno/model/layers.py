@@ -14,7 +14,7 @@ from syno.model.geometry import CONVOLUTIONS, TRANSPOSED
 from syno.model.layer import Layer
 
 KINDS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
-NOT_NAMED = "it is not named"
+NOT_NAMED, STEM = "it is not named", "it is the first convolution"
 
 LayerRule: TypeAlias = Callable[[Layer], str | None]  # returns in words why the layer is not replaced; None if it is
 Where: TypeAlias = str | LayerRule | Sequence[str]  # the name of a rule, a rule, or names of layers (in a text, with commas)

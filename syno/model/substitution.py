@@ -20,17 +20,15 @@ from syno.algebra import Valuation
 from syno.base.errors import GraphError, MisfitError, SizeError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
-from syno.ir.rewriting import WIDTH, for_wide_pictures
+from syno.ir.own_size import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
-from syno.model.around import AlongAxes, Bias, Fitted
+from syno.model.around import in_place_of
 from syno.model.baselines import ModuleBaseline, Replacement
 from syno.model.extraction import replaceable
-from syno.model.geometry import axes_of
 from syno.model.layer import STRIDE, Layer
 from syno.model.layers import Where
 from syno.model.module import OperatorModule, build
 
-POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
 SIDES = {"H", "W"}  # of pictures
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
@@ -146,7 +144,7 @@ def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool
         raise _misfit(baseline, layer, str(error)) from error
     if shape != layer.output:
         raise _misfit(baseline, layer, f"its output is {list(shape)}, where the layer has {list(layer.output)}")
-    return _completed(module, layer)
+    return in_place_of(module, layer)
 
 
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
@@ -176,7 +174,7 @@ def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
 
 
 def _has_stride(operator: Replacement) -> bool:
-    """Whether the operator has the layer's stride itself, as a variable."""
+    """Return whether the operator has the layer's stride itself, as a variable."""
     return isinstance(operator, PGraph) and STRIDE in operator.variables
 
 
@@ -218,31 +216,7 @@ def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int
         module: nn.Module = build(operator, given, mode=mode, seed=chosen, device=weight.device, dtype=weight.dtype)
     except (SizeError, ValuationError) as error:
         raise _misfit(operator, layer, str(error)) from error
-    return _completed(module, layer, has_stride=_has_stride(operator))
-
-
-def _completed(module: nn.Module, layer: Layer, *, has_stride: bool = False) -> nn.Module:
-    """Return the module in the layer's training mode, between what takes the place of the layer's stride, padding and bias.
-
-    Args:
-        module: of the operator, or of a baseline.
-        layer: which it replaces.
-        has_stride: whether it has the layer's stride itself.
-    """
-    if layer.is_projection and layer.axes != 1:
-        module = AlongAxes(module, layer.axes)
-    before: list[nn.Module] = []
-    if layer.stride > 1 and not has_stride:
-        scaled = layer.strides[0] if len(set(layer.strides)) == 1 else layer.strides
-        pooling = POOLINGS[len(layer.strides)]
-        before = [nn.Upsample(scale_factor=scaled) if layer.is_transposed else pooling(scaled, ceil_mode=True)]
-    after = [] if layer.module.bias is None else [Bias(layer.module.bias, len(layer.lengths))]
-    fills = has_stride and not layer.is_transposed and layer.own_input[2:] != layer.shapes_with_stride[0][2:]
-    if fills or not layer.keeps:
-        inner = nn.Sequential(*before, module) if before else module
-        before, module = [], Fitted(inner, axes_of(layer.module), has_stride=fills)
-    whole = nn.Sequential(*before, module, *after) if before or after else module
-    return whole.train(layer.module.training)
+    return in_place_of(module, layer, has_stride=_has_stride(operator))
 
 
 def _misfit(operator: Replacement, layer: Layer, reason: str) -> MisfitError:

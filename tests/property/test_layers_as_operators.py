@@ -16,7 +16,7 @@ from torch import nn
 
 import syno
 from syno.ir.graph import PGraph
-from syno.ir.rewriting import for_wide_pictures
+from syno.ir.own_size import for_wide_pictures
 from syno.model.counting import model_cost
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute

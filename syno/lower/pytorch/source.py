@@ -168,8 +168,7 @@ class _Module:
         ]
         if axes := self._runtime_axes():
             names, read = (", ".join(texts) for texts in (map(code_name, axes), (f"shape[{axis}]" for axis in axes.values())))
-            several = len(axes) > 1
-            found, others = (f"({read})", f"({', '.join('1' for _ in axes)})") if several else (read, "1")
+            found, others = (f"({read})", f"({', '.join('1' for _ in axes)})") if len(axes) > 1 else (read, "1")
             lines.append(f"    {names} = {found} if len(shape) == {rank} else {others}")
         shown = ", ".join(
             str(dim.size)
