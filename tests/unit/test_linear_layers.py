@@ -102,3 +102,13 @@ def test_several_rules_make_one() -> None:
     assert refused == {"0": "it is the first convolution", "1": "its kernel is 1x1", "3": "its H_in is 6, below 16"}
     both = sorted_out(model, EXAMPLE[:, :3].float(), "spatial, pointwise")[0]
     assert [layer.name for layer in both] == ["1", "2"]
+
+
+def test_a_network_with_operators_is_searched_for_its_other_kind_of_layers() -> None:
+    model = nn.Sequential(nn.Conv2d(16, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1), nn.Flatten(2), nn.Linear(24, 32))
+    example = EXAMPLE.float()
+    first = substitute(model, syno.OPERATORS["separable_conv2d"](), example)
+    spec = spec_for(first, example, where="linear")
+    assert [dict(layer.values)["seq_len"] for layer in replaceable(first, example, "linear")] == [8]
+    whole = model_cost(substitute(first, LINEAR, example, where="linear"), example)
+    assert cost(LINEAR, spec).flops == whole.flops == model_cost(first, example).flops < model_cost(model, example).flops
