@@ -195,6 +195,7 @@ def test_labels_and_legends(numbers: Numbers) -> None:
     )
 
 
+@pytest.mark.slow
 def test_drawing_writes_pictures_and_tables(small: Path) -> None:
     files = draw_paper(small)
     assert {file.name for file in files if file.parent.name == "figures"} == {
@@ -206,6 +207,7 @@ def test_drawing_writes_pictures_and_tables(small: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [["figure-8"], pytest.param(NAMES, marks=pytest.mark.slow)], ids=["one", "all"])
+@pytest.mark.slow
 def test_drawing_again_gives_the_same_files(names: Sequence[str], small: Path) -> None:
     before = {file: file.read_bytes() for file in draw_paper(small, names)}
     assert {file: file.read_bytes() for file in draw_paper(small, names)} == before
@@ -234,6 +236,7 @@ def test_headlines_as_text(small: Path) -> None:
     assert (small / "tables" / "headlines.csv").exists()
 
 
+@pytest.mark.slow
 def test_one_command_from_the_data_to_the_figures(tmp_path: Path) -> None:
     data = write_artifact(tmp_path / "data")
     output = ["--output", str(tmp_path / "out")]

@@ -68,6 +68,7 @@ def test_beside_it_is_what_the_other_paper_tells(rows: pandas.DataFrame) -> None
     assert theirs["operator"].isna().all() and theirs["largest_speedup"].isna().all()
 
 
+@pytest.mark.slow
 def test_of_the_published_data(artifact: Path, tmp_path: Path) -> None:
     table = savings(measurements(artifact, tmp_path))
     found, finally_enough = ours(table), table[table["within"] == ON_FINAL].set_index("model")

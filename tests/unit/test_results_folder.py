@@ -36,7 +36,7 @@ def fingerprints(one: Experiment) -> list[str]:
 @pytest.mark.parametrize(
     "storage",
     [
-        None,
+        pytest.param(None, marks=pytest.mark.slow),
         "journal:results/all.log",
         pytest.param("sqlite:///results/all.db", marks=pytest.mark.slow),
     ],

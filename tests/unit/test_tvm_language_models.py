@@ -136,6 +136,7 @@ def subject(operator: syno.PGraph | None = None, **rest: Any) -> LanguageModelSu
     return LanguageModelSubject(**given, operator=None if operator is None else str(operator))
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_untuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
     untuned = SETTINGS.model_copy(update={"trials_per_task": 0})

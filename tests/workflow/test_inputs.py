@@ -64,6 +64,7 @@ def test_a_folder_of_results_that_cannot_be_written(tmp_path: Path) -> None:
     assert f"{RESULTS}/experiment.yaml cannot be written" in said
 
 
+@pytest.mark.slow
 def test_a_damaged_study(tmp_path: Path) -> None:
     study = tmp_path / RESULTS / "trials.db"
     study.parent.mkdir()

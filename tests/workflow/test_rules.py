@@ -65,7 +65,7 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
 @pytest.mark.parametrize(
     "config",
     [
-        pytest.param(file, id=file.stem, marks=[] if file.stem in ("paper", "quickstart") else pytest.mark.slow)
+        pytest.param(file, id=file.stem, marks=[] if file.stem == "quickstart" else pytest.mark.slow)
         for file in sorted((ROOT / "config").glob("*.yaml"))
     ],
 )

@@ -137,12 +137,14 @@ def authors(artifact: Path) -> Contents:
     return read(artifact)
 
 
+@pytest.mark.slow
 def test_the_authors_data_is_whole_but_for_one_latency(authors: Contents) -> None:
     known = ("efficientnet_v2_s/08064", "gpt_orig_losses.log")  # the log is absent in some checkouts
     assert all(any(name in problem.place for name in known) for problem in authors.problems), authors.problems
     assert sum(one.metric == "latency" for one in authors.measurements) == 665
 
 
+@pytest.mark.slow
 def test_the_authors_operators(authors: Contents) -> None:
     assert len(authors.operators) == len({one.name for one in authors.operators}) == 34
     assert sum(one.graph is not None for one in authors.operators) == 18

@@ -108,6 +108,7 @@ def group(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[
     return load_experiments(Path("group.yaml"))
 
 
+@pytest.mark.slow
 def test_figure_5_has_own_latencies_and_published_accuracies_without_a_training(group: dict[str, Experiment]) -> None:
     made = join(group["figures"])
     assert JoinRecord.read(group["figures"].folder / "joined.json") == made

@@ -102,6 +102,7 @@ def test_a_server_goes_on_after_a_session_that_crashed(here: Here) -> None:
     del session
 
 
+@pytest.mark.slow
 def test_a_network_is_checked_and_timed(here: Here, network: Path) -> None:
     left, right = np.random.default_rng(0).random((2, SIDE, SIDE), dtype=np.float32)
     device = reach("jetson", here.tracker, KEY)
