@@ -6,6 +6,7 @@ It is `syno.search.study.Study` with the defaults of experiments, in this proces
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,8 +166,11 @@ class Study:
         return found[0]
 
     def best_trials(self, count: int = 5) -> list[TrialRecord]:
-        """Return the trials with the highest rewards, best first."""
-        return self._stored.best(count)
+        """Return the trials with the highest rewards, best first. Operators are named after the study and the trial."""
+        return [
+            replace(found, operator=found.operator.renamed(f"{name_from(self.name)}_{found.number}"))
+            for found in self._stored.best(count)
+        ]
 
     def front(self, cost: str = "flops", score: str | None = None) -> TrialTable:
         """Return the trials on the Pareto front: no other trial costs less and is better. Those of lowest cost are first.

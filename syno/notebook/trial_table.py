@@ -6,22 +6,27 @@ import pandas
 
 from syno.report.results import shown_metrics
 
-FIRST, LAST = ("number", "outcome", "reward"), ("seconds", "name")
+ID_DIGITS = 8
+FIRST = ("number", "outcome", "reward")
 
 
 class TrialTable(pandas.DataFrame):
     """A pandas frame with a row for each trial and the columns of `syno.search.storage.records.table`.
 
     When it is printed or shown by a notebook, it has the columns that matter: the outcome, the reward, the metrics of the
-    operator. Everything else that is taken from it, such as some of its columns, is a plain frame.
+    operator, its id. What is taken from it, such as some of its columns, is a plain frame.
     """
 
     @property
     def short(self) -> pandas.DataFrame:
-        """The columns that are shown; metrics under their own names, numbered by trial."""
-        metrics = shown_metrics(self)
-        found = pandas.DataFrame(self)[[name for name in (*FIRST, *metrics, *LAST) if name in self.columns]]
-        return found.rename(columns=metrics).set_index("number") if "number" in found else found
+        """The columns that are shown: metrics under their own names, the first digits of the operator's id, and messages."""
+        metrics, whole = shown_metrics(self), pandas.DataFrame(self)
+        found = whole[[name for name in (*FIRST, *metrics, "seconds") if name in whole]].rename(columns=metrics)
+        if "operator" in whole:
+            found["operator"] = [text.rstrip().rpartition("id ")[2][:ID_DIGITS] for text in whole["operator"]]
+        if "message" in whole and whole["message"].any():
+            found["message"] = [text.partition("\n")[0] for text in whole["message"]]
+        return found.set_index("number") if "number" in found else found
 
     def __repr__(self) -> str:
         return repr(self.short)

@@ -101,8 +101,10 @@ def draw_latencies(axes: Axes, rows: pandas.DataFrame) -> None:
             if status != "ok":
                 shape = MARKS[_mark(status)][0]
                 axes.plot([middle], [0.03], shape, color=INK, markersize=4, transform=axes.get_xaxis_transform(), zorder=4)
-    turned = {"rotation": 30, "ha": "right"} if max(map(len, names)) > SHORT else {}
-    axes.set_xticks(range(len(names)), [_label(name) for name in names], fontsize=7.5, **turned)
+    is_long = max(map(len, names)) > SHORT
+    axes.set_xticks(range(len(names)), [_label(name) for name in names], fontsize=7.5)
+    for label in axes.get_xticklabels():
+        label.set(rotation=30 if is_long else 0, horizontalalignment="right" if is_long else "center")
     axes.set_xlabel("layer")
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_ylabel("latency/ms")
