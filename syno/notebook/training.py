@@ -168,8 +168,8 @@ class Training(NetworkObjective):
         return ProxyTraining(workload, spec, self._checkpoints, scores, self._check_gradients)
 
     def __repr__(self) -> str:
-        settings = self._workload.settings
-        return f"<training of {settings.model} on {self.data.name}: {settings.training.epochs} epochs>"
+        settings, epochs = self._workload.settings, self._workload.settings.training.epochs
+        return f"<training of {settings.model} on {self.data.name}: {epochs} epoch{'' if epochs == 1 else 's'}>"
 
 
 def _layers(spec: OperatorSpec, names: frozenset[str]) -> Counter[Row]:
