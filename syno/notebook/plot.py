@@ -6,8 +6,10 @@ Each takes a `syno.Study`, a table of trials, or the folder of an experiment's r
 >>> space = syno.Space(syno.paper("resnet18").with_(depth=4))
 >>> study = syno.Study(space, lambda operator: {"value": 0.5, "flops": syno.cost(operator, space.spec).flops})
 >>> study.run(4, progress=False)
->>> plot.best_so_far(study).get_ylabel()
-'reward'
+>>> syno.plot.best_so_far(study).get_ylabel(), syno.plot.front(study).get_ylabel()
+('reward', 'reward')
+>>> len(syno.plot.parallel_coordinates(study, columns=["Merges", "Splits"]).get_xticklabels())
+3
 """
 
 from __future__ import annotations

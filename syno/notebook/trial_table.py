@@ -26,7 +26,7 @@ class TrialTable(pandas.DataFrame):
             found["operator"] = [text.rstrip().rpartition("id ")[2][:ID_DIGITS] for text in whole["operator"]]
         if "message" in whole and whole["message"].any():
             found["message"] = [text.partition("\n")[0] for text in whole["message"]]
-        return found.set_index("number") if "number" in found else found
+        return found.set_index("number").rename_axis(index=None, columns="number") if "number" in found else found
 
     def __repr__(self) -> str:
         return repr(self.short)
