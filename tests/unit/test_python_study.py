@@ -188,7 +188,7 @@ def training(**changes: Any) -> syno.Training:
 
 
 def space_of(found: syno.Training) -> syno.Space:
-    return syno.Space(found.spec(depth=5))
+    return syno.Space(found.spec(depth=4))
 
 
 def test_a_training_is_resumed_with_the_original_that_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,11 +199,11 @@ def test_a_training_is_resumed_with_the_original_that_was_trained(tmp_path: Path
     begun.run(1, progress=False)
     monkeypatch.setattr(syno.Training, "train_original", lambda self: pytest.fail("the original is trained once"))
     resumed = syno.Study(space, training(), storage=tmp_path / "trials.db", **options)
-    resumed.run(3, progress=False)
+    resumed.run(2, progress=False)
     monkeypatch.undo()
     other = syno.Study(space, whole, **options)
-    other.run(3, progress=False)
-    assert evaluated(resumed) == evaluated(other) and len(evaluated(other)) == 3
+    other.run(2, progress=False)
+    assert evaluated(resumed) == evaluated(other) and len(evaluated(other)) == 2
     row = resumed.trials.iloc[0]
     assert row["metric_original_accuracy"] > 0.9 and row["metric_chance_accuracy"] == 0.5
     operator = parse(row["operator"])
