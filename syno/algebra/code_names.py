@@ -38,10 +38,10 @@ OWN_ATTRIBUTES = words(
     source
     """
 )
-BUILTINS = words("ValueError int len range self sum super tuple")
+BUILTINS = words("ValueError int len list range self sum super tuple")
 PYTORCH = words(
     """
-    device drawn dtype fan_in functional generator init math name nn seed shear shear_sum sheared_slices stored
+    device drawn dtype fan_in functional generator init math name nn seed shape shear shear_sum sheared_slices stored
     stored_windows torch w weight window_sum windows x
     """
 )

@@ -156,11 +156,14 @@ def tune_operator(
     folder: Annotated[Path | None, typer.Option(metavar="FOLDER", help="tvm: where to keep trials for the next run.")] = None,
 ) -> None:
     """Measure one operator by itself."""
+    from syno.ir.graph import PGraph
+    from syno.ir.own_size import for_sizes
     from syno.measure.subjects import OperatorSubject
     from syno.measure.tvm.settings import TvmSettings
     from syno.measure.tvm.targets import TARGETS
 
-    subject = OperatorSubject.of(replacement_of(given), sizes(values))
+    operator, chosen = replacement_of(given), sizes(values)
+    subject = OperatorSubject.of(for_sizes(operator, chosen) if isinstance(operator, PGraph) else operator, chosen)
     if target is not None:
         TARGETS[target]
     given_tvm = {"target": target, "trials_per_task": trials}

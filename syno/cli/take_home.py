@@ -46,13 +46,12 @@ def get(
         for line in take_network(find_experiment(given), network, output, (to,), seed):
             typer.echo(line)
         return
-    from syno.ir.rewriting import WIDTH, for_wide_pictures
+    from syno.ir.own_size import for_sizes
     from syno.report.take_home import FORMATS, check_own
 
     if seed is not None:
         raise typer.BadParameter("it is of a trained network: give EXPERIMENT and NETWORK", param_hint="--seed")
-    operator, form, chosen = operator_of(given, rename), FORMATS[to], sizes(values) or None
-    if WIDTH in (chosen or {}):
-        operator = for_wide_pictures(operator)
+    form, chosen = FORMATS[to], sizes(values) or None
+    operator = for_sizes(operator_of(given, rename), chosen)
     file = output or check_own(Path(f"{operator.name}{form.ending}"))
     typer.echo(f"{file}: {form.write(operator, file, chosen)}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 from syno.algebra import Size, Valuation, Variable, VariableTable, product
 from syno.algebra.limits import LARGEST_NUMBER
@@ -147,9 +148,20 @@ class PGraph:
 
     @cached_property
     def runtime_variables(self) -> frozenset[str]:
+        """The variables that a generated module reads from the shape of its input, such as a picture's height.
+
+        Each is the size of an axis of the input, and occurs in no weight and no reduction. The module takes any value for them
+        with which all sizes are whole numbers.
+        """
+        bare = {str(dim.size) for dim in self.input if len(dim.size.exponents) == 1}
+        fixed = {v.name for dim in (*chain(*self.weights), *self.reduces) for v in dim.size.variables}
+        return frozenset(bare & set(self.variables)) - fixed
+
+    @cached_property
+    def unchanged_variables(self) -> frozenset[str]:
         """The variables that only occur in axes which go unchanged from the input to the output, such as a batch size.
 
-        A generated module accepts any value for them.
+        They are among `runtime_variables`, and no computation depends on them.
         """
         passing = set(self.input) & set(self.output)
         needed = {v for dim in self.labels if dim not in passing for v in dim.size.variables}

@@ -98,7 +98,7 @@ def in_double(module: nn.Module) -> nn.Module:
 def by_sample(module: nn.Module, graph: PGraph) -> nn.Module:
     """Return an operator's module, sample by sample if its first axis is a batch: unchanged by it and of any length."""
     leads = bool(graph.input and graph.output) and graph.input[0] == graph.output[0]
-    return BySample(module) if leads and str(graph.input[0].size) in graph.runtime_variables else module
+    return BySample(module) if leads and str(graph.input[0].size) in graph.unchanged_variables else module
 
 
 def to_double(value: Any) -> Any:

@@ -87,7 +87,7 @@ class OperatorSubject(Subject):
         graph = self.replacement
         if isinstance(graph, ModuleBaseline):
             return _sizes_of_module(graph, {"N": batch, **self.sizes})
-        missing = graph.runtime_variables - self.sizes.keys() - graph.variables.defaults.keys()
+        missing = graph.unchanged_variables - self.sizes.keys() - graph.variables.defaults.keys()
         return dict(graph.valuation({**self.sizes, **dict.fromkeys(missing, batch)}))
 
     def make(self, device: str, batch: int) -> Material:

@@ -1,9 +1,17 @@
-"""Modules around an operator in a network: they add the bias of the layer that it replaces, or change the number of axes."""
+"""Modules around an operator in a network: they add the bias of the layer that it replaces, or change axes and positions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
+from torch.nn import functional
+
+from syno.model.geometry import LayerAxis, axes_of
+from syno.model.layer import Layer
+
+POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
 
 
 class Bias(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
@@ -28,6 +36,39 @@ class Bias(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         return f"{len(self.bias)}"
 
 
+class Fitted(nn.Module):  # type: ignore[misc]
+    """A module in place of a convolution whose padding, kernel or stride gives it other positions than the module has.
+
+    Args:
+        module: from [N, C_in, ...] to [N, C_out, ...], around which zeros are added and positions are left out.
+        axes: the layer's axes after that of the channels.
+        has_stride: whether the module takes lengths that are multiples of the stride only, so that zeros fill them up.
+    """
+
+    def __init__(self, module: nn.Module, axes: Sequence[LayerAxis], *, has_stride: bool = False) -> None:
+        super().__init__()
+        self.module, self.axes, self.has_stride = module, tuple(axes), has_stride
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what has as many positions as the layer's output has."""
+        lengths = [x.shape[2 + place] for place in range(len(self.axes))]
+        zeros: list[int] = []
+        for axis, length in zip(reversed(self.axes), reversed(lengths), strict=True):
+            ahead, behind = axis.zeros
+            zeros += [ahead, behind + (-(ahead + length + behind)) % axis.stride if self.has_stride else behind]
+        if self.has_stride or any(zeros):
+            x = functional.pad(x, zeros)
+        x = self.module(x)
+        for place, (axis, length) in enumerate(zip(self.axes, lengths, strict=True), 2):
+            if not axis.keeps:
+                x = x.narrow(place, axis.skipped, axis.output(length))
+        return x
+
+    def extra_repr(self) -> str:
+        """Return the zeros and the positions that are left out."""
+        return f"zeros={[axis.zeros for axis in self.axes]}, skipped={[axis.skipped for axis in self.axes]}"
+
+
 class AlongAxes(nn.Module):  # type: ignore[misc]
     """A module of [N, L, features] for tensors with another number of axes between N and the features, such as [N, features].
 
@@ -49,3 +90,27 @@ class AlongAxes(nn.Module):  # type: ignore[misc]
     def extra_repr(self) -> str:
         """Return the number of axes."""
         return f"axes={self.axes}"
+
+
+def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) -> nn.Module:
+    """Return the module in the layer's training mode, between what takes the place of the layer's stride, padding and bias.
+
+    Args:
+        module: of the operator, or of a baseline.
+        layer: which it replaces.
+        has_stride: whether it has the layer's stride itself.
+    """
+    if layer.is_projection and layer.axes != 1:
+        module = AlongAxes(module, layer.axes)
+    before: list[nn.Module] = []
+    if layer.stride > 1 and not has_stride:
+        scaled = layer.strides[0] if len(set(layer.strides)) == 1 else layer.strides
+        pooling = POOLINGS[len(layer.strides)]
+        before = [nn.Upsample(scale_factor=scaled) if layer.is_transposed else pooling(scaled, ceil_mode=True)]
+    after = [] if layer.module.bias is None else [Bias(layer.module.bias, len(layer.lengths))]
+    fills = has_stride and not layer.is_transposed and layer.own_input[2:] != layer.shapes_with_stride[0][2:]
+    if fills or not layer.keeps:
+        inner = nn.Sequential(*before, module) if before else module
+        before, module = [], Fitted(inner, axes_of(layer.module), has_stride=fills)
+    whole = nn.Sequential(*before, module, *after) if before or after else module
+    return whole.train(layer.module.training)

@@ -16,11 +16,11 @@ from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES
 from syno.model.around import Bias
 from syno.model.extraction import LayerCall, trace
+from syno.model.geometry import TRANSPOSED
 from syno.model.module import OperatorModule
 from syno.space.complete import Cost
 
 WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 FREE = (
     nn.BatchNorm1d,
     nn.BatchNorm2d,

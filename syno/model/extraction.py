@@ -10,15 +10,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from math import prod
-from types import MappingProxyType
 
 import torch
 from torch import nn
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
-from syno.model.layers import CONVOLUTIONS, KINDS, NOT_NAMED, Layer, NamedLayers, Where, rule_for
+from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, axes_of
+from syno.model.layer import Layer
+from syno.model.layers import KINDS, NOT_NAMED, STEM, NamedLayers, Where, rule_for
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
             if not list(module.children()) or list(module.parameters(recurse=False)):
                 hooks.enter_context(module.register_forward_hook(partial(note, name)))
         what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
-        with torch.no_grad(), _evaluation_mode(model), user_code(what):
+        with torch.no_grad(), evaluation_mode(model), user_code(what):
             model(example)
     return calls
 
@@ -61,7 +61,7 @@ def _shape(value: object) -> tuple[int, ...]:
 
 
 @contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Put a model in evaluation mode in the block, since batch normalization must not learn from the example."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -103,7 +103,7 @@ def replaceable(
 
 def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]:
     """Return the names of kinds of layers: `convolution`, `linear layer`."""
-    named = {"convolution": CONVOLUTIONS, "linear layer": (nn.Linear,)}
+    named = {"convolution": (*CONVOLUTIONS, *TRANSPOSED), "linear layer": (nn.Linear,)}
     return [name for name, known in named.items() if any(issubclass(kind, kinds) for kind in known)]
 
 
@@ -125,8 +125,10 @@ def sorted_out(
     found: list[Layer] = []
     refused: dict[str, str] = {}
     for name, used in uses.items():
-        layer = "it is the first convolution" if name in stem else _layer(used)
-        if isinstance(layer, Layer) and layer.axes != 1 and not hasattr(refuse, "kind"):  # own rules may know no such layer
+        layer = STEM if name in stem else _layer(used)
+        if (
+            isinstance(layer, Layer) and layer.is_projection and layer.axes != 1 and not hasattr(refuse, "kind")
+        ):  # own rules may know no such layer
             layer = f"its input is {list(used[0].input)}, not [N, seq_len, H_in]; the rule linear takes it"
         reason = layer if isinstance(layer, str) else refuse(layer)
         if reason is not None:
@@ -143,26 +145,14 @@ def _layer(used: list[LayerCall]) -> Layer | str:
     if len(used) > 1:
         return f"it runs {len(used)} times"
     call = used[0]
-    before, after = call.input, call.output
-    match call.module:
-        case nn.Linear():
-            if len(before) < 2:
-                return f"its input is {list(before)}, not [N, ..., features]"
-            values = {"N": before[0], "seq_len": prod(before[1:-1]), "H_in": before[-1], "H_out": after[-1]}
-            return Layer(call.name, call.module, MappingProxyType(values), axes=len(before) - 2)
-        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d() as module:
-            if len(before) != len(module.kernel_size) + 2:
-                return f"its input is {list(before)}, without an axis for the batch"
-            stride = module.stride[0]
-            if before[2:] != tuple(stride * length for length in after[2:]):
-                return f"it maps {list(before)} to {list(after)}" + (f" with stride {stride}" if stride > 1 else "")
-            names = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}[len(after) - 2]
-            values = {"N": before[0], "C_in": before[1], "C_out": after[1], **dict(zip(names, after[2:], strict=True))}
-            if names == ("H", "W") and after[2] == after[3]:
-                del values["W"]
-            return Layer(call.name, module, MappingProxyType(values), stride)
-        case other:
-            return f"it is a {type(other).__name__}, not a {' or '.join(words_for(KINDS))}"
+    axes = len(axes_of(call.module))
+    if isinstance(call.module, nn.Linear) and len(call.input) < 2:
+        return f"its input is {list(call.input)}, not [N, ..., features]"
+    if axes and len(call.input) != axes + 2:
+        return f"its input is {list(call.input)}, without an axis for the batch"
+    if not isinstance(call.module, KINDS):
+        return f"it is a {type(call.module).__name__}, not a {' or '.join(words_for(KINDS))}"
+    return Layer(call.name, call.module, call.input, call.output)
 
 
 def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer], refused: Mapping[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -35,12 +35,13 @@ class LayerRow(BaseModel):
     reason: str
 
 
-def as_table(rows: Sequence[LayerRow], total_flops: float) -> list[Row]:
+def as_table(rows: Sequence[LayerRow], total_flops: float, times: Mapping[str, float] | None = None) -> list[Row]:
     """Return the rows of a table for people; layers that are equal in all but their name make one row.
 
     Args:
         rows: of `layer_rows`.
         total_flops: of the network, for one sample.
+        times: the layers' shares of the network's time, by name, if they were measured.
     """
     alike = Counter(_likeness(row) for row in rows)
     shown: dict[tuple[object, ...], Row] = {}
@@ -56,6 +57,7 @@ def as_table(rows: Sequence[LayerRow], total_flops: float) -> list[Row]:
                 "output": _shape(row.output),
                 "by operators": REPLACED if not row.reason else f"stays: {row.reason}",
                 "FLOPs": f"{count * row.flops / max(total_flops, 1):.1%}",
+                **({"time": f"{sum(times.get(one.name, 0) for one in rows if _likeness(one) == key):.1%}"} if times else {}),
             },
         )
     return list(shown.values())

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
-from syno.model.counting import TRANSPOSED, WEIGHTED, layer_cost
+from syno.model.counting import WEIGHTED, layer_cost
 from syno.model.extraction import LayerCall, sorted_out, trace
+from syno.model.geometry import TRANSPOSED
+from syno.model.layer import Layer
 from syno.model.layer_row import LayerRow
-from syno.model.layers import Where
+from syno.model.layers import KINDS, LAYER_RULES, STEM, Where
 
 OTHER_KIND = "the rule takes no such layer"
+RULES = ("spatial", "pointwise", "grouped", "transposed", "linear")  # which together take layers of every kind
 
 
 def layer_rows(model: nn.Module, example: torch.Tensor, where: Where) -> tuple[LayerRow, ...]:
@@ -20,6 +25,7 @@ def layer_rows(model: nn.Module, example: torch.Tensor, where: Where) -> tuple[L
     """
     found, refused = sorted_out(model, example, where)
     replaced = {layer.name for layer in found}
+    possible = {layer.name: layer for layer in sorted_out(model, example, _every, keep_stem=False)[0]}
     uses: dict[str, list[LayerCall]] = {}
     for call in trace(model, example):
         if isinstance(call.module, (*WEIGHTED, *TRANSPOSED)):
@@ -32,10 +38,28 @@ def layer_rows(model: nn.Module, example: torch.Tensor, where: Where) -> tuple[L
             output=calls[0].output[1:],
             flops=sum(layer_cost(call)[0] for call in calls) / len(example),
             parameters=sum(one.numel() for one in calls[0].module.parameters()),
-            reason="" if name in replaced else refused.get(name, OTHER_KIND),
+            reason="" if name in replaced else _advised(refused.get(name, OTHER_KIND), possible.get(name), found),
         )
         for name, calls in uses.items()
     )
+
+
+def _every(layer: Layer) -> None:
+    """A rule that takes every layer."""
+
+
+_every.kind = KINDS  # type: ignore[attr-defined]
+
+
+def _advised(reason: str, layer: Layer | None, others: Sequence[Layer]) -> str:
+    """Return why a layer stays, and what takes it; `layer` is None if it cannot be replaced."""
+    if layer is None:
+        return f"{reason}, so it cannot be replaced"
+    fitting = (name for name in RULES if isinstance(layer.module, getattr(LAYER_RULES[name], "kind", KINDS)))
+    rule = None if reason == STEM else next((name for name in fitting if LAYER_RULES[name](layer) is None), None)
+    advice = f"the rule {rule} takes it" if rule else f"`layers: {layer.name}` takes it"
+    is_of_another_kind = any(len(other.lengths) != len(layer.lengths) for other in others)
+    return f"{reason}; {advice}{', in an experiment of its own' if is_of_another_kind else ''}"
 
 
 def kind_of(module: nn.Module) -> str:

@@ -1,4 +1,4 @@
-"""The layers of a network that an operator can replace, and the rules that say which of them are replaced."""
+"""The rules that say which layers of a network are replaced."""
 
 from __future__ import annotations
 
@@ -10,74 +10,11 @@ from typing import ClassVar, TypeAlias
 from torch import nn
 
 from syno.base.registry import Registry, is_path
+from syno.model.geometry import CONVOLUTIONS, TRANSPOSED
+from syno.model.layer import Layer
 
-
-@dataclass(frozen=True)
-class Layer:
-    """A convolution or a linear layer that can be replaced.
-
-    Attributes:
-        name: in the network, as `get_submodule` takes it.
-        module: the layer, an `nn.Conv1d`, `nn.Conv2d`, `nn.Conv3d` or `nn.Linear`.
-        values: of N, C_in, C_out and H for a convolution: an operator in its place maps [N, C_in, H, H] to [N, C_out, H, H].
-            On pictures that are not square also of W, and the shapes are [N, C_in, H, W] and [N, C_out, H, W]. In one dimension
-            of L in place of H, in three of D, H and W.
-            Of N, seq_len, H_in and H_out for a linear layer: there it maps [N, seq_len, H_in] to [N, seq_len, H_out], which is
-            [N, seq_len, t*H_in] for a projection to queries, keys and values.
-        axes: of a linear layer: how many there are between N and the features. Together they are seq_len, 1 if there are none.
-        stride: of the convolution, whose own input is longer by it along all axes; an operator comes after a pooling by it.
-    """
-
-    name: str
-    module: nn.Module
-    values: Mapping[str, int]
-    stride: int = 1
-    axes: int = 1
-
-    @property
-    def is_projection(self) -> bool:
-        """Whether the layer is linear."""
-        return isinstance(self.module, nn.Linear)
-
-    @property
-    def is_square(self) -> bool:
-        """Whether it is a convolution of pictures that are as wide as they are high."""
-        return isinstance(self.module, nn.Conv2d) and "W" not in self.values
-
-    @property
-    def lengths(self) -> tuple[str, ...]:
-        """The variables of the axes after that of the channels: H twice for square pictures. () for a linear layer."""
-        match self.module:
-            case nn.Conv1d():
-                return ("L",)
-            case nn.Conv2d():
-                return ("H", "H" if self.is_square else "W")
-            case nn.Conv3d():
-                return ("D", "H", "W")
-        return ()
-
-    @property
-    def input(self) -> tuple[int, ...]:
-        """The input shape of an operator in its place."""
-        names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", *self.lengths)
-        return tuple(self.values[name] for name in names)
-
-    @property
-    def output(self) -> tuple[int, ...]:
-        """The output shape of the layer, and of an operator in its place."""
-        if self.is_projection:
-            return (*self.input[:-1], int(self.module.out_features))
-        return (self.values["N"], self.values["C_out"], *self.input[2:])
-
-    @property
-    def own_input(self) -> tuple[int, ...]:
-        """The input shape of the layer itself: before the pooling by its stride."""
-        return (*self.input[:2], *(self.stride * length for length in self.input[2:]))
-
-
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-KINDS = (*CONVOLUTIONS, nn.Linear)
-NOT_NAMED = "it is not named"
+KINDS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
+NOT_NAMED, STEM = "it is not named", "it is the first convolution"
 
 LayerRule: TypeAlias = Callable[[Layer], str | None]  # returns in words why the layer is not replaced; None if it is
 Where: TypeAlias = str | LayerRule | Sequence[str]  # the name of a rule, a rule, or names of layers (in a text, with commas)
@@ -86,11 +23,11 @@ LAYER_RULES: Registry[LayerRule] = Registry("rule for layers")
 
 @dataclass(frozen=True)
 class Convolutions:
-    """A rule: convolutions with windows of one side length that keep the size, but for their stride.
+    """A rule: convolutions, with any padding and dilation.
 
     Attributes:
-        kernels: allowed side lengths; None: every odd one above 1.
-        strides: allowed strides; None: any, the same along all axes.
+        kernels: allowed side lengths, the same along all axes; None: any, if one is above 1.
+        strides: allowed strides; None: any.
         groups: number of groups; None: any number.
         least_groups: layers with fewer groups are not replaced.
         least_size: layers with a smaller C_in, C_out or H are not replaced.
@@ -107,20 +44,23 @@ class Convolutions:
     def __call__(self, layer: Layer) -> str | None:
         """Return why the layer is not replaced; None if it is."""
         convolution = layer.module
-        kernel, padding, stride = convolution.kernel_size, convolution.padding, convolution.stride
+        kernel, stride = convolution.kernel_size, convolution.stride
         sides, strides = "x".join(map(str, kernel)), " or ".join(map(str, self.strides or ()))
-        same = tuple(d * (k // 2) for d, k in zip(convolution.dilation, kernel, strict=True))
         checks = (
-            (len(set(kernel)) > 1, f"its kernel is {sides}, with different sides"),
-            (kernel[0] % 2 == 0, f"its kernel is {sides}, not odd"),
-            (kernel[0] not in (self.kernels or range(2, kernel[0] + 1)), f"its kernel is {sides}"),
-            (len(set(stride)) > 1, f"its stride is {stride}, not the same along all axes"),
-            (self.strides is not None and stride[0] not in self.strides, f"its stride is {stride}, not {strides}"),
+            (max(kernel) == 1 if self.kernels is None else kernel[0] not in self.kernels, f"its kernel is {sides}"),
+            (self.kernels is not None and len(set(kernel)) > 1, f"its kernel is {sides}, with different sides"),
+            (self.strides is not None and not set(stride) <= set(self.strides), f"its stride is {stride}, not {strides}"),
             (self.groups not in (None, convolution.groups), f"it has {convolution.groups} groups"),
             (convolution.groups < self.least_groups, f"it has {convolution.groups} group{'s' * (convolution.groups > 1)}"),
-            (padding not in (same, "same"), f"its padding is {padding}, which does not keep the size"),
         )
         return next((reason for holds, reason in checks if holds), None) or _too_small(layer, self.least_size)
+
+
+@dataclass(frozen=True)
+class TransposedConvolutions(Convolutions):
+    """A rule: transposed convolutions; its attributes are those of `Convolutions`."""
+
+    kind: ClassVar[tuple[type[nn.Module], ...]] = TRANSPOSED
 
 
 @dataclass(frozen=True)
@@ -201,6 +141,7 @@ def _too_small(layer: Layer, least: int, names: Sequence[str] = ()) -> str | Non
 LAYER_RULES.register("spatial")(Convolutions(strides=None))
 LAYER_RULES.register("pointwise")(Convolutions(kernels=(1,), strides=None))
 LAYER_RULES.register("grouped")(Convolutions(kernels=None, strides=None, groups=None, least_groups=2))
+LAYER_RULES.register("transposed")(TransposedConvolutions(strides=None))
 # The layers of the paper's searches in ResNets, and of its evaluation on ImageNet: 16 and 19 layers of ResNet-18.
 LAYER_RULES.register("paper-3x3")(Convolutions(kernels=(3,), strides=(1, 2), least_size=4))
 LAYER_RULES.register("paper")(Convolutions(kernels=(1, 3), strides=(1, 2), least_size=4))

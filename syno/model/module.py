@@ -12,7 +12,7 @@ import torch
 
 from syno.base.errors import GraphError, ShapeError
 from syno.ir.graph import PGraph
-from syno.ir.rewriting import for_wide_pictures
+from syno.ir.own_size import for_wide_pictures
 from syno.ir.text import parse, parse_stored
 from syno.lower.plan import Plan
 from syno.lower.pytorch.source import constructor_sizes, load_class, to_source

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from syno.model.counting import TRANSPOSED
 from syno.model.extraction import trace
-from syno.model.layers import CONVOLUTIONS, Layer
+from syno.model.geometry import CONVOLUTIONS, TRANSPOSED
+from syno.model.layer import Layer
 from syno.space.reads import Reads
 
 MOST = 2 / 3  # share of a network's FLOPs from which on its replaced layers are most of it

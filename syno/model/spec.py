@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,8 @@ from torch import nn
 from syno.base.errors import SpecError
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
-from syno.model.layers import Layer, Where
+from syno.model.layer import STRIDE, Layer
+from syno.model.layers import Where
 from syno.model.requirement import requirement
 from syno.space.complete import Cost
 from syno.space.reads import AUTO
@@ -105,7 +107,9 @@ def spec_for(
         raise SpecError(f"options give {taken[0]}, which is found from the model; leave it out")
     names = max((layer.lengths for layer in layers), key=lambda lengths: len(set(lengths)))
     width = {"W": "H"} if names == ("H", "W") else {}  # square ones are as wide as they are high
-    values = [{**{new: layer.values[old] for new, old in width.items()}, **layer.values} for layer in layers]
+    has_stride = STRIDE in re.split(r"\W+", str(given.get("variables", "")))
+    found = [layer.values_with_stride if has_stride else layer.values for layer in layers]
+    values = [{**{new: one[old] for new, old in width.items()}, **one} for one in found]
     defaults = DEFAULTS if names == ("H", "H") else convolution_defaults(names)
     if layers[0].is_projection:
         are_projections = {layer.output[-1] == 3 * layer.input[-1] for layer in layers} == {True}

@@ -20,15 +20,16 @@ from syno.algebra import Valuation
 from syno.base.errors import GraphError, MisfitError, SizeError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
-from syno.ir.rewriting import WIDTH, for_wide_pictures
+from syno.ir.own_size import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
-from syno.model.around import AlongAxes, Bias
+from syno.model.around import in_place_of
 from syno.model.baselines import ModuleBaseline, Replacement
 from syno.model.extraction import replaceable
-from syno.model.layers import Layer, Where
+from syno.model.layer import STRIDE, Layer
+from syno.model.layers import Where
 from syno.model.module import OperatorModule, build
 
-POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
+SIDES = {"H", "W"}  # of pictures
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
 
@@ -49,8 +50,10 @@ def substitute(
     Where operators work on channels-last data, the convolutions that stay store their weights channels-last: shapes and values
     are the same.
 
-    The layers are convolutions on pictures, or linear layers. In place of a layer with a stride there is an
-    average pooling by the stride, and the operator after it. A layer's bias stays, and is added after the operator.
+    The layers are convolutions, transposed convolutions, or linear layers. In place of a layer with a stride there is an
+    average pooling by the stride, of a transposed one an enlargement, and the operator after it; an operator with the variable
+    `stride` has the stride itself. Where the layer's padding does not keep the size, zeros are added ahead, and positions left
+    out behind. A layer's bias stays, and is added after the operator.
 
     Args:
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
@@ -109,16 +112,21 @@ def _operators(
 
 
 def _for_width(operator: PGraph, layer: Layer) -> PGraph:
-    """Return the operator for the layer's pictures: if they are not square, with the width as a variable of its own.
+    """Return the operator of pictures with a height and a width, so that its module takes pictures of any size.
 
-    Raises MisfitError if it needs square pictures.
+    Where there is no such operator, or its weights have an element for each position, the one given is for square pictures.
+
+    Raises MisfitError if pictures are not square, and the operator needs that.
     """
-    if layer.lengths != ("H", "W"):
+    if len(layer.lengths) != len(SIDES):
         return operator
     try:
-        return for_wide_pictures(operator)
+        found = for_wide_pictures(operator)
     except GraphError as error:
+        if layer.is_square:
+            return operator
         raise _misfit(operator, layer, f"{error}; take another operator, or square pictures") from error
+    return operator if layer.is_square and not found.runtime_variables >= SIDES else found
 
 
 def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool) -> nn.Module:
@@ -136,13 +144,14 @@ def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool
         raise _misfit(baseline, layer, str(error)) from error
     if shape != layer.output:
         raise _misfit(baseline, layer, f"its output is {list(shape)}, where the layer has {list(layer.output)}")
-    return _completed(module, layer)
+    return in_place_of(module, layer)
 
 
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
     """Return the values of the operator's variables in this layer. MisfitError if variables or shapes do not fit the layer."""
-    width = {WIDTH: layer.values["H"]} if layer.is_square else {}
-    table, known = operator.variables, {**operator.variables.defaults, **width, **layer.values}
+    given = layer.values_with_stride if _has_stride(operator) else layer.values
+    width = {WIDTH: given["H"]} if layer.is_square else {}
+    table, known = operator.variables, {**operator.variables.defaults, **width, **given}
     if unknown := [name for name in table if name not in known]:
         raise _misfit(
             operator,
@@ -154,12 +163,30 @@ def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
         values = operator.valuation({name: known[name] for name in table})
     except (SizeError, ValuationError) as error:
         raise _misfit(operator, layer, str(error)) from error
-    for title, dims, needed in (("input", operator.input, layer.input), ("output", operator.output, layer.output)):
+    for title, dims, needed in zip(
+        ("input", "output"), (operator.input, operator.output), _shapes(operator, layer), strict=True
+    ):
         shape = [values.integer(dim.size) for dim in dims]
         if shape != list(needed):
             reason = f"its {title} is {_shape(dims)} = {shape}, where the layer has {list(needed)}; take another operator"
             raise _misfit(operator, layer, reason)
     return values
+
+
+def _has_stride(operator: Replacement) -> bool:
+    """Return whether the operator has the layer's stride itself, as a variable."""
+    return isinstance(operator, PGraph) and STRIDE in operator.variables
+
+
+def _shapes(operator: PGraph, layer: Layer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the input and output shapes that the operator must have. MisfitError if the layer has several strides."""
+    if not _has_stride(operator):
+        return layer.input, layer.output
+    if len(set(layer.strides)) > 1:
+        raise _misfit(
+            operator, layer, f"the layer's strides are {layer.strides}, and the operator has one; take another operator"
+        )
+    return layer.shapes_with_stride
 
 
 def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) -> None:
@@ -180,26 +207,16 @@ def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int
     """Return the operator as a module for this layer, on its device, with its number format and training mode."""
     weight = layer.module.weight
     # The module takes any batch, and sequences of any length if the operator works on each position by itself.
-    free = {"N"} | (operator.runtime_variables & {"seq_len"})
+    free = {"N"} | (operator.unchanged_variables & {"seq_len"})
     given = {name: value for name, value in values.items() if name not in free}
-    if batch is not None and "N" in operator.runtime_variables:
+    if batch is not None and "N" in operator.unchanged_variables:
         given["N"] = batch
     chosen = None if weight.is_meta else seed  # tensors without data get no random numbers
     try:
         module: nn.Module = build(operator, given, mode=mode, seed=chosen, device=weight.device, dtype=weight.dtype)
     except (SizeError, ValuationError) as error:
         raise _misfit(operator, layer, str(error)) from error
-    return _completed(module, layer)
-
-
-def _completed(module: nn.Module, layer: Layer) -> nn.Module:
-    """Return the module in the layer's training mode, after a pooling by the layer's stride and before its bias."""
-    if layer.is_projection and layer.axes != 1:
-        module = AlongAxes(module, layer.axes)
-    before = [POOLINGS[len(layer.lengths)](layer.stride)] if layer.stride > 1 else []
-    after = [] if layer.module.bias is None else [Bias(layer.module.bias, len(layer.lengths))]
-    whole = nn.Sequential(*before, module, *after) if before or after else module
-    return whole.train(layer.module.training)
+    return in_place_of(module, layer, has_stride=_has_stride(operator))
 
 
 def _misfit(operator: Replacement, layer: Layer, reason: str) -> MisfitError:

@@ -141,3 +141,16 @@ def _cell(row: dict[Any, Any] | None) -> Cell:
     if row is not None and row["status"] == "misfit":
         return Cell(NOTHING, note=str(row["reason"]))
     return latency(row)
+
+
+def network_table(results: Results) -> Table:
+    """Return a row for each kind of layer of the network: its size and share, and whether operators replace it, or why not."""
+    if not results.network:
+        return Table((), ())
+    rows = tuple(
+        tuple(
+            Cell(text, float(text.rstrip("%")) / 100) if text.endswith("%") else word(text) for text in map(str, row.values())
+        )
+        for row in results.network
+    )
+    return Table(tuple(results.network[0]), rows)

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from syno.base.errors import SpecError
-from syno.report.layer_tables import layer_table
+from syno.report.layer_tables import layer_table, network_table
 from syno.report.operators.gallery import cards, order_name
 from syno.report.page_tables import latencies, summary, targets, trial_lines
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes
@@ -47,6 +47,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         outcomes=outcomes(results.trials),
         saturation=saturation(complete(results.trials, TRIAL_COLUMNS, "trials")),
         pictures=pictures,
+        network=network_table(results),
         layers=layer_table(results),
         tree=search_tree(results.trials),
         cards=cards(results),

@@ -64,6 +64,7 @@ class Results:
         reward_at_goal: The reward of an operator that just meets the goal; None where that is not defined.
         breakdown: A row for each part of a network's time, if that was measured
             (`syno.results.breakdown.BREAKDOWN_COLUMNS`).
+        network: A row for each kind of layer of the network (`syno.model.layer_row.as_table`).
 
     Raises SpecError if a table lacks a column, or the scores are of no metric or of several.
     """
@@ -80,6 +81,7 @@ class Results:
     aim: Goal | None = None
     reward_at_goal: float | None = None
     breakdown: pandas.DataFrame = field(default_factory=no_breakdown)
+    network: tuple[Row, ...] = ()
 
     def __post_init__(self) -> None:
         complete(self.trials, TRIAL_COLUMNS, "trials")

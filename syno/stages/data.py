@@ -41,6 +41,7 @@ class DataRecord(Record):
         layers_that_stay: the other layers of that kind, each with the reason why it isn't replaced.
         layers_with_bias: replaced layers with a bias, which stays and is added after the operator.
         table: all layers with weights; empty in records of earlier versions.
+        time_shares: the share of a forward pass that each layer takes in plain PyTorch on this machine's processor.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: parameters of the network.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier
@@ -50,7 +51,7 @@ class DataRecord(Record):
 
     kind_of_record = "data record"
     again = "run `syno data`"
-    passing = frozenset({"date"})
+    passing = frozenset({"date", "time_shares"})
     data: str
     hash: str
     classes: Count
@@ -63,6 +64,7 @@ class DataRecord(Record):
     layers_that_stay: Mapping[str, str] = {}
     layers_with_bias: tuple[str, ...] = ()
     table: tuple[LayerRow, ...] = ()
+    time_shares: Mapping[str, Amount] = {}
     flops: Amount
     parameters: Number
     rest_flops: Amount | None = None
@@ -106,7 +108,11 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         TrainingError: the device's memory does not suffice.
         UserCodeError: the user's own code failed.
     """
+    from syno.measure.layer_shares import layer_shares
+
     record = look(experiment)
+    shares = layer_shares(experiment.network.model(), experiment.network.example)
+    record = record.model_copy(update={"time_shares": {row.name: shares.get(row.name, 0.0) for row in record.table}})
     if experiment.searches:
         from syno.space.space import Space
         from syno.space.state_graph import check_not_empty
@@ -174,7 +180,7 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         f"{counts} {samples}; "
         f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
     )
-    yield f"\n{markdown(as_table(record.table, record.flops), left=5)}"
+    yield f"\n{markdown(as_table(record.table, record.flops, record.time_shares), left=5)}"
     if record.layers_with_bias:
         yield f"the bias of these layers stays, and is added after the operator: {_names(record.layers_with_bias)}"
     assert record.rest_flops is not None and record.rest_parameters is not None  # only old records have none

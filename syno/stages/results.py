@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from syno.base.text_tables import Row
 from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
+from syno.model.layer_row import as_table
 from syno.results.measurement import INT8
 from syno.stages import study as freeze
 from syno.stages import tables
+from syno.stages.data import DataRecord
 from syno.stages.goal import answer_of, reward_at_goal, verdict_table
 from syno.stages.kept import check_shown
 from syno.stages.operators import operator_of
-from syno.stages.places import worker_file
+from syno.stages.places import DATA, worker_file
 from syno.stages.search import WorkerRecord
 
 if TYPE_CHECKING:
@@ -56,7 +59,17 @@ def read(experiment: Experiment) -> Results:
         experiment.goal,
         reward_at_goal(experiment, trials),
         parts,
+        _network(experiment),
     )
+
+
+def _network(experiment: Experiment) -> tuple[Row, ...]:
+    """Return the rows of the network's layers; none if the stage `data` has left no record."""
+    file = experiment.folder / DATA
+    if not file.is_file():
+        return ()
+    record = DataRecord.read(file)
+    return tuple(as_table(record.table, record.flops, record.time_shares))
 
 
 def _trials(experiment: Experiment) -> pandas.DataFrame:

@@ -38,12 +38,12 @@ class Conv2d(nn.Module):
     """y[i0, i1, i2, i3] = sum(r0, r1, r2) x[i0, r0, i2 + r1 - k//2, i3 + r2 - k//2] * w1[i1, r0, r1, r2]  where 0 <= i2
         + r1 - k//2 < H and 0 <= i3 + r2 - k//2 < H
 
-    Input [N, C_in, H, H], output [N, C_out, H, H]; N may have any value.
+    Input [N, C_in, H, H], output [N, C_out, H, H]; N and H are read from the input.
     """
 
-    def __init__(self, C_in: int, C_out: int, H: int, k: int = 3, *, seed=None, init="fan_in", device=None, dtype=None):
+    def __init__(self, C_in: int, C_out: int, k: int = 3, *, seed=None, init="fan_in", device=None, dtype=None):
         super().__init__()
-        self.C_in, self.C_out, self.H, self.k = C_in, C_out, H, k
+        self.C_in, self.C_out, self.k = C_in, C_out, k
         self.w1 = nn.Parameter(torch.empty(C_out, C_in, k, k, device=device, dtype=dtype))
         self.reset_parameters(seed, init)
 
@@ -61,14 +61,15 @@ class Conv2d(nn.Module):
                 nn.init.trunc_normal_(weight, std=0.1, generator=generator)
 
     def forward(self, x):
-        C_in, H, k = self.C_in, self.H, self.k
-        N = x.shape[0] if x.dim() == 4 else "N"
-        if tuple(x.shape) != (N, C_in, H, H):
-            raise ValueError(f"the input has shape {tuple(x.shape)}; it must be {(N, C_in, H, H)}")
+        C_in, k = self.C_in, self.k
+        shape = tuple(x.shape)
+        N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
+        if shape != (N, C_in, H, H):
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H]")
         x = stored_windows(x, 2, k)                        # [N, C_in, k, H, H]
         x = stored_windows(x, 4, k)                        # [N, C_in, k, H, k, H]
         x = torch.einsum("abcdef,gbce->agdf", x, self.w1)  # [N, C_out, H, H]
         return x
 
     def extra_repr(self):
-        return f"C_in={self.C_in}, C_out={self.C_out}, H={self.H}, k={self.k}"
+        return f"C_in={self.C_in}, C_out={self.C_out}, k={self.k}"

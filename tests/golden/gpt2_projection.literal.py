@@ -25,7 +25,7 @@ class Gpt2Projection(nn.Module):
     """y[i0, i1, i2] = sum(r0) x[i0, i1, (H_in//k_1)*((i2//(H_in//(k_1**4*t)))%k_1) + r0] * w1[i2//(H_in//(k_1**3*t)),
         r0, i2%(H_in//(k_1**4*t))]
 
-    Input [N, seq_len, H_in], output [N, seq_len, t*H_in]; N and seq_len may have any value.
+    Input [N, seq_len, H_in], output [N, seq_len, t*H_in]; N and seq_len are read from the input.
     """
 
     def __init__(self, H_in: int, k_1: int = 2, t: int = 3, *, seed=None, init="fan_in", device=None, dtype=None):
@@ -55,10 +55,10 @@ class Gpt2Projection(nn.Module):
 
     def forward(self, x):
         H_in, k_1, t = self.H_in, self.k_1, self.t
-        N = x.shape[0] if x.dim() == 3 else "N"
-        seq_len = x.shape[1] if x.dim() == 3 else "seq_len"
-        if tuple(x.shape) != (N, seq_len, H_in):
-            raise ValueError(f"the input has shape {tuple(x.shape)}; it must be {(N, seq_len, H_in)}")
+        shape = tuple(x.shape)
+        N, seq_len = (shape[0], shape[1]) if len(shape) == 3 else (1, 1)
+        if shape != (N, seq_len, H_in):
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, seq_len, {H_in}]")
         x = x.reshape(N, seq_len, k_1, H_in // k_1)                     # [N, seq_len, k_1, H_in/k_1]
         x = torch.einsum("abcd,edf->abecf", x, self.w1)                 # [N, seq_len, k_1^3*t^2, k_1, H_in/(k_1^4*t)]
         x = x.reshape(N, seq_len, k_1**3 * t**2, H_in // (k_1**3 * t))  # [N, seq_len, k_1^3*t^2, H_in/(k_1^3*t)]

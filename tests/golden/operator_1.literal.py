@@ -47,15 +47,15 @@ class Operator1(nn.Module):
     """y[i0, i1, i2, i3] = sum(r0, r1, r2, r3, r4) x[i0, (C_in//g)*r0 + r1, i2 + r3 - k_1//2, i3 + r4 - k_1//2] * w1[r0,
         r3, r4, i1, r2] * w2[(C_in//g)*r0 + r1, r4, r2]  where 0 <= i2 + r3 - k_1//2 < H and 0 <= i3 + r4 - k_1//2 < H
 
-    Input [N, C_in, H, H], output [N, C_out, H, H]; N may have any value.
+    Input [N, C_in, H, H], output [N, C_out, H, H]; N and H are read from the input.
     """
 
     def __init__(
-        self, C_in: int, C_out: int, H: int, g: int = 32, k_1: int = 3, s: int = 2,
+        self, C_in: int, C_out: int, g: int = 32, k_1: int = 3, s: int = 2,
         *, seed=None, init="fan_in", device=None, dtype=None,
     ):
         super().__init__()
-        self.C_in, self.C_out, self.H, self.g, self.k_1, self.s = C_in, C_out, H, g, k_1, s
+        self.C_in, self.C_out, self.g, self.k_1, self.s = C_in, C_out, g, k_1, s
         if C_in % g:
             raise ValueError(f"C_in must be a multiple of g; given: C_in = {C_in}, g = {g}")
         if C_out % (g * s):
@@ -78,10 +78,11 @@ class Operator1(nn.Module):
                 nn.init.trunc_normal_(weight, std=0.1, generator=generator)
 
     def forward(self, x):
-        C_in, C_out, H, g, k_1, s = self.C_in, self.C_out, self.H, self.g, self.k_1, self.s
-        N = x.shape[0] if x.dim() == 4 else "N"
-        if tuple(x.shape) != (N, C_in, H, H):
-            raise ValueError(f"the input has shape {tuple(x.shape)}; it must be {(N, C_in, H, H)}")
+        C_in, C_out, g, k_1, s = self.C_in, self.C_out, self.g, self.k_1, self.s
+        shape = tuple(x.shape)
+        N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
+        if shape != (N, C_in, H, H):
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H]")
         x = stored_windows(x, 3, k_1)                                # [N, C_in, H, k_1, H]
         x = torch.einsum("abcde,bdf->abcdef", x, self.w2)            # [N, C_in, H, k_1, H, C_out/(g*s)]
         x = x.reshape(N, g, C_in // g, H, k_1, H, C_out // (g * s))  # [N, g, C_in/g, H, k_1, H, C_out/(g*s)]
@@ -91,4 +92,4 @@ class Operator1(nn.Module):
         return x
 
     def extra_repr(self):
-        return f"C_in={self.C_in}, C_out={self.C_out}, H={self.H}, g={self.g}, k_1={self.k_1}, s={self.s}"
+        return f"C_in={self.C_in}, C_out={self.C_out}, g={self.g}, k_1={self.k_1}, s={self.s}"

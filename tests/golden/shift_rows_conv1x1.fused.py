@@ -25,12 +25,12 @@ from torch import nn
 class ShiftRowsConv1x1(nn.Module):
     """y[i0, i1, i2, i3] = sum(r0, r1) x[i0, r0, ((s*i2 + r1 + 1)//s)%H, i3] * w1[i1, (r1 + 1)%s, r0]
 
-    Input [N, C_in, H, H], output [N, C_out, H, H]; N may have any value.
+    Input [N, C_in, H, H], output [N, C_out, H, H]; N and H are read from the input.
     """
 
-    def __init__(self, C_in: int, C_out: int, H: int, s: int = 2, *, seed=None, init="fan_in", device=None, dtype=None):
+    def __init__(self, C_in: int, C_out: int, s: int = 2, *, seed=None, init="fan_in", device=None, dtype=None):
         super().__init__()
-        self.C_in, self.C_out, self.H, self.s = C_in, C_out, H, s
+        self.C_in, self.C_out, self.s = C_in, C_out, s
         self.w1 = nn.Parameter(torch.empty(C_out, s, C_in, device=device, dtype=dtype))
         self.reset_parameters(seed, init)
 
@@ -48,10 +48,11 @@ class ShiftRowsConv1x1(nn.Module):
                 nn.init.trunc_normal_(weight, std=0.1, generator=generator)
 
     def forward(self, x):
-        C_in, C_out, H, s = self.C_in, self.C_out, self.H, self.s
-        N = x.shape[0] if x.dim() == 4 else "N"
-        if tuple(x.shape) != (N, C_in, H, H):
-            raise ValueError(f"the input has shape {tuple(x.shape)}; it must be {(N, C_in, H, H)}")
+        C_in, C_out, s = self.C_in, self.C_out, self.s
+        shape = tuple(x.shape)
+        N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
+        if shape != (N, C_in, H, H):
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H]")
         x = torch.einsum("abcd,efb->aecfd", x, self.w1)  # [N, C_out, H, s, H]
         x = x.reshape(N, C_out, H * s, H)                # [N, C_out, s*H, H]
         x = x.roll(-1, 2)                                # [N, C_out, s*H, H]
@@ -60,4 +61,4 @@ class ShiftRowsConv1x1(nn.Module):
         return x
 
     def extra_repr(self):
-        return f"C_in={self.C_in}, C_out={self.C_out}, H={self.H}, s={self.s}"
+        return f"C_in={self.C_in}, C_out={self.C_out}, s={self.s}"

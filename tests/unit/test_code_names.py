@@ -153,11 +153,11 @@ def test_a_constructor_keeps_the_names_that_it_can(tmp_path: Path) -> None:
     take_home(graph, tmp_path / "named.py")
     source = (tmp_path / "named.py").read_text(encoding="utf-8")
     assert "# Variables that have other names in this code: forward is forward_size, self is self_size, " in source
-    module = load_class(source, graph)(tuple=6, self_size=3, forward=5, train=2)
-    assert repr(module) == "Named(forward=5, self=3, tuple=6, train=2)"
+    module = load_class(source, graph)(tuple=6, self_size=3, train=2)
+    assert repr(module) == "Named(self=3, tuple=6, train=2)"
     assert module(torch.ones(4, 3, 2, 3, 5)).shape == (4, 6, 5)
     with pytest.raises(ValueError, match=r"tuple must be a multiple of train; given: tuple = 6, train = 4"):
-        load_class(source, graph)(tuple=6, self_size=3, forward=5, train=4)
+        load_class(source, graph)(tuple=6, self_size=3, train=4)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("none", "OperatorNone"), ("true", "OperatorTrue"), ("1x1", "Operator1x1"),

@@ -57,12 +57,13 @@ class TestExport:
     def test_a_program_for_any_batch_that_can_be_trained(self, tmp_path: Path) -> None:
         file = tmp_path / "conv2d.pt2"
         how = FORMATS["export"].write(OPERATORS["conv2d"](), file, SIZES)
-        assert how.startswith("equal to the interpreter for inputs of 1x4x5x5 and 3x4x5x5: ")
+        assert how.startswith("equal to the interpreter for inputs of 1x4x5x5 and 3x4x10x10: ")
         loaded = torch.export.load(file).module()
         (weight,) = loaded.parameters()
         for batch in (1, 2, 7):
             x = torch.rand(batch, 4, 5, 5, generator=torch.Generator().manual_seed(0))
             torch.testing.assert_close(loaded(x), meaning(x, weight), rtol=1e-4, atol=1e-5)
+        assert loaded(torch.ones(2, 4, 8, 8)).shape == (2, 6, 8, 8)
         loaded(torch.ones(2, 4, 5, 5)).sum().backward()
         assert weight.grad is not None and weight.grad.abs().sum() > 0
 
@@ -81,8 +82,8 @@ class TestExport:
         assert not list(tmp_path.iterdir())
 
     def test_sizes_are_needed(self, tmp_path: Path) -> None:
-        with pytest.raises(ValuationError, match="no value for H"):
-            FORMATS["export"].write(OPERATORS["conv2d"](), tmp_path / "it.pt2", {"C_in": 4, "C_out": 6})
+        with pytest.raises(ValuationError, match="no value for C_out"):
+            FORMATS["export"].write(OPERATORS["conv2d"](), tmp_path / "it.pt2", {"C_in": 4, "H": 6})
         with pytest.raises(ValuationError, match='no variable "C"'):
             FORMATS["export"].write(OPERATORS["conv2d"](), tmp_path / "it.pt2", {**SIZES, "C": 4})
 
@@ -102,10 +103,10 @@ class TestOnnx:
         import onnxruntime
 
         file = tmp_path / "conv2d.onnx"
-        assert "3x4x5x5: largest relative difference" in FORMATS["onnx"].write(OPERATORS["conv2d"](), file, SIZES)
+        assert "3x4x10x10: largest relative difference" in FORMATS["onnx"].write(OPERATORS["conv2d"](), file, SIZES)
         onnx.checker.check_model(str(file))
         (given,) = onnx.load(file).graph.input
-        assert [dim.dim_param or dim.dim_value for dim in given.type.tensor_type.shape.dim] == ["N", 4, 5, 5]
+        assert [dim.dim_param or dim.dim_value for dim in given.type.tensor_type.shape.dim] == ["N", 4, "H", "H"]
         weights = [torch.from_numpy(onnx.numpy_helper.to_array(tensor).copy()) for tensor in onnx.load(file).graph.initializer]
         (weight,) = [tensor for tensor in weights if tensor.dim() == 4]
         x = torch.rand(5, 4, 5, 5)

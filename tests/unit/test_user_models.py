@@ -12,7 +12,8 @@ import syno
 from syno.base.errors import SpecError, UnknownNameError
 from syno.model import substitution
 from syno.model.around import Bias
-from syno.model.layers import Convolutions, Layer
+from syno.model.layer import Layer
+from syno.model.layers import Convolutions
 
 PICTURES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 SEPARABLE = syno.OPERATORS["separable_conv2d"]()

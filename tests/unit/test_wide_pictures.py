@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -9,16 +11,19 @@ import pytest
 import torch
 from small_values import random_tensors
 from torch import nn
+from typer.testing import CliRunner
 
 import syno
 from syno.base.errors import GraphError, MisfitError
+from syno.cli.app import app
 from syno.ir.graph import PGraph
-from syno.ir.rewriting import with_own_size
+from syno.ir.own_size import with_own_size
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute
+from syno.report.take_home.network_formats import exported
 from syno.space import Space
 from syno.space.complete import cost
 from syno.space.identity.valuations import own_valuations
@@ -104,10 +109,57 @@ def test_an_operator_of_squares_in_a_network_on_wide_pictures() -> None:
     square = substitute(model, syno.OPERATORS["separable_conv2d"](), torch.zeros(1, 3, 16, 16))
     wide = substitute(model, syno.OPERATORS["separable_conv2d"](), WIDE[:1].float())
     wide.load_state_dict(square.state_dict())  # weights have no size of the picture
-    assert wide(WIDE.float()).shape == (2, 5)
-    dynamic = ({0: torch.export.Dim("N")},)
-    program = torch.export.export(wide.eval(), (WIDE.float(),), dynamic_shapes=dynamic).module()
-    assert torch.allclose(program(WIDE.float()), wide(WIDE.float()), atol=1e-5)
+    assert torch.allclose(wide.eval()(WIDE.float()), square.eval()(WIDE.float()), atol=1e-6)
+
+
+SIZES = {"C": 4, "C_in": 4, "C_out": 8, "H": 4, "N": 2, "g": 2, "s": 2, "k": 3, "k_1": 3, "t": 3, "u": 2}
+
+
+@pytest.mark.parametrize("name", OF_PICTURES)
+@pytest.mark.parametrize("mode", ["fused", "literal"])
+def test_a_module_takes_pictures_of_sizes_that_it_was_not_made_for(name: str, mode: str) -> None:
+    operator = syno.OPERATORS[name]()
+    if fits(operator):
+        operator = with_own_size(operator, 3, "W")
+    given = {**operator.variables.defaults, **SIZES}
+    values = {one: given.get(one, 4) for one in operator.variables}
+    module = syno.build(operator, values, mode=mode, seed=0, dtype=torch.float64)
+    other = {**values, "H": 8, "W": 12} if "H" in operator.runtime_variables else values
+    other = operator.valuation({one: other[one] for one in operator.variables})
+    x, *_ = random_tensors(operator, other)
+    weights = [weight.detach().numpy() for weight in module.parameters()]
+    assert np.allclose(module(torch.from_numpy(x)).detach().numpy(), syno.interpret(operator, other, x, *weights))
+
+
+@pytest.mark.slow
+def test_an_operator_found_on_squares_is_exported_and_timed_on_wide_pictures(tmp_path: Path) -> None:
+    model, squares = BACKBONES["resnet8"](classes=5, width=0.5), torch.zeros(1, 3, 16, 16)
+    spec = spec_for(model, squares, options={"reads": "auto"})
+    sampler = Sampler(Space(spec), Random(0))
+    drawn = (found for found in iter(sampler.draw, sampler) if found is not None)
+    operator = next(found for found in drawn if found.runtime_variables >= {"H"} and is_for_wide(found)).renamed("found")
+    network = substitute(model, operator, squares).eval()
+    program, batch = exported(network, WIDE[:, :, :16, :16].float().contiguous())
+    assert batch is None and torch.allclose(program.module()(WIDE.float()), network(WIDE.float()), atol=1e-5)
+    text, sizes = tmp_path / "found.txt", "C_in=8,C_out=8,H=20,W=28"
+    text.write_text(str(operator), encoding="utf-8")
+    for command in (
+        ["get", str(text), "--to", "export", "--set", sizes, "--output", str(tmp_path / "found.pt2")],
+        ["tune", "operator", str(text), "--set", sizes, "--output", str(tmp_path / "time.json")],
+    ):
+        assert CliRunner().invoke(app, command).exit_code == 0
+    loaded = torch.export.load(tmp_path / "found.pt2").module()
+    assert loaded(torch.zeros(3, 8, 20, 28)).shape == (3, 8, 20, 28)
+    record = json.loads((tmp_path / "time.json").read_text(encoding="utf-8"))
+    assert record["latency_ms"] > 0 and record["subject"]["sizes"]["W"] == 28
+
+
+def is_for_wide(operator: PGraph) -> bool:
+    """Whether it fits pictures that are not square."""
+    try:
+        return bool(with_own_size(operator, 3, "W"))
+    except GraphError:
+        return False
 
 
 def test_a_space_for_wide_pictures_counts_what_the_network_costs() -> None:

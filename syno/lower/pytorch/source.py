@@ -82,8 +82,8 @@ class _Module:
 
     def _docstring(self) -> list[str]:
         shapes = [shape_comment(dim.size for dim in dims) for dims in (self.graph.input, self.graph.output)]
-        runtime = sorted(self.graph.runtime_variables)
-        free = f"; {' and '.join(runtime)} may have any value" if runtime else ""
+        runtime = list(self._runtime_axes())
+        free = f"; {' and '.join(runtime)} {'is' if len(runtime) == 1 else 'are'} read from the input" if runtime else ""
         return [f'"""{line}' if not n else line for n, line in enumerate(_wrapped(expression(self.graph)))] + [
             "", f"Input {shapes[0]}, output {shapes[1]}{free}.", '"""',
         ]  # fmt: skip
@@ -102,23 +102,25 @@ class _Module:
             if changed:  # in one statement: one variable can have the name that another one gets
                 lines.append(f"    {', '.join(new for _, new in changed)} = {', '.join(old for old, _ in changed)}")
             lines.append(f"    {', '.join(f'self.{name}' for name in names)} = {', '.join(names)}")
-        for check in self._divisibility():
-            lines += [f"    {line}" for line in check]
+        lines += self._divisibility(at_runtime=False)
         lines += [f"    {line}" for line in parameters(self.graph, self.body.layouts)]
         if self.composing is not None:
             lines.append('    self.register_buffer("composed", None, persistent=False)')
         return [*lines, "    self.reset_parameters(seed, init)"] if self.graph.weights else lines
 
-    def _divisibility(self) -> list[tuple[str, str]]:
+    def _divisibility(self, *, at_runtime: bool) -> list[str]:
+        """Return the checks that sizes are whole: of those with a variable that is read from the input, or of the others."""
         checks: dict[tuple[str, str], None] = {}
         for size in self.graph.sizes:
+            if at_runtime == self.graph.runtime_variables.isdisjoint(v.name for v in size.variables):
+                continue
             parts = (Size({v: sign * e for v, e in size.exponents if sign * e > 0}) for sign in (1, -1))
             (above, shown_above), (below, shown_below) = ((part.integer_text(), part.integer_text(name=str)) for part in parts)
             if below != "1":
                 values = ", ".join(f"{v.name} = {{{code_name(v.name)}}}" for v, _ in size.exponents)
                 message = f'f"{shown_above} must be a multiple of {shown_below}; given: {values}"'
-                checks[f"if {_factor(above)} % {_factor(below)}:", f"    raise ValueError({message})"] = None
-        return list(checks)
+                checks[f"    if {_factor(above)} % {_factor(below)}:", f"        raise ValueError({message})"] = None
+        return [line for check in checks for line in check]
 
     def _compose(self) -> list[str]:
         if self.composing is None:
@@ -158,17 +160,38 @@ class _Module:
     def _forward(self) -> list[str]:
         graph, rank = self.graph, len(self.graph.input)
         shape = ", ".join(dim.size.integer_text() for dim in graph.input) + ("," if rank == 1 else "")
-        lines = ["def forward(self, x):", *local_names(self.graph, shape, *(statement for statement, _ in self.body.lines))]
-        for name in sorted(graph.runtime_variables):
-            axis = next(axis for axis, dim in enumerate(graph.input) if str(dim.size) == name)
-            lines.append(f'    {code_name(name)} = x.shape[{axis}] if x.dim() == {rank} else "{name}"')
+        checks = self._divisibility(at_runtime=True)
+        lines = [
+            "def forward(self, x):",
+            *local_names(self.graph, shape, *checks, *(statement for statement, _ in self.body.lines)),
+            "    shape = tuple(x.shape)",
+        ]
+        if axes := self._runtime_axes():
+            names, read = (", ".join(texts) for texts in (map(code_name, axes), (f"shape[{axis}]" for axis in axes.values())))
+            found, others = (f"({read})", f"({', '.join('1' for _ in axes)})") if len(axes) > 1 else (read, "1")
+            lines.append(f"    {names} = {found} if len(shape) == {rank} else {others}")
+        shown = ", ".join(
+            str(dim.size)
+            if graph.runtime_variables & {v.name for v in dim.size.variables}
+            else f"{{{dim.size.integer_text()}}}"
+            for dim in graph.input
+        )
         lines += [
-            f"    if tuple(x.shape) != ({shape}):",
-            f'        raise ValueError(f"the input has shape {{tuple(x.shape)}}; it must be {{({shape})}}")',
+            f"    if shape != ({shape}):",
+            f'        raise ValueError(f"the input has shape {{list(shape)}}; it must be [{shown}]")',
+            *checks,
         ]
         if prepared := self._prepared():
             lines.append(f"    {', '.join(prepared)} = self.prepared_weights()")
         return [*lines, *_statements(self.body.lines), "    return x"]
+
+    def _runtime_axes(self) -> dict[str, int]:
+        """Return the variables that are read from the input, each with the first axis whose length it is."""
+        found: dict[str, int] = {}
+        for axis, dim in enumerate(self.graph.input):
+            if str(dim.size) in self.graph.runtime_variables:
+                found.setdefault(str(dim.size), axis)
+        return found
 
     def _extra_repr(self) -> list[str]:
         shown = ", ".join(f"{name}={{self.{code_name(name)}}}" for name in self.arguments)

@@ -82,7 +82,7 @@ def kernels(operator: PGraph, values: Mapping[str, int]) -> tuple[Kernel, ...]:
         LoweringError: the operator cannot be lowered.
     """
     valuation = operator.valuation(values)
-    free = operator.runtime_variables & {"N"}
+    free = operator.unchanged_variables & {"N"}
     sizes = {name: value for name, value in valuation.items() if name not in free}
     with _WithoutInitialization():
         module = build(operator, sizes, device="meta").eval()

@@ -58,7 +58,7 @@ def _sizes(operator: PGraph, values: Mapping[str, int]) -> str:
         ", ".join(
             f"{name}={values[name]}"
             for name, variable in operator.variables.items()
-            if variable.kind is kind and name not in operator.runtime_variables
+            if variable.kind is kind and name not in operator.unchanged_variables
         )
         for kind in Kind
     ]

@@ -19,6 +19,7 @@ from syno.report.take_home.network_source import network_source
 from syno.report.take_home.program import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
 from syno.train.weights import content_of
 
+NAMES_OF_AXES = {0: "N", 2: "height", 3: "width"}  # of pictures
 BATCH = 2  # pictures of the example: exporters like to take a length of 1 for a constant
 
 
@@ -90,7 +91,7 @@ def write_onnx(network: nn.Module, inputs: torch.Tensor, folder: Path, title: st
                 program,
                 input_names=["x"],
                 output_names=["y"],
-                dynamic_shapes=None if batch else ({0: "N"},),
+                dynamic_shapes=(names_of_free_axes(program),),
                 verbose=False,
                 external_data=False,
             )
@@ -104,7 +105,7 @@ def write_onnx(network: nn.Module, inputs: torch.Tensor, folder: Path, title: st
 
 def write_package(network: nn.Module, inputs: torch.Tensor, folder: Path, title: str) -> Written:
     """Write a package of AOTInductor: machine code of this processor, with the weights."""
-    program, batch = exported(network, inputs)
+    program, batch = exported(network, inputs, sizes=False)  # code for one size of the samples is faster
     file = folder / "network_aoti.pt2"
     with without_warnings(), replaced(file) as temporary, TemporaryDirectory(prefix="syno-package-") as made:
         package = Path(made) / "network.pt2"
@@ -138,19 +139,34 @@ def write_library(network: nn.Module, inputs: torch.Tensor, folder: Path, title:
     )
 
 
-def exported(network: nn.Module, inputs: torch.Tensor) -> tuple[torch.export.ExportedProgram, int | None]:
-    """Return a program for batches of any size, and None; or, if PyTorch cannot export it so, for this size, and the size.
+def exported(
+    network: nn.Module, inputs: torch.Tensor, *, sizes: bool = True
+) -> tuple[torch.export.ExportedProgram, int | None]:
+    """Return a program for batches of any size and, with `sizes`, for samples of any size that the network takes, and None.
+
+    If PyTorch cannot export it so, the program is for samples of this size; or for batches of this size, too, and the size of
+    the batch is returned.
 
     Raises LoweringError if the network cannot be exported.
     """
+    batch = {0: torch.export.Dim("N")}
+    is_sample = sizes and inputs.is_floating_point()  # else they are tokens
+    positions = dict.fromkeys(range(2, inputs.dim()), torch.export.Dim.DYNAMIC) if is_sample else {}
     with without_warnings():
-        try:
-            return torch.export.export(network, (inputs,), dynamic_shapes=({0: torch.export.Dim("N")},)), None
-        except Exception:  # there are very many kinds; a batch of one size may do
+        for dynamic in ({**batch, **positions}, batch, {}):
             try:
-                return torch.export.export(network, (inputs,)), len(inputs)
-            except Exception as error:
-                raise LoweringError(f"PyTorch cannot export the network: {first_line(error)}") from error
+                return torch.export.export(network, (inputs,), dynamic_shapes=(dynamic,)), None if dynamic else len(inputs)
+            except Exception as error:  # there are very many kinds
+                failed = error
+    raise LoweringError(f"PyTorch cannot export the network: {first_line(failed)}") from failed
+
+
+def names_of_free_axes(program: torch.export.ExportedProgram) -> dict[int, str]:
+    """Return the input's axes that may have any length in a program, each with a name; axes of one length have one name."""
+    (shape,) = (node.meta["val"].shape for node in program.graph.nodes if node.name in program.graph_signature.user_inputs)
+    free = {axis: str(length) for axis, length in enumerate(shape) if not isinstance(length, int)}
+    names = {length: NAMES_OF_AXES.get(axis, f"axis_{axis}") for axis, length in reversed(free.items())}
+    return {axis: names[length] for axis, length in free.items()}
 
 
 NETWORK_FORMATS: Registry[NetworkFormat] = Registry("format of a trained network")

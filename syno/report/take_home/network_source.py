@@ -10,7 +10,7 @@ class Network(nn.Module):
         super().__init__()
         self.layer_0 = nn.Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))
         self.layer_1 = nn.ReLU()
-        self.layer_2 = SeparableConv2d(k=3, C_in=8, C_out=8, H=16)
+        self.layer_2 = SeparableConv2d(k=3, C_in=8, C_out=8)
 <BLANKLINE>
     def forward(self, input):
         input_1 = input
@@ -26,6 +26,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from textwrap import indent
 
 import torch
@@ -157,12 +158,23 @@ def _constructed(network: nn.Module, target: str, operators: _Operators) -> str:
     text = f"nn.{found!r}"
     try:
         again = eval(text, {"nn": nn})  # the text is what PyTorch prints for its own modules
+        if unprinted := ", ".join(f"{name}={value!r}" for name, value in _unprinted(found, again)):
+            text = f"{text.removesuffix(')')}{'' if text.endswith('()') else ', '}{unprinted})"
+            again = eval(text, {"nn": nn})
         shapes = [{name: tensor.shape for name, tensor in each.state_dict().items()} for each in (found, again)]
     except Exception as error:  # a text that is no expression raises anything
         raise LoweringError(f"its module {target} cannot be written as source: {text}") from error
     if type(again) is not type(found) or shapes[0] != shapes[1]:
         raise LoweringError(f"its module {target} cannot be written as source: {text} makes another one")
     return text
+
+
+def _unprinted(module: nn.Module, again: nn.Module) -> Iterator[tuple[str, object]]:
+    """Yield the arguments that PyTorch does not print, such as the `ceil_mode` of a pooling, where they differ."""
+    for name in signature(type(module)).parameters:
+        value = getattr(module, name, None)
+        if isinstance(value, bool | int | float | str) and value != getattr(again, name, value):
+            yield name, value
 
 
 def _tied(network: nn.Module, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:

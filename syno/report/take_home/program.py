@@ -1,4 +1,4 @@
-"""An operator as a program of `torch.export` or as an ONNX file, for one set of sizes and any batch size, with new weights.
+"""An operator as a program of `torch.export` or as an ONNX file, with new weights, for any batch, height, width and length.
 
 Before the file is written, its content is loaded, and its output is compared with what the operator means.
 """
@@ -25,7 +25,7 @@ from syno.measure.reference import Material
 from syno.measure.subjects import OperatorSubject
 
 NEEDS_FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
-LENGTHS = (1, 3)  # of axes that may have any length: exporters like to take a length of 1 for a constant
+LENGTHS = (1, 3)  # of axes that no computation depends on: exporters like to take a length of 1 for a constant
 
 
 def write_program(operator: PGraph, file: Path, values: Mapping[str, int] | None = None) -> str:
@@ -34,7 +34,7 @@ def write_program(operator: PGraph, file: Path, values: Mapping[str, int] | None
     Args:
         operator: the operator.
         file: the file to write.
-        values: sizes; those of axes that may have any length, such as a batch, are not used.
+        values: sizes. Of axes that may have any length, that of a batch is not used, and others are those of the example.
 
     Raises:
         WrongOutputError: the program, read again, does not compute what the operator means; nothing is written.
@@ -102,17 +102,30 @@ def checked(operator: PGraph, what: str, run: Callable[[torch.Tensor], torch.Ten
 
 
 def _at_lengths(operator: PGraph, values: Mapping[str, int] | None) -> list[Material]:
-    """Return the operator with the same weights for each of `LENGTHS`; once, if it has no axes that may have any length."""
-    free = sorted(operator.runtime_variables)
-    fixed = {name: value for name, value in (values or {}).items() if name not in free}
-    rows = [{**fixed, **{name: length + place for place, name in enumerate(free)}} for length in LENGTHS]
-    return [OperatorSubject.of(operator, row).make("cpu", 1) for row in (rows if free else rows[:1])]
+    """Return the operator with the same weights for inputs of two sizes; once, if it takes inputs of one size only.
+
+    Axes that no computation depends on have `LENGTHS`; others that may have any length have the given one and its double.
+    """
+    free = sorted(operator.unchanged_variables)
+    read = [name for name in sorted(operator.runtime_variables) if name not in free and name in (values or {})]
+    given = {name: value for name, value in (values or {}).items() if name not in free}
+    rows = [
+        {
+            **given,
+            **{name: given[name] * factor for name in read},
+            **{name: length + place for place, name in enumerate(free)},
+        }
+        for length, factor in zip(LENGTHS, (1, 2), strict=True)
+    ]
+    return [OperatorSubject.of(operator, row).make("cpu", 1) for row in (rows if free or read else rows[:1])]
 
 
 def _exported(operator: PGraph, material: Material) -> Any:
     """Return the module as a `torch.export.ExportedProgram`, for all lengths of the axes that may have any."""
-    lengths = {name: torch.export.Dim(name) for name in operator.runtime_variables}
-    free = {axis: lengths[name] for axis, name in _free_axes(operator).items()}
+    batch = {
+        axis: torch.export.Dim(name) for axis, name in _free_axes(operator).items() if name in operator.unchanged_variables
+    }
+    free = {axis: batch.get(axis, torch.export.Dim.DYNAMIC) for axis in _free_axes(operator)}
     with without_warnings():
         try:
             return torch.export.export(material.module, material.make_inputs(), dynamic_shapes=(free,) if free else None)

@@ -72,7 +72,7 @@ def with_nominal_lengths(operator: PGraph, values: Mapping[str, int]) -> Valuati
     Raises ValuationError, SizeError: another value is missing, or one is unknown or does not divide.
     """
     nominal = nominal_values(operator)
-    return operator.valuation({**{name: nominal[name] for name in operator.runtime_variables}, **values})
+    return operator.valuation({**{name: nominal[name] for name in operator.unchanged_variables}, **values})
 
 
 # ---- comparison with the interpreter -------------------------------------------------------------------------------------

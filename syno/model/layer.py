@@ -1,0 +1,122 @@
+"""A layer of a network that an operator can replace, with the sizes that it has there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+
+from torch import nn
+
+from syno.model.geometry import TRANSPOSED, axes_of
+
+NAMES_OF_AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}  # of a convolution, by their number
+STRIDE = "stride"  # the variable of operators that have the layer's stride themselves
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution, transposed convolution or linear layer that can be replaced.
+
+    Attributes:
+        name: in the network, as `get_submodule` takes it.
+        module: the layer.
+        own_input, own_output: the shapes that it has in the network.
+    """
+
+    name: str
+    module: nn.Module
+    own_input: tuple[int, ...]
+    own_output: tuple[int, ...]
+
+    @property
+    def values(self) -> Mapping[str, int]:
+        """The variables of an operator in its place.
+
+        Of N, C_in, C_out and H for a convolution: an operator in its place maps [N, C_in, H, H] to [N, C_out, H, H]. On
+        pictures that are not square also of W, and the shapes are [N, C_in, H, W] and [N, C_out, H, W]. In one dimension of
+        L in place of H, in three of D, H and W. A pooling by the stride comes before the operator, and for a transposed
+        convolution an enlargement.
+
+        Of N, seq_len, H_in and H_out for a linear layer: there it maps [N, seq_len, H_in] to [N, seq_len, H_out], which is
+        [N, seq_len, t*H_in] for a projection to queries, keys and values. All axes between N and the features are seq_len.
+        """
+        before, after = self.own_input, self.own_output
+        if self.is_projection:
+            found = {"N": before[0], "seq_len": prod(before[1:-1]), "H_in": before[-1], "H_out": after[-1]}
+        else:
+            lengths = [axis.positions(length) for axis, length in zip(axes_of(self.module), before[2:], strict=True)]
+            names = NAMES_OF_AXES[len(lengths)]
+            found = {"N": before[0], "C_in": before[1], "C_out": after[1], **dict(zip(names, lengths, strict=True))}
+            if names == ("H", "W") and lengths[0] == lengths[1]:
+                del found["W"]
+        return MappingProxyType(found)
+
+    @property
+    def is_projection(self) -> bool:
+        """Whether the layer is linear."""
+        return isinstance(self.module, nn.Linear)
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether it is a transposed convolution."""
+        return isinstance(self.module, TRANSPOSED)
+
+    @property
+    def is_square(self) -> bool:
+        """Whether it is a convolution of pictures, with as many positions along both axes."""
+        return len(axes_of(self.module)) == 2 and "W" not in self.values
+
+    @property
+    def axes(self) -> int:
+        """The number of axes between N and the features of a linear layer."""
+        return len(self.own_input) - 2
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The stride along each axis; () for a linear layer."""
+        return tuple(axis.stride for axis in axes_of(self.module))
+
+    @property
+    def stride(self) -> int:
+        """The largest stride; 1 for a linear layer."""
+        return max(self.strides, default=1)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it has an operator's positions, so that there is no zero to add, and no position to leave out."""
+        return all(axis.keeps for axis in axes_of(self.module))
+
+    @property
+    def lengths(self) -> tuple[str, ...]:
+        """The variables of the axes after that of the channels: H twice for square pictures. () for a linear layer."""
+        return ("H", "H") if self.is_square else NAMES_OF_AXES.get(len(axes_of(self.module)), ())
+
+    @property
+    def input(self) -> tuple[int, ...]:
+        """The input shape of an operator in its place."""
+        names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", *self.lengths)
+        return tuple(self.values[name] for name in names)
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """The output shape of an operator in its place."""
+        if self.is_projection:
+            return (*self.input[:-1], int(self.module.out_features))
+        return (self.values["N"], self.values["C_out"], *self.input[2:])
+
+    @property
+    def values_with_stride(self) -> Mapping[str, int]:
+        """The variables of an operator in its place that has the layer's stride itself: fewer positions, and the stride."""
+        few = {name: self.values[name] // stride for name, stride in zip(self.lengths, self.strides, strict=True)}
+        return MappingProxyType({**self.values, **(few if self.is_transposed else {}), STRIDE: self.stride})
+
+    @property
+    def shapes_with_stride(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The input and output shapes of an operator that has the layer's stride itself."""
+        values, ends = self.values_with_stride, (self.input[:2], self.output[:2])
+        few = tuple(values[name] for name in self.lengths)
+        many = tuple(length * stride for length, stride in zip(few, self.strides, strict=True))
+        before, after = (few, many) if self.is_transposed else (many, few)
+        return (*ends[0], *before), (*ends[1], *after)
