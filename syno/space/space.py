@@ -1,8 +1,7 @@
 """The space of operators under one spec, as a search uses it: steps by id, random walks, paths, fingerprints.
 
 >>> from syno import paper
->>> space = Space(paper("resnet18").with_(depth=4))
->>> len(list(space.enumerate()))
+>>> len(list(Space(paper("resnet18").with_(depth=4)).enumerate()))
 36
 """
 
