@@ -19,7 +19,12 @@ from syno.base.errors import ParseError, SizeError, ValuationError, suggestion
 
 
 class VariableTable(Mapping[str, Variable]):
-    """The variables of an operator by name, primaries first, with default values where declared."""
+    """The variables of an operator by name, primaries first, with default values where declared.
+
+    >>> table = VariableTable.parse("N, C; k=3")
+    >>> print(table.valuation(N=1, C=16))
+    k=3, N=1, C=16
+    """
 
     def __init__(self, variables: Iterable[Variable], defaults: Mapping[str, int] | None = None) -> None:
         ordered = sorted(set(variables), key=lambda variable: variable.sort_key)
@@ -177,7 +182,12 @@ class SizeValues(NamedTuple):
 
 
 class Valuations(Sequence[Valuation]):
-    """One valuation for each replaced layer; a layer that occurs four times has four. Values of sizes are cached."""
+    """One valuation for each replaced layer; a layer that occurs four times has four. Values of sizes are cached.
+
+    >>> rows = Valuations([{"C": 16, "H": 32}, {"C": 32, "H": 16}], {"k": 3})
+    >>> len(rows), dict(rows[1])
+    (2, {'k': 3, 'C': 32, 'H': 16})
+    """
 
     def __init__(self, rows: Iterable[Mapping[str, int]], defaults: Mapping[str, int] | None = None) -> None:
         self._rows = tuple(Valuation({**(defaults or {}), **row}) for row in rows)

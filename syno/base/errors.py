@@ -7,7 +7,15 @@ from collections.abc import Iterable
 
 
 class SynoError(Exception):
-    """Base of every error that Syno raises on bad input."""
+    """Base of every error that Syno raises on bad input.
+
+    >>> import syno
+    >>> try:
+    ...     syno.OPERATORS["conv3d"]
+    ... except syno.SynoError as error:
+    ...     print(str(error).split(";")[0])
+    unknown operator "conv3d"
+    """
 
 
 class SizeError(SynoError, ValueError):

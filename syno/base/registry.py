@@ -27,6 +27,8 @@ class Registry(Mapping[str, T], Generic[T]):
     ... def square() -> int: return 4
     >>> shapes["square"]()
     4
+    >>> shapes
+    <1 shape: square>
     """
 
     def __init__(self, kind: str, *, accepts: Callable[[Any], bool] = lambda _: True, needed: str = "") -> None:
@@ -76,6 +78,18 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __repr__(self) -> str:
+        count = len(self._entries)
+        return f"<{count} {self.kind if count == 1 else plural(self.kind)}: {', '.join(self._entries)}>"
+
+
+def plural(kind: str) -> str:
+    """Return the plural of what an entry is: of the noun before "of", as in "curves of milestones"."""
+    noun, of, rest = kind.partition(" of ")
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        noun = f"{noun[:-1]}ie"
+    return f"{noun}s{of}{rest}"
 
 
 def is_path(given: str) -> bool:

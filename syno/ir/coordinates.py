@@ -119,7 +119,12 @@ def index_map(graph: PGraph) -> IndexMap:
 
 
 def expression(graph: PGraph) -> str:
-    """Return the operator as one line, `y[i0, i1] = sum(r0) x[i0, r0] * w1[r0, i1]`, with its conditions for borders."""
+    """Return the operator as one line, with its conditions for borders.
+
+    >>> import syno
+    >>> print(expression(syno.OPERATORS["matmul"]()))
+    y[i0, i1] = sum(r0) x[i0, r0] * w1[r0, i1]
+    """
     reads, conditions = _reads_and_conditions(graph)
     loops = ", ".join(graph.labels[dim] for dim in graph.reduces)
     written = f"y[{', '.join(graph.labels[dim] for dim in graph.output)}]"
@@ -128,7 +133,16 @@ def expression(graph: PGraph) -> str:
 
 
 def loop_nest(graph: PGraph) -> str:
-    """Return the operator as nested loops over output axes and reductions, in Python's notation."""
+    """Return the operator as nested loops over output axes and reductions, in Python's notation.
+
+    >>> import syno
+    >>> print(loop_nest(syno.OPERATORS["matmul"]()).rstrip())
+    for i0 in range(M):
+      for i1 in range(N):
+        y[i0, i1] = 0
+        for r0 in range(K):
+          y[i0, i1] += x[i0, r0] * w1[r0, i1]
+    """
     reads, conditions = _reads_and_conditions(graph)
     lines: list[str] = []
     depth = 0

@@ -28,6 +28,12 @@ LONGEST_OPERATOR_NAME = LONGEST_NAME + 20  # the name of an experiment and the n
 class PGraph:
     """A complete operator. Equal pGraphs have equal ids; `name` and `defaults` are labels, which the id ignores.
 
+    A notebook shows the picture of `syno.to_svg`.
+
+    >>> import syno
+    >>> syno.OPERATORS["matmul"]()
+    <pGraph matmul 49759331: [M, K], [K, N] -> [M, N]>
+
     Attributes:
         output: the output's axes, in order.
         input: the dims that index the input tensor, in order of its axes.
@@ -224,6 +230,14 @@ class PGraph:
 
         weights = "".join(f", {shape(weight)}" for weight in self.weights)
         return f"<pGraph {self.name} {self.id[:8]}: {shape(self.input)}{weights} -> {shape(self.output)}>"
+
+    def _repr_svg_(self) -> str:
+        """Return the picture that notebooks show in place of the repr."""
+        from importlib import import_module
+
+        drawing = import_module("syno.ir.drawing")  # it imports this module, so it is imported by name, when it is needed
+        picture: str = drawing.to_svg(self)
+        return picture
 
     def __reduce__(self) -> tuple[object, ...]:
         parts = (self.output, self.input, self.weights, self.expansions)

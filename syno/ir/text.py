@@ -32,6 +32,11 @@ _ENDS_WITH_ID = re.compile(r"\nid [0-9a-f]{32}\n\Z")
 def parse(text: str, source: str = "operator text") -> PGraph:
     """Return the operator that a text describes. `#` starts a comment; the `id` line is optional, but must be right.
 
+    >>> import syno
+    >>> matmul = syno.OPERATORS["matmul"]()
+    >>> parse(str(matmul)) == matmul
+    True
+
     Raises ParseError, which names `source` and the line, also for a text beyond a limit of `syno.algebra.limits`.
     """
     try:

@@ -1,6 +1,6 @@
 """An operator as an `nn.Module`: its generated source, executed, with the operator itself.
 
-The module's repr, its pickle, and the check when weights are loaded contain the operator's text.
+Its pickle and the check when weights are loaded contain the operator's text, its repr the operator's id.
 """
 
 from __future__ import annotations
@@ -44,9 +44,12 @@ class OperatorModule(PreparedWeights):
         return _rebuild, (str(self.graph), self.source, self.mode, self.sizes), self._state_without_kept()
 
     def extra_repr(self) -> str:
-        """Return sizes, mode, and the operator's text."""
-        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
-        return f"{sizes}, mode={self.mode}\n{str(self.graph).rstrip()}"
+        """Return the operator's name, its sizes, the mode, and the operator's id, on one line.
+
+        The id stands for the whole operator: a checkpoint of a training belongs to a network with the same repr.
+        """
+        sizes = "".join(f", {name}={value}" for name, value in self.sizes.items())
+        return f"{self.graph.name}{sizes}, mode={self.mode}, id={self.graph.id}"
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)

@@ -63,8 +63,7 @@ def finish(figure: Figure, panels: Sequence[Axes], title: str, notes: Sequence[s
             first panel.
     """
     for axes in panels:
-        axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
-        axes.spines["top"].set_visible(False)
+        style(axes)
     if not columns:
         figure.suptitle(title, fontsize=11)
         if columns is None:
@@ -73,6 +72,12 @@ def finish(figure: Figure, panels: Sequence[Axes], title: str, notes: Sequence[s
         figure.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=8, title=title, title_fontsize=11)
     lines = [line for note in notes for line in wrap(note, int(NOTE_WIDTH * figure.get_figwidth()))]
     figure.supxlabel("\n".join(lines), fontsize=6, color=GREY, x=0.01, ha="left", parse_math=False)
+
+
+def style(axes: Axes) -> None:
+    """Give a panel the grid and the frame of all figures."""
+    axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
+    axes.spines["top"].set_visible(False)
 
 
 def nothing(title: str, why: str, notes: Sequence[str]) -> Figure:

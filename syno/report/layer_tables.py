@@ -24,6 +24,7 @@ COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#777777")  # o
 SPACE = 0.8  # the share of a group that its bars fill
 INCHES = 0.11  # of a bar
 LEAST_WIDTH = 7.0  # inches
+SHORT = 8  # letters of a name that is written across
 MARKS = {"misfit": ("_", "does not fit"), "failed": ("x", "failed")}
 
 
@@ -71,6 +72,42 @@ def _bars(axes: Axes, rows: pandas.DataFrame, names: Sequence[str], operators: S
             axes.bar(middle, speedup, width=0.9 * thickness, color=COLOURS[number % len(COLOURS)], zorder=2)
     axes.axhline(1, color=INK, linewidth=1, zorder=3)
     axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.spines["right"].set_visible(False)
+
+
+def draw_latencies(axes: Axes, rows: pandas.DataFrame) -> None:
+    """Draw the latency of each layer with its 95 % interval into a panel: a group of bars for each layer, the original first.
+
+    Args:
+        axes: the panel.
+        rows: latencies with `COLUMNS` by one compiler on one device, at least one. Those without a latency have a mark.
+    """
+    rows = rows.sort_values("role", key=lambda role: role != ORIGINAL, kind="stable")
+    names, operators = list(dict.fromkeys(rows["layer"])), list(dict.fromkeys(rows["operator"]))
+    thickness = SPACE / len(operators)
+    looks = [INK if name == ORIGINAL else COLOURS[number % len(COLOURS)] for number, name in enumerate(operators)]
+    for number, (operator, colour) in enumerate(zip(operators, looks, strict=True)):
+        own = rows[rows["operator"] == operator].drop_duplicates("layer", keep="last")
+        middles = [names.index(name) + (number - (len(operators) - 1) / 2) * thickness for name in own["layer"]]
+        is_known = [status == "ok" for status in own["status"]]
+        known = own[is_known]
+        places = [middle for middle, one in zip(middles, is_known, strict=True) if one]
+        ends = [known["latency_ms"] - known["latency_low_ms"], known["latency_high_ms"] - known["latency_ms"]]
+        axes.bar(
+            places, known["latency_ms"], 0.9 * thickness, color=colour, label=operator, zorder=2,
+            yerr=[list(end.clip(lower=0).fillna(0)) for end in ends], error_kw={"elinewidth": 0.9, "capsize": 2},
+        )  # fmt: skip
+        for middle, status in zip(middles, own["status"], strict=True):
+            if status != "ok":
+                shape = MARKS[_mark(status)][0]
+                axes.plot([middle], [0.03], shape, color=INK, markersize=4, transform=axes.get_xaxis_transform(), zorder=4)
+    is_long = max(map(len, names)) > SHORT
+    axes.set_xticks(range(len(names)), [_label(name) for name in names], fontsize=7.5)
+    for label in axes.get_xticklabels():
+        label.set(rotation=30 if is_long else 0, horizontalalignment="right" if is_long else "center")
+    axes.set_xlabel("layer")
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.set_ylabel("latency/ms")
     axes.spines["right"].set_visible(False)
 
 

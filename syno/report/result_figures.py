@@ -10,16 +10,17 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import MaxNLocator
 
 from syno.base.files import ORIGINAL
 from syno.base.registry import Registry
 from syno.report.breakdown_figure import TITLE as BREAKDOWN
 from syno.report.breakdown_figure import breakdown_figure
-from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, nothing
+from syno.report.figures import BLUE, GREEN, INK, ORANGE, drawn, finish, nothing
 from syno.report.layer_tables import TITLE as LAYERS
 from syno.report.layer_tables import layer_figure
-from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete
+from syno.report.results import Picture, Results, complete
+from syno.report.search_rewards import TITLE as REWARDS
+from syno.report.search_rewards import reward_figure
 from syno.report.search_time import TITLE as OVER_TIME
 from syno.report.search_time import time_figure
 from syno.report.speed_trade_off import speed_figure
@@ -27,7 +28,7 @@ from syno.report.trade_off import cost_figure, pareto_figure
 from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS
 
-SPEEDUP, REWARDS = "Speedup over the original", "Rewards of the search"  # titles
+SPEEDUP = "Speedup over the original"  # title
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")  # of compilers; the palette of Okabe and Ito
 BAR = 0.21  # inches
 NOTE = 0.12  # inches, of a line at the bottom
@@ -89,49 +90,6 @@ def _bars(axes: Axes, rows: pandas.DataFrame, operators: Sequence[str], compiler
     axes.set_xlim(0, 1.15 * max([1.0, *rows["speedup"].dropna()]))
     axes.set_xlabel("times as fast as the original")
     axes.spines["right"].set_visible(False)
-
-
-def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
-    """Draw the reward of each trial, and the best so far. Marks at the bottom are trials that were pruned, paused or failed.
-
-    SpecError if the table lacks a column.
-    """
-    rows = complete(trials, TRIAL_COLUMNS, "trials")
-    done = rows[(rows["outcome"] == "complete") & rows["reward"].notna()].sort_values("number")
-    if done.empty and not rows["outcome"].isin(list(AT_THE_BOTTOM)).any():
-        return nothing(REWARDS, "No trial has ended.", notes)
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.add_subplot()
-    axes.plot(
-        done["number"], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, label=f"complete ({len(done)})", mew=0
-    )
-    for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():
-        numbers = rows.loc[rows["outcome"] == outcome, "number"]
-        if len(numbers):
-            label = f"{outcome} ({len(numbers)})"
-            heights = [height] * len(numbers)
-            axes.plot(numbers, heights, marker, color=colour, markersize=4, label=label, transform=axes.get_xaxis_transform())
-    if len(done):
-        _running_best(axes, done, int(rows["number"].max()))
-    axes.set_xlabel("trial")
-    axes.set_ylabel("reward")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.spines["right"].set_visible(False)
-    finish(figure, [axes], REWARDS, notes, columns=4)
-    return figure
-
-
-def _running_best(axes: Axes, done: pandas.DataFrame, last: int) -> None:
-    best = done["reward"].cummax()
-    axes.step([*done["number"], last], [*best, best.iloc[-1]], where="post", color=GREEN, linewidth=1.6, label="best so far")
-    low, high = done["reward"].min(), done["reward"].max()
-    span = (high - low) or 0.1
-    axes.set_ylim(low - 0.22 * span, high + 0.14 * span)  # room for the marks below and the name above
-    first = done[done["reward"] == high].iloc[0]
-    axes.annotate(
-        f"{high:.4g} in trial {first['number']}", (first["number"], high), (0, 5), textcoords="offset points",
-        ha="right" if first["number"] > last / 2 else "left", fontsize=8, color=GREY,
-    )  # fmt: skip
 
 
 # ---- the figures by name --------------------------------------------------------------------------------------------

@@ -132,6 +132,11 @@ def complete(rows: pandas.DataFrame, columns: Sequence[str], what: str) -> panda
     return rows.reset_index(drop=True)
 
 
+def rewarded(trials: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the complete trials by number."""
+    return trials[(trials["outcome"] == "complete") & trials["reward"].notna()].sort_values("number")
+
+
 def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
     """Return a row for each of the best trials, the highest reward first, and the earlier trial first among equals.
 
@@ -139,11 +144,7 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
     """
     complete = trials[trials["outcome"] == "complete"]
     best = complete.sort_values(["reward", "number"], ascending=[False, True]).head(count)
-    metrics = {str(column): str(column).removeprefix(METRIC) for column in best if str(column).startswith(METRIC)}
-    left_out = ((ORIGINAL, CHANCE, "predicted_"), ("_low", "_high"))  # beginnings and ends of names
-    shown = {
-        column: name for column, name in metrics.items() if not (name.startswith(left_out[0]) or name.endswith(left_out[1]))
-    }
+    shown = shown_metrics(best)
     return [
         {
             "operator": f"{study}_{row['number']}",
@@ -152,6 +153,18 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
         }
         for _, row in best.iterrows()
     ]
+
+
+def shown_metrics(trials: pandas.DataFrame) -> dict[str, str]:
+    """Return the columns of trials with measurements of operators, and the names of the metrics.
+
+    Left out are metrics of the original network, predictions, and the ends of intervals.
+    """
+    metrics = {str(column): str(column).removeprefix(METRIC) for column in trials if str(column).startswith(METRIC)}
+    left_out = ((ORIGINAL, CHANCE, "predicted_"), ("_low", "_high"))  # beginnings and ends of names
+    return {
+        column: name for column, name in metrics.items() if not (name.startswith(left_out[0]) or name.endswith(left_out[1]))
+    }
 
 
 def outcomes(trials: pandas.DataFrame) -> str:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
-from syno.report.results import METRIC, TRIAL_COLUMNS, complete
+from syno.report.results import METRIC, TRIAL_COLUMNS, complete, rewarded
 from syno.results.goal import verdict_on_trial
 from syno.search.goal import Goal
 
@@ -41,15 +41,22 @@ def time_figure(
     rows = complete(trials, TRIAL_COLUMNS, "trials")
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *TIMES])))
     rows = rows[rows[list(TIMES)].notna().all(axis="columns")]
-    done = rows[(rows["outcome"] == "complete") & rows["reward"].notna()]
-    if done.empty and not rows["outcome"].isin(list(AT_THE_BOTTOM)).any():
+    if rewarded(rows).empty and not rows["outcome"].isin(list(AT_THE_BOTTOM)).any():
         return nothing(TITLE, "No trial with a known time has ended.", notes)
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    draw_over_time(axes, rows, goal, reward_at_goal)
+    finish(figure, [axes], TITLE, notes, columns=4)
+    return figure
+
+
+def draw_over_time(axes: Axes, rows: pandas.DataFrame, goal: Goal | None = None, reward_at_goal: float | None = None) -> None:
+    """Draw what `time_figure` shows into a panel. `rows` are trials with known times, one or more of which have ended."""
+    done = rewarded(rows)
     seconds, without = elapsed(rows)
     last = float(seconds.max())
     unit, name = (1, "seconds") if last < MINUTES else (60, "minutes") if last < HOURS else (3600, "hours")
     times = seconds / unit
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.add_subplot()
     axes.plot(
         times[done.index], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, mew=0, label=f"trained ({len(done)})"
     )
@@ -69,8 +76,6 @@ def time_figure(
     axes.set_ylabel("reward")
     axes.set_xlim(left=0)
     axes.spines["right"].set_visible(False)
-    finish(figure, [axes], TITLE, notes, columns=4)
-    return figure
 
 
 def elapsed(rows: pandas.DataFrame) -> tuple[pandas.Series, float]:

@@ -71,19 +71,16 @@ def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Se
     trained, timed = complete(scores, SCORE_COLUMNS, "scores"), complete(latency, LATENCY_COLUMNS, "latency")
     metric = metric_of(trained)
     title = f"{metric.name.capitalize()} against latency"
-    known = finite_scores(trained)[["operator", "score", "score_std"]].drop_duplicates("operator")
-    both = timed[timed["status"] == "ok"].merge(known, on="operator").dropna(subset=["latency_ms"])
-    both = both[both["latency_ms"] > 0]
+    both = latency_rows(trained, timed)
     if both.empty:
         return nothing(title, "No operator has both a score and a latency.", notes)
     targets = list(both.groupby(["device", "compiler"], sort=True))
     figure, panels, columns = panels_of_targets(len(targets))
     groups = []
     for axes, ((device, compiler), points) in zip(panels, targets, strict=True):
-        rows = points.to_dict("records")
-        groups.append([_timed(row) for row in rows])
-        same = setting(rows)
-        _panel(axes, groups[-1], f"latency/ms ({same})" if same else "latency/ms")
+        groups.append(latency_points(points))
+        same = setting(points.to_dict("records"))
+        draw_points(axes, groups[-1], f"latency/ms ({same})" if same else "latency/ms")
         names = ", ".join(dict.fromkeys(points["device_name"].dropna().astype(str)))
         heading = f"{compiler} on {device}" + (f" ({names})" if names else "")
         axes.set_title(fill(heading, int(14 * WIDTHS[columns - 1] / columns)), fontsize=8.5, parse_math=False)
@@ -112,19 +109,36 @@ def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
     rows = complete(scores, SCORE_COLUMNS, "scores")
     metric = metric_of(rows)
     title = f"{metric.name.capitalize()} against FLOPs"
-    marks = [
-        ScoredPoint(str(row["operator"]), row["role"], share, share, share, float(row["score"]), _or(row["score_std"], 0.0))
-        for row in finite_scores(rows).dropna(subset=["flops_share"]).to_dict("records")
-        if (share := float(row["flops_share"])) > 0
-    ]
+    marks = cost_points(rows)
     if not marks:
         return nothing(title, "No operator has both a score and a share of the original's FLOPs.", notes)
     figure = Figure(figsize=(7, 4.8), layout="constrained")
     axes = figure.add_subplot()
-    _panel(axes, marks, "share of the original's FLOPs")
+    draw_points(axes, marks, "share of the original's FLOPs")
     axes.set_ylabel(metric.heading)
     _completed(figure, [axes], [marks], metric, title, notes)
     return figure
+
+
+def cost_points(scores: pandas.DataFrame, column: str = "flops_share") -> list[ScoredPoint]:
+    """Return a point for each operator with a finite score and a cost above 0, which is in this column."""
+    return [
+        ScoredPoint(str(row["operator"]), row["role"], cost, cost, cost, float(row["score"]), _or(row["score_std"], 0.0))
+        for row in finite_scores(scores).dropna(subset=[column]).to_dict("records")
+        if (cost := float(row[column])) > 0
+    ]
+
+
+def latency_rows(scores: pandas.DataFrame, latency: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the latencies above 0 that were measured in full, with the scores of their operators."""
+    known = finite_scores(scores)[["operator", "score", "score_std"]].drop_duplicates("operator")
+    both = latency[latency["status"] == "ok"].merge(known, on="operator").dropna(subset=["latency_ms"])
+    return both[both["latency_ms"] > 0]
+
+
+def latency_points(rows: pandas.DataFrame) -> list[ScoredPoint]:
+    """Return a point for each of `latency_rows`."""
+    return [_timed(row) for row in rows.to_dict("records")]
 
 
 def finite_scores(scores: pandas.DataFrame) -> pandas.DataFrame:
@@ -143,7 +157,14 @@ def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None or isnan(value) else float(value)
 
 
-def _panel(axes: Axes, marks: Sequence[ScoredPoint], label: str) -> None:
+def draw_points(axes: Axes, marks: Sequence[ScoredPoint], label: str) -> None:
+    """Draw points with their error bars into a panel, which gets a logarithmic axis if their costs differ much.
+
+    Args:
+        axes: the panel.
+        marks: the points, at least one.
+        label: of the axis of costs.
+    """
     for mark in marks:
         marker, size, colour, _ = LOOKS.get(mark.role, LOOKS["found"])
         interval = [[mark.cost - mark.low], [mark.high - mark.cost]]
@@ -171,21 +192,29 @@ def _completed(
     notes: Sequence[str],
 ) -> None:
     """Draw the legend, the fronts and the names; the last two depend on the limits of all panels."""
-    roles = {mark.role for marks in groups for mark in marks}
-    for role, (marker, size, colour, name) in LOOKS.items():
-        if role in roles:
-            panels[0].plot([], [], marker, color=colour, markersize=size, label=name)
-    if not all(mark.trusted for marks in groups for mark in marks):
-        panels[0].plot(
-            [], [], "o", color=GREY, markerfacecolor="white", label="faster than the device's peak speed: not trusted"
-        )
-    panels[0].plot([], [], color=GREY, linewidth=1.2, label="Pareto front")
+    name_looks(panels[0], [mark for marks in groups for mark in marks])
     finish(figure, panels, title, notes, columns=5 if len(panels) > 1 else 4)
     figure.draw_without_rendering()
     for axes, marks in zip(panels, groups, strict=True):
-        steps = _front_line(axes, marks, metric)
-        bars = [bar for mark in marks for bar in mark.bars]
-        place_labels(axes, _names(axes, marks, metric), [mark.point for mark in marks], [*steps, *bars])
+        draw_front(axes, marks, metric)
+
+
+def name_looks(axes: Axes, marks: Sequence[ScoredPoint]) -> None:
+    """Add entries to a panel's legend: what the points and the line are."""
+    roles = {mark.role for mark in marks}
+    for role, (marker, size, colour, name) in LOOKS.items():
+        if role in roles:
+            axes.plot([], [], marker, color=colour, markersize=size, label=name)
+    if not all(mark.trusted for mark in marks):
+        axes.plot([], [], "o", color=GREY, markerfacecolor="white", label="faster than the device's peak speed: not trusted")
+    axes.plot([], [], color=GREY, linewidth=1.2, label="Pareto front")
+
+
+def draw_front(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -> None:
+    """Draw the front of points and the names of those on it and near it. The panel has its points, and is laid out."""
+    steps = _front_line(axes, marks, metric)
+    bars = [bar for mark in marks for bar in mark.bars]
+    place_labels(axes, _names(axes, marks, metric), [mark.point for mark in marks], [*steps, *bars])
 
 
 def _front_line(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -> list[Bbox]:

@@ -27,8 +27,6 @@ from math import inf, isfinite, isnan, nan
 from statistics import mean, stdev
 from typing import NamedTuple
 
-from syno.train.settings import Metric
-
 CONFIDENCE = 0.95
 Point = tuple[float, float]  # cost, quality
 
@@ -46,7 +44,7 @@ class ScoreMetric:
         digits: The number of digits of a difference after the decimal point.
     """
 
-    name: Metric
+    name: str
     unit: str
     more_is_better: bool
     step: float

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from syno.base.errors import SpecError
 from syno.search.reward_contract import ORIGINAL, REWARDS, Failure, Metrics, Outcome, Positive, Reward
 
 CHANCE = "chance_"  # prefix of the scores of a network that has learnt nothing
@@ -49,6 +51,22 @@ class RelativeReward(Reward):
             return Failure(problem, "function")
         relative = (score - chance) / (original - chance)
         return float((max(relative - self.low, 0.0) / (self.high - self.low)) ** self.power)
+
+
+def compared_scores(metric: str, score: float, classes: int) -> dict[str, float]:
+    """Return the original network's score and that of chance, as metrics by name, which a reward that compares scores reads.
+
+    Args:
+        metric: "accuracy" or "loss".
+        score: of the original network, after the training that operators get.
+        classes: of the data, or tokens of the vocabulary.
+
+    Raises SpecError if the original network is not better than chance.
+    """
+    chance = 1 / classes if metric == "accuracy" else math.log(classes)
+    if problem := learnt_nothing(metric, score, chance):
+        raise SpecError(f"reward: {problem}")
+    return {f"{ORIGINAL}{metric}": score, f"{CHANCE}{metric}": chance}
 
 
 def learnt_nothing(metric: str, original: float, chance: float) -> str | None:

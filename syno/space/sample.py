@@ -6,11 +6,16 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from random import Random
 
+from syno.base.errors import SpecError
+from syno.base.files import name_from
 from syno.ir.graph import PGraph
 from syno.space.identity.distinct import Distinct
 from syno.space.space import Space
 from syno.space.state import State
+from syno.space.state_graph import check_not_empty, why_empty
 from syno.space.steps import Step
+
+LEAST_WALKS, WALKS_EACH = 1000, 100  # walks after which `sample` gives up: in all, and for each operator
 
 
 def never() -> bool:
@@ -100,3 +105,42 @@ class Sampler:
             return step.operator
         self.duplicates += 1
         return None
+
+
+def sample(space: Space, count: int, *, seed: int = 0, most_walks: int | None = None) -> list[PGraph]:
+    """Return random operators of a space. No two of them mean the same. Equal arguments give equal operators.
+
+    >>> from syno import Space, paper, sample
+    >>> space = Space(paper("resnet18").with_(depth=4))
+    >>> [operator.name for operator in sample(space, 3, seed=1)]
+    ['resnet18_1', 'resnet18_2', 'resnet18_3']
+
+    Args:
+        space: the space. What it learns about its dead ends makes the next call faster.
+        count: the number of operators. The list is shorter if the space holds fewer, or if the walks do not suffice.
+        seed: seed of the random walks.
+        most_walks: the largest number of walks; None for 100 for each operator and 1,000 more. Most spaces give an operator in
+            every other walk; the limit is for those in which nearly all walks meet dead ends.
+
+    Raises SpecError if `count` is below 0, if the space is empty, or if no walk found an operator; the message says what helps.
+    """
+    if count < 0:
+        raise SpecError(f"count is {count}; give 0 or more operators to draw")
+    if not count:
+        return []
+    check_not_empty(space)
+    limit = LEAST_WALKS + WALKS_EACH * count if most_walks is None else most_walks
+    sampler, name = Sampler(space, Random(seed)), name_from(space.spec.name)
+    found: list[PGraph] = []
+    while len(found) < count and sampler.walks < limit and not sampler.is_exhausted:
+        operator = sampler.draw()
+        if operator is not None:
+            found.append(operator.renamed(f"{name}_{len(found) + 1}"))
+    if found:
+        return found
+    if sampler.is_exhausted:
+        raise SpecError(why_empty(space.spec))
+    raise SpecError(
+        f'{sampler.walks} random walks in the space "{space.spec.name}" found no operator; give more walks (most_walks), or a '
+        "wider space: more depth, a larger budget, or less that is required (reads)"
+    )

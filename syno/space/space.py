@@ -1,7 +1,7 @@
 """The space of operators under one spec, as a search uses it: steps by id, random walks, paths, fingerprints.
 
->>> space = Space(paper("resnet18").with_(depth=4))
->>> len(list(space.enumerate()))
+>>> from syno import paper
+>>> len(list(Space(paper("resnet18").with_(depth=4)).enumerate()))
 36
 """
 

@@ -7,18 +7,16 @@ score is kept with the study, so that workers on other machines have it. Workers
 from __future__ import annotations
 
 import fcntl
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
 from syno.base.gpu_leases import leased
 from syno.base.progress import Progress
 from syno.config import Experiment
-from syno.search.relative_reward import CHANCE, learnt_nothing
-from syno.search.reward import ORIGINAL
+from syno.search.relative_reward import compared_scores
 from syno.stages.places import ORIGINAL_TRAINING
 
 if TYPE_CHECKING:
@@ -54,15 +52,7 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
         study.keep(KEY, {**of, "metric": record.metric, "score": record.score})
         kept = study.kept(KEY)  # another worker may have been later
         assert kept is not None
-    return _metrics(kept, network.data.classes)
-
-
-def _metrics(kept: dict[str, Any], classes: int) -> dict[str, float]:
-    metric, score = str(kept["metric"]), float(kept["score"])
-    chance = 1 / classes if metric == "accuracy" else math.log(classes)
-    if problem := learnt_nothing(metric, score, chance):
-        raise SpecError(f"reward: {problem}")
-    return {f"{ORIGINAL}{metric}": score, f"{CHANCE}{metric}": chance}
+    return compared_scores(str(kept["metric"]), float(kept["score"]), network.data.classes)
 
 
 def _record(experiment: Experiment, workload: Workload, display: Display | None) -> TrainingRecord:

@@ -266,3 +266,8 @@ def test_two_processes_draw_the_same() -> None:
         texts.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert texts[0] == texts[1]
     assert texts[0].count("</svg>") == 3
+
+
+def test_a_notebook_shows_the_picture_of_an_operator() -> None:
+    graph = OPERATORS["operator_1"]()
+    assert graph._repr_svg_() == to_svg(graph)

@@ -221,10 +221,11 @@ def test_pickle_and_deepcopy_keep_operator_and_weights(x: torch.Tensor) -> None:
         assert other.source == module.source
 
 
-def test_repr_shows_the_operator() -> None:
+def test_repr_is_one_line_that_identifies_the_operator() -> None:
     shown = repr(operator_1())
-    assert "C_in=64" in shown
-    assert f"id {OPERATORS['operator_1']().id}" in shown
+    assert shown.startswith("Operator1(operator_1, ") and "C_in=64" in shown
+    assert shown.endswith(f"mode=fused, id={OPERATORS['operator_1']().id})")
+    assert len(shown.splitlines()) == 1
 
 
 def test_weights_pass_from_one_mode_to_the_other(x: torch.Tensor) -> None:

@@ -22,6 +22,16 @@ def shapes() -> Registry[str]:
 
 
 class TestRegistry:
+    @pytest.mark.parametrize(
+        ("kind", "shown"), [("policy", "policies"), ("way", "ways"), ("recipe of training", "recipes of training")]
+    )
+    def test_it_prints_its_names(self, kind: str, shown: str) -> None:
+        table: Registry[int] = Registry(kind)
+        table.register("a")(1)
+        assert repr(table) == f"<1 {kind}: a>"
+        table.register("b")(2)
+        assert repr(table) == f"<2 {shown}: a, b>"
+
     def test_is_a_mapping_in_order_of_registration(self, shapes: Registry[str]) -> None:
         assert list(shapes) == ["square", "circle"]
         assert len(shapes) == 2

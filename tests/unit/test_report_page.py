@@ -22,8 +22,8 @@ from syno.report import result_figures as drawings
 from syno.report.figures import drawn
 from syno.report.page import inline_svg, page
 from syno.report.page_tables import number, summary, trial_lines
-from syno.report.result_figures import reward_figure
 from syno.report.results import Picture, Results
+from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure
 from syno.results.metric import LOSS, METRICS
 

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from random import Random
 
+import pytest
 import small_specs
 
+from syno.base.errors import SpecError
 from syno.space import Sampler, Space
+from syno.space.sample import sample
 
 IDS = """
 import sys
@@ -90,3 +93,30 @@ def test_steps_lead_on() -> None:
     space = Space(small_specs.convolution())
     for step in space.steps(space.root):
         assert space.steps(step.node)
+
+
+class TestSample:
+    def test_operators_are_those_of_the_sampler_each_once_with_names_of_their_own(self) -> None:
+        space = Space(small_specs.convolution())
+        found = sample(space, 6, seed=7)
+        assert [operator.id for operator in found] == drawn(7, 6)
+        assert [operator.id for operator in sample(space, 6, seed=7)] == drawn(7, 6)  # what the space remembers changes nothing
+        assert len({space.fingerprint(operator) for operator in found}) == 6
+        assert [operator.name for operator in found] == [f"convolution_{number}" for number in range(1, 7)]
+        assert sample(space, 0) == []
+
+    def test_a_space_with_fewer_operators_gives_all_of_them(self) -> None:
+        space = Space(small_specs.two_ended())
+        assert len(sample(space, 1000)) == len(list(space.enumerate(distinct=True)))
+
+    def test_walks_are_limited(self) -> None:
+        space = Space(small_specs.convolution())
+        assert 1 <= len(sample(space, 50, most_walks=5)) <= 5
+        with pytest.raises(SpecError, match='0 random walks in the space "convolution" found no operator; give more walks'):
+            sample(space, 1, most_walks=0)
+
+    def test_what_has_no_operator_is_named(self) -> None:
+        with pytest.raises(SpecError, match='"convolution" holds no operator of at most 1 primitives; raise depth'):
+            sample(Space(small_specs.convolution(depth=1)), 1)
+        with pytest.raises(SpecError, match="count is -1"):
+            sample(Space(small_specs.convolution()), -1)

@@ -197,6 +197,10 @@ def to_dot(graph: PGraph) -> str:
     """Return Graphviz text of the operator. Data flows from the axes of input and weights down to output and Reduces.
 
     Every dim is one edge. Its label has its size and its names in the operations at its ends, as `k (window -> data)`.
+
+    >>> import syno
+    >>> to_dot(syno.OPERATORS["matmul"]()).splitlines()[0]
+    'digraph "matmul" {'
     """
     picture = diagram(graph)
     lines = [f"digraph {_quoted(picture.title)} {{"]

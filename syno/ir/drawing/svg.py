@@ -45,6 +45,10 @@ def to_svg(graph: PGraph) -> str:
 
     It needs no other file or program, and an operator has the same text everywhere. Sizes are on the edges and in the
     axes, the names of dims (`quotient`, `window`) in the operations. Hover over a node to see its meaning.
+
+    >>> import syno
+    >>> to_svg(syno.OPERATORS["matmul"]())[:4]
+    '<svg'
     """
     return "\n".join(_document(layout(graph))) + "\n"
 

@@ -1,0 +1,107 @@
+"""The latency of a network's layers on this machine, as they are and with operators in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pandas
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from syno.base.core_locks import alone
+from syno.base.errors import SpecError
+from syno.base.files import ORIGINAL
+from syno.base.validation import explained
+from syno.ir.graph import PGraph
+from syno.measure.latency import pinned
+from syno.measure.timing import LatencySettings, stopwatch_of
+from syno.measure.turns import in_turns
+from syno.model.extraction import distinct_layers, trace
+from syno.model.layers import Where
+from syno.model.substitution import substitute
+from syno.results.table import LATENCY_COLUMNS
+
+COLUMNS = (*LATENCY_COLUMNS, "layer")
+
+
+def layer_latency(
+    network: nn.Module,
+    operators: PGraph | Sequence[PGraph],
+    example: torch.Tensor,
+    *,
+    where: Where = "spatial",
+    **settings: Any,
+) -> pandas.DataFrame:
+    """Measure the layers that operators replace, with plain PyTorch on the device of the network.
+
+    Layers of equal sizes are measured once. The layer and the operators in its place are timed in turns, without gradients, on
+    inputs of the shape that the layer has in the network, after a warm-up.
+
+    >>> import syno, torch
+    >>> from torch import nn
+    >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1))
+    >>> operator = syno.OPERATORS["separable_conv2d"]()
+    >>> table = syno.layer_latency(network, operator, torch.zeros(1, 3, 16, 16), least_ms=1, least_repeats=6)
+    >>> table[["layer", "operator", "batch"]].values.tolist()
+    [['2', 'original', 1], ['2', 'separable_conv2d', 1]]
+
+    Args:
+        network: the network; it is not changed.
+        operators: one operator or several.
+        example: an input of the network; its length is the batch.
+        where: the layers; see `syno.substitute`.
+        settings: such as `threads` (1) and `least_ms` (500 for each layer); those of `tune: latency` in docs/options.md.
+
+    Returns a table with a row for each layer and operator: `layer`, `operator`, `latency_ms` with the ends of its 95 %
+    interval, and `speedup` over the layer as it is, among others (`syno.results.table.layer_view`). `syno.plot.layer_latency`
+    draws it.
+
+    Raises MisfitError if an operator does not fit a layer, SpecError for wrong settings or if there is no layer to replace.
+    """
+    chosen = [operators] if isinstance(operators, PGraph) else list(operators)
+    if names := sorted({one.name for one in chosen if [other.name for other in chosen].count(one.name) > 1}):
+        raise SpecError(f'several of the operators are called "{names[0]}"; give them names by operator.renamed("...")')
+    try:
+        given = LatencySettings(**{**settings, "batch": len(example)})
+    except ValidationError as error:
+        raise SpecError(f"layer_latency: {explained(error, LatencySettings)}") from None
+    device = str(example.device)
+    shapes = {call.name: call.input for call in trace(network, example)}
+    networks = [network, *(substitute(network, one, example, where=where) for one in chosen)]
+    rows: list[dict[str, Any]] = []
+    for found in distinct_layers(network, example, where):
+        name = found.layer.name
+        calls = [_call(one.get_submodule(name), torch.rand(shapes[name], device=example.device)) for one in networks]
+        with torch.no_grad(), pinned(given), alone(device):
+            turns = in_turns(calls, given, stopwatch_of(device))
+        for place, interval in enumerate(turns.latencies):
+            operator = chosen[place - 1] if place else None
+            rows.append(
+                {
+                    "operator": ORIGINAL if operator is None else operator.name,
+                    "operator_id": None if operator is None else operator.id,
+                    "role": ORIGINAL if operator is None else "found",
+                    "device": device,
+                    "device_name": "",
+                    "compiler": "eager",
+                    "status": "ok",
+                    "reason": turns.unsteady,
+                    "latency_ms": interval.value,
+                    "latency_low_ms": interval.low,
+                    "latency_high_ms": interval.high,
+                    "batch": given.batch,
+                    "threads": given.threads,
+                    "checked": False,
+                    "suspicious": False,
+                    "speedup": turns.speedups[place - 1].value if place else 1.0,
+                    "layer": name,
+                }
+            )
+    return pandas.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _call(module: nn.Module, given: torch.Tensor) -> Callable[[], object]:
+    return partial(module, given)

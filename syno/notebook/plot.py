@@ -1,0 +1,223 @@
+"""Plots of studies and results: functions that draw into matplotlib axes and return them.
+
+Each takes a `syno.Study`, a table of trials, or the folder of an experiment's results (also its name in `results/`).
+
+>>> import syno
+>>> space = syno.Space(syno.paper("resnet18").with_(depth=4))
+>>> study = syno.Study(space, lambda operator: {"value": 0.5, "flops": syno.cost(operator, space.spec).flops})
+>>> study.run(4, progress=False)
+>>> syno.plot.best_so_far(study).get_ylabel(), syno.plot.front(study).get_ylabel()
+('reward', 'reward')
+>>> len(syno.plot.parallel_coordinates(study, columns=["Merges", "Splits"]).get_xticklabels())
+3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas
+from matplotlib.axes import Axes
+
+from syno.base.errors import SpecError, suggestion
+from syno.base.files import ORIGINAL
+from syno.ir.text import parse_stored
+from syno.notebook.sources import Source, layers_of, one_target, tables_of, trials_of
+from syno.notebook.study import Study, metric_column, score_of
+from syno.report.figures import style
+from syno.report.layer_tables import COLUMNS, draw_latencies
+from syno.report.parallel_axes import draw_parallel
+from syno.report.results import METRIC, complete, metric_of, rewarded
+from syno.report.search_rewards import draw_rewards
+from syno.report.search_time import TIMES, draw_over_time
+from syno.report.trade_off import (
+    ScoredPoint,
+    cost_points,
+    draw_front,
+    draw_points,
+    latency_points,
+    latency_rows,
+    name_looks,
+)
+from syno.results.metric import METRICS, ScoreMetric
+from syno.space.features import OperatorFeatures
+from syno.space.spec import OperatorSpec
+
+__all__ = ["best_so_far", "front", "layer_latency", "parallel_coordinates"]
+
+LATENCY = "latency_ms"
+SIZE = (7.0, 4.4)  # inches, of a new figure
+LABELS = {"flops": "FLOPs of a batch (multiply-adds)", "parameters": "parameters", LATENCY: "latency/ms"}
+LOGARITHMS = ("positions", "FLOPs", "parameters", "memory", "weight", "sum", "sums", "FLOPs of a layer")  # to base 2
+DESCRIBED = (  # features that parallel coordinates show, where the operators differ in them
+    "once: least positions", "once: most positions", "twice: least positions", "twice: neighbours",
+    *("FLOPs", "parameters", "stages", "weights", "sums", "Unfolds", "Merges", "Splits", "Shifts", "Strides", "Expands"),
+)  # fmt: skip
+
+
+def best_so_far(source: Source, *, over: str = "trials", ax: Axes | None = None) -> Axes:
+    """Draw the reward of each trial, and the best reward so far.
+
+    Args:
+        source: a study, a table of trials, or a folder of results.
+        over: "trials", or "time": since the first trial began, without interruptions of more than 10 minutes.
+        ax: axes to draw into; None for those of a new figure.
+
+    Raises SpecError if there is no trial to show.
+    """
+    if over not in ("trials", "time"):
+        raise SpecError(f'over is "{over}"; give "trials" or "time"')
+    rows = trials_of(source)
+    if over == "time":
+        rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *TIMES])))
+        rows = rows[rows[list(TIMES)].notna().all(axis="columns")]
+    if rewarded(rows).empty:
+        raise SpecError(f"none of the {len(rows)} trials has a reward; the column message of the table says why")
+    axes = _axes(ax)
+    if over == "time":
+        draw_over_time(axes, rows)
+    else:
+        draw_rewards(axes, rows)
+    return _finished(axes)
+
+
+def front(
+    source: Source,
+    *,
+    cost: str = "flops",
+    score: str | None = None,
+    device: str | None = None,
+    compiler: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw scores against a cost, the Pareto front, and the names of what is on it or near it.
+
+    Of a study or a table, there is a point for each complete trial, and one for the original network where its score is
+    known. Of an experiment's results with trained operators, these are shown, with their mean and standard deviation over
+    seeds; else its trials.
+
+    Args:
+        source: a study, a table of trials, or a folder of results.
+        cost: a metric of trials of which less is better, such as "flops", "parameters" or one of an objective of your own. Of
+            results "flops", "parameters" or "latency_ms".
+        score: a metric of trials; None: the accuracy or the loss, or else the reward. Results have one metric.
+        device, compiler: of the latencies of results, where there are several.
+        ax: axes to draw into; None for those of a new figure.
+
+    Raises SpecError if nothing has both numbers; the message lists what there is.
+    """
+    tables = tables_of(source)
+    if tables is not None and not tables.scores.empty:
+        metric = metric_of(tables.scores)
+        if cost == LATENCY:
+            marks = latency_points(one_target(latency_rows(*tables), device, compiler))
+        elif cost in ("flops", "parameters"):
+            marks = cost_points(tables.scores, cost)
+        else:
+            raise SpecError(f'cost is "{cost}"; results have flops, parameters and {LATENCY}')
+    else:
+        marks, metric = _points_of_trials(rewarded(trials_of(source)), cost, score)
+    if not marks:
+        raise SpecError(f'nothing has both a score and the cost "{cost}"')
+    axes = _axes(ax)
+    draw_points(axes, marks, LABELS.get(cost, cost))
+    axes.set_ylabel(metric.heading)
+    name_looks(axes, marks)
+    _finished(axes)
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    draw_front(axes, marks, metric)
+    return axes
+
+
+def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> tuple[list[ScoredPoint], ScoreMetric]:
+    """Return a point for each complete trial, one for the original network if its score is known, and the metric."""
+    name = score_of(rows) if score is None else score
+    metric = METRICS.get(name) or ScoreMetric(name, unit="", more_is_better=True, step=1.0, step_name="", digits=3)
+    across, upwards = metric_column(rows, cost), metric_column(rows, name)
+    known = rows.dropna(subset=[across, upwards])
+    points = [(f"trial {number}", "found", x, y) for number, x, y in known[["number", across, upwards]].itertuples(index=False)]
+    of_original = [f"{METRIC}original_{one}" for one in (cost, name)]
+    if set(of_original) <= set(known.columns) and len(known):
+        points.append((ORIGINAL, ORIGINAL, *known.iloc[0][of_original]))
+    return [ScoredPoint(title, role, float(x), float(x), float(x), float(y), 0.0) for title, role, x, y in points], metric
+
+
+def parallel_coordinates(
+    source: Source, *, columns: Sequence[str] | None = None, spec: OperatorSpec | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw each complete trial's operator as a line over the numbers that describe it, in the colour of its reward.
+
+    The numbers are those of `syno.space.features`: how many positions an operator reads, applied once and twice, its costs,
+    how many of each primitive it has. The axes of sizes and costs are logarithmic.
+
+    Args:
+        source: a study, a table of trials, or a folder of results.
+        columns: names of features or of metrics, in order; None: those in which the operators differ.
+        spec: the spec of the operators. A study has its own, an experiment that of its network.
+        ax: axes to draw into; None for those of a new figure.
+
+    Raises SpecError if there is no trial with a reward, no spec, or no such column.
+    """
+    rows = rewarded(trials_of(source)).reset_index(drop=True)
+    if rows.empty:
+        raise SpecError("no trial has a reward; the column message of the table says why")
+    features = OperatorFeatures(spec or _spec_of(source))
+    operators = [parse_stored(text) for text in rows["operator"]]
+    known = pandas.DataFrame([features(operator) for operator in operators], columns=list(features.columns))
+    metrics = {str(one).removeprefix(METRIC): pandas.to_numeric(rows[one]) for one in rows if str(one).startswith(METRIC)}
+    known = known.assign(**{name: values for name, values in metrics.items() if name not in known}, reward=rows["reward"])
+    chosen = [name for name in DESCRIBED if known[name].nunique() > 1] if columns is None else list(columns)
+    names = list(map(str, known.columns))
+    if unknown := [name for name in chosen if name not in names]:
+        raise SpecError(f'there is no column "{unknown[0]}"; there are: {", ".join(names)}.{suggestion(unknown[0], names)}')
+    axes = _axes(ax)
+    table = known[list(dict.fromkeys([*chosen, "reward"]))].astype(float).dropna()
+    draw_parallel(axes, table, "reward", [name for name in chosen if name.endswith(LOGARITHMS)])
+    return axes
+
+
+def _spec_of(source: Source) -> OperatorSpec:
+    if isinstance(source, Study):
+        return source.space.spec
+    if isinstance(source, pandas.DataFrame):
+        raise SpecError("a table of trials does not say what its operators are for; give spec=space.spec")
+    from syno.stages.top import find_experiment
+
+    return find_experiment(str(source)).operator_spec
+
+
+def layer_latency(
+    source: pandas.DataFrame | str | Path, *, device: str | None = None, compiler: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the latency of each layer, as the network has it and with operators, with 95 % intervals.
+
+    Args:
+        source: a table of `syno.layer_latency`, or a folder of results with layers (`tune: {layers: true}`).
+        device, compiler: of the latencies, where there are several.
+        ax: axes to draw into; None for those of a new figure.
+
+    Raises SpecError if there are no such latencies.
+    """
+    rows = complete(pandas.DataFrame(layers_of(source)), COLUMNS, "layers")
+    if rows.empty:
+        raise SpecError("no layer was measured; `tune: {layers: true}` in an experiment, or syno.layer_latency, does so")
+    axes = _axes(ax)
+    draw_latencies(axes, one_target(rows, device, compiler))
+    return _finished(axes)
+
+
+def _axes(given: Axes | None) -> Axes:
+    return plt.figure(figsize=SIZE, layout="constrained").add_subplot() if given is None else given
+
+
+def _finished(axes: Axes) -> Axes:
+    style(axes)
+    axes.legend(frameon=False, fontsize=8)
+    return axes
+
+
+def __dir__() -> list[Any]:
+    return list(__all__)

@@ -1,0 +1,238 @@
+"""A study as Python users type it: a space, an objective, and where its trials are stored.
+
+It is `syno.search.study.Study` with the defaults of experiments, in this process. Other processes may work on it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from syno.base.errors import SpecError, suggestion
+from syno.base.files import name_from
+from syno.base.progress import Progress, display
+from syno.base.validation import explained
+from syno.config.defaults import OF_TRAINING
+from syno.config.policies import policy_settings
+from syno.ir.graph import PGraph
+from syno.notebook.objective import NetworkObjective, Objective, ValueReward, evaluation_of
+from syno.notebook.trial_table import TrialTable
+from syno.report.results import METRIC, outcomes, rewarded
+from syno.results.metric import METRICS, front
+from syno.search.policies.presets import named_policy
+from syno.search.reward import REWARDS, Reward, from_settings
+from syno.search.storage.opening import SUFFIXES
+from syno.search.storage.records import TrialRecord
+from syno.search.study import Study as StoredStudy
+from syno.space.space import Space
+from syno.space.spec import OperatorSpec
+
+if TYPE_CHECKING:
+    from syno.search.evaluation import Evaluate
+
+MEMORY = "memory:"
+ORIGINAL = "original"  # under which the score of the original network is kept with the study
+FUNCTION_POLICY = "mcts"  # of studies without a training, as in experiments
+
+
+class Study:
+    """A search for operators: trials of operators of a space, which are stored and can be resumed.
+
+    >>> import syno
+    >>> space = syno.Space(syno.paper("resnet18").with_(depth=4))
+    >>> study = syno.Study(space, lambda operator: 1 / len(operator.weights), name="few_weights")
+    >>> study.run(5, progress=False)
+    >>> study
+    <study few_weights: 5 trials (5 complete), best reward 1>
+    >>> float(study.trials["reward"].max()) == study.best.reward
+    True
+
+    Attributes:
+        space: the space of operators.
+        name: name of the study in its storage.
+        storage: URL of the storage.
+    """
+
+    def __init__(
+        self,
+        space: Space | OperatorSpec,
+        objective: NetworkObjective | Objective,
+        *,
+        name: str | None = None,
+        storage: str | Path | None = None,
+        reward: str | Mapping[str, Any] | Reward | None = None,
+        policy: str | Mapping[str, Any] | None = None,
+        warm_start: Sequence[PGraph] = (),
+        seed: int = 0,
+    ) -> None:
+        """Open a study, or make it.
+
+        Args:
+            space: where operators are searched.
+            objective: a `syno.Training`; or a function that takes an operator, and returns a number from 0 to 1, more is
+                better, or metrics by name, among them `value` or those that the reward reads. With a second argument, it is
+                also given a report, to be called with a step and a value (`syno.search.evaluation.Report`). An exception
+                fails the trial, and the study goes on.
+            name: name of the study in its storage; by default that of the space.
+            storage: a file, as "trials.db" (a database) or "trials.log" (a journal), or the URL of a database. If it holds
+                the study, the study continues. None: the trials are lost at the end of the process.
+            reward: computes the reward in [0, 1] from the metrics: a name in `syno.REWARDS`, a mapping with its name and
+                settings, or a Reward. By default "relative" for a training, and the metric `value` for a function.
+            policy: proposes operators: a name in `syno.POLICIES`, or a mapping with its name and settings. By default
+                "surrogate" for a training, "mcts" for a function.
+            warm_start: operators of the space to begin with, in this order.
+            seed: seed of the policy.
+
+        Raises SpecError if the storage holds a study of this name with other settings (the message names them), or if an
+        argument is wrong; UnknownNameError for an unknown policy or reward.
+        """
+        from optuna import logging  # slow to import
+
+        logging.set_verbosity(logging.WARNING)
+        self.space = space if isinstance(space, Space) else Space(space)
+        self.objective = objective
+        self.storage = storage_url(storage)
+        spec, training = self.space.spec, objective if isinstance(objective, NetworkObjective) else None
+        self.name = name_from(spec.name) if name is None else name
+        chosen = named_policy(policy or (OF_TRAINING["policy"] if training else FUNCTION_POLICY))
+        self._reward = make_reward(reward or (OF_TRAINING["reward"] if training else ValueReward()))
+        self._evaluate = None if isinstance(objective, NetworkObjective) else evaluation_of(objective)
+        more: dict[str, Any] = {"spec": spec.model_dump(mode="json", exclude={"name"})}
+        if training is not None:
+            training.evaluation(spec)  # raises if the space is not the network's
+            more["workload"] = training.settings
+        self._stored = StoredStudy(
+            self.space,
+            space_id=spec.id,
+            more_settings=more,
+            name=self.name,
+            storage=self.storage,
+            policy=str(chosen.get("name", FUNCTION_POLICY)),
+            policy_settings=policy_settings(chosen),
+            seed=seed,
+            reward=self._reward,
+            warm_start=warm_start,
+        )
+
+    def run(self, n_trials: int, *, progress: bool = True) -> None:
+        """Evaluate operators until the study has `n_trials` trials, those of earlier runs included, or no operator is left.
+
+        It can be interrupted (Ctrl-C, or the notebook's stop button) and called again; the trial that ran is repeated. A
+        study with `syno.Training` begins with a training of the network as it is, whose score is kept with the study.
+
+        Args:
+            n_trials: number of trials in the end. Trials that were interrupted, or are duplicates, do not count.
+            progress: whether the progress is shown: a bar on a terminal, a line every 30 seconds elsewhere.
+
+        Raises SearchStoppedError if evaluations fail for a reason that is not the operators', such as an objective that always
+        raises an exception.
+        """
+        shown = display() if progress else None
+        self._stored.run(self._evaluation(progress), n_trials, display=shown)
+
+    def _evaluation(self, progress: bool) -> Evaluate:
+        """Return the evaluation, for which the original network is trained if it was not."""
+        if self._evaluate is None:
+            training, original = self.objective, None
+            assert isinstance(training, NetworkObjective)
+            if self._reward.compares_scores:
+                original = self._stored.kept(ORIGINAL)
+                if original is None:
+                    if progress:
+                        with display() as shown:
+                            shown.show(Progress(f"{self.name}, training the network as it is", 0, 1, 0))
+                    original = training.train_original()
+                    self._stored.keep(ORIGINAL, original)
+            self._evaluate = training.evaluation(self.space.spec, original)
+        return self._evaluate
+
+    # ---- results ---------------------------------------------------------------------------------------------------
+
+    @property
+    def trials(self) -> TrialTable:
+        """All trials, a row for each, as a pandas frame; `syno.search.storage.records.table` has the columns."""
+        return TrialTable(self._stored.trials)
+
+    @property
+    def best(self) -> TrialRecord:
+        """The trial with the highest reward: `operator`, `reward`, `metrics`, `number`. SpecError if no trial has a reward."""
+        found = self.best_trials(1)
+        if not found:
+            raise SpecError(f"the study {self.name} has {outcomes(self.trials)}, none with a reward; {self._why()}")
+        return found[0]
+
+    def best_trials(self, count: int = 5) -> list[TrialRecord]:
+        """Return the trials with the highest rewards, best first. Operators are named after the study and the trial."""
+        return [
+            replace(found, operator=found.operator.renamed(f"{name_from(self.name)}_{found.number}"))
+            for found in self._stored.best(count)
+        ]
+
+    def front(self, cost: str = "flops", score: str | None = None) -> TrialTable:
+        """Return the trials on the Pareto front: no other trial costs less and is better. Those of lowest cost are first.
+
+        Args:
+            cost: a metric of which less is better.
+            score: a metric, of which more is better but for "loss"; None: the accuracy or the loss, or else the reward.
+
+        Raises SpecError if no complete trial has such metrics; the message lists those there are.
+        """
+        done = rewarded(self.trials)
+        chosen = score_of(done) if score is None else score
+        names = [metric_column(done, one) for one in (cost, chosen)]
+        sign = -1 if chosen in METRICS and not METRICS[chosen].more_is_better else 1
+        points = [(float(x), sign * float(y)) for x, y in done[names].itertuples(index=False)]
+        return TrialTable(done.iloc[front(points)])
+
+    def _why(self) -> str:
+        trials = self.trials
+        messages = [] if trials.empty else [str(one).splitlines()[0] for one in trials["message"] if one]
+        return f"the last one says: {messages[-1]}" if messages else "call run(n_trials) first"
+
+    def __repr__(self) -> str:
+        trials = self.trials
+        best = self.best_trials(1)
+        return f"<study {self.name}: {outcomes(trials)}{f', best reward {best[0].reward:.4g}' if best else ''}>"
+
+
+def storage_url(given: str | Path | None) -> str:
+    """Return the URL of a storage: a file's path is a journal if it ends in .log or .journal, else an SQLite database."""
+    if given is None:
+        return MEMORY
+    text = str(given)
+    if isinstance(given, str) and (text == MEMORY or "://" in text or text.startswith("journal:")):
+        return text
+    return text if text.endswith(SUFFIXES) else f"sqlite:///{text}"
+
+
+def make_reward(given: str | Mapping[str, Any] | Reward) -> Reward:
+    """Return a reward by its name, or by its name and settings. UnknownNameError or SpecError says what is wrong."""
+    if isinstance(given, Reward):
+        return given
+    settings = {"name": given} if isinstance(given, str) else given
+    try:
+        return from_settings(settings)
+    except ValidationError as error:
+        raise SpecError(f"reward: {explained(error, REWARDS.find(settings.get('name', 'accuracy')))}") from None
+
+
+def score_of(trials: Any) -> str:
+    """Return the metric that trials are compared by: accuracy or loss if they have it, else their reward."""
+    return next((name for name, metric in METRICS.items() if metric.column in trials.columns), "reward")
+
+
+def metric_column(trials: Any, name: str) -> str:
+    """Return the column of a metric in a table of trials; "reward" and "seconds" are, too. SpecError if there is none."""
+    if name in ("reward", "seconds") and name in trials.columns:
+        return name
+    if f"{METRIC}{name}" in trials.columns:
+        return f"{METRIC}{name}"
+    known = [str(column).removeprefix(METRIC) for column in trials.columns if str(column).startswith(METRIC)]
+    raise SpecError(
+        f'no complete trial has the metric "{name}"; there are: {", ".join(["reward", *known])}. An objective returns metrics '
+        f"by name, as {{'value': 0.9, 'flops': 1e6}}.{suggestion(name, known)}"
+    )

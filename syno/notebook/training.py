@@ -1,0 +1,189 @@
+"""A network of a user's own and a data set, as the objective of a study: the score after a short training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from syno.base.errors import SpecError
+from syno.base.files import checksum
+from syno.base.user_code import user_code
+from syno.base.validation import explained
+from syno.data import PictureData, TokenSet
+from syno.notebook.objective import NetworkObjective
+from syno.search.relative_reward import compared_scores
+from syno.space.spec import OperatorSpec
+from syno.train.making import load_data
+from syno.train.proxy_training import ProxyTraining
+from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train.workload import Workload
+
+Make = Callable[[], nn.Module]
+Row = tuple[tuple[str, int], ...]  # values of variables
+
+
+@dataclass(frozen=True)
+class OwnWorkload(Workload):
+    """A workload whose network is a module, or a function that makes it.
+
+    Attributes:
+        own: the module or the function.
+        batch: length of the batch for which costs are counted; None for that of the training.
+    """
+
+    own: nn.Module | Make = nn.Identity
+    batch: int | None = None
+
+    def model(self, seed: int | None = None) -> nn.Module:
+        """Return a copy of the module, with its weights; or what the function makes while torch has this seed."""
+        if isinstance(self.own, nn.Module):
+            return deepcopy(self.own)
+        with torch.random.fork_rng(devices=[]), user_code("the function that makes the network"):
+            torch.manual_seed(self.settings.seed if seed is None else seed)
+            made = self.own()
+        if not isinstance(made, nn.Module):
+            raise SpecError(f"the function that makes the network returned {made!r}; it must return an nn.Module")
+        return made
+
+    @cached_property
+    def example(self) -> torch.Tensor:
+        """A batch of zeros, see `Workload`."""
+        found = super().example
+        return found if self.batch is None else torch.zeros(self.batch, *found.shape[1:], dtype=found.dtype)
+
+
+class Training(NetworkObjective):
+    """The objective "train this network on this data": the score of the network with an operator in its layers.
+
+    Each operator is trained from the beginning, with the same settings. Its metrics are "accuracy" (or "loss" for text),
+    "epochs", and the costs of the network for a batch of the space's size: "flops", "parameters", "memory_bytes", and the same
+    of the network as it is as "original_flops" and "original_parameters".
+
+    >>> import syno, torch
+    >>> from torch import nn
+    >>> network = nn.Sequential(
+    ...     *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU()),
+    ...     *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)),
+    ... )
+    >>> training = syno.Training(network, "digits", epochs=1)
+    >>> training.example.shape, training.data.train_count
+    (torch.Size([64, 1, 8, 8]), 1437)
+    """
+
+    def __init__(
+        self,
+        network: nn.Module | Make,
+        data: PictureData | TokenSet | str,
+        *,
+        where: str | Sequence[str] = "spatial",
+        seed: int = 0,
+        checkpoints: str | Path | None = None,
+        check_gradients: bool = True,
+        **settings: Any,
+    ) -> None:
+        """Prepare trainings; nothing is trained yet.
+
+        Args:
+            network: from [N, channels, height, width] to [N, classes], or for text from [N, L] to [N, L, vocabulary]. A module:
+                every training begins with a copy of its weights. Or a function without arguments that makes it: it is called
+                for each training, with torch's seed set to `seed`.
+            data: a `syno.DataSet`, or the name of one in `syno.DATASETS`.
+            where: the layers to replace: the name of a rule, or names and patterns of layers; see `syno.substitute`.
+            seed: of the operators' weights and of the order of the data.
+            checkpoints: folder in which the state of a running training is kept, so that an interrupted one resumes; None: an
+                interrupted training begins anew.
+            check_gradients: whether an operator that cannot learn on the first batch is not trained.
+            settings: of the training, such as `epochs=4` or `device="cuda"`; docs/training.md describes them.
+
+        Raises SpecError for unknown or wrong settings, UnknownNameError for an unknown data set, UserCodeError if the network
+        fails.
+        """
+        try:
+            training = TrainingSettings(**settings)
+        except ValidationError as error:
+            raise SpecError(f"training: {explained(error, TrainingSettings)}") from None
+        layers = where if isinstance(where, str) else ", ".join(where)
+        self.data: PictureData | TokenSet = load_data(data, {}) if isinstance(data, str) else data
+        name = type(network).__name__ if isinstance(network, nn.Module) else getattr(network, "__name__", "network")
+        fields = WorkloadSettings(model=name, data=self.data.name, layers=layers, training=training, seed=seed)
+        self._workload = OwnWorkload(fields, self.data, network)
+        self._checkpoints = None if checkpoints is None else Path(checkpoints)
+        self._check_gradients = check_gradients
+
+    @property
+    def example(self) -> torch.Tensor:
+        """A batch of zeros of the training's shape, for `syno.spec_for` and `syno.substitute`."""
+        return self._workload.example
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that the trials depend on, as JSON, but for the weights that the network begins with."""
+        model = self._workload.model()
+        settings = self._workload.settings.model_dump(mode="json")
+        text = f"{model} {[(name, list(one.shape)) for name, one in model.named_parameters()]}"
+        return {**settings, "model": f"{settings['model']} {checksum(text.encode())[:8]}", "data": self.data.hash}
+
+    def spec(self, **options: Any) -> OperatorSpec:
+        """Return the spec of operators for the network's layers; `options` are those of `syno.spec_for`."""
+        return self._workload.spec(options)
+
+    def train_original(self) -> dict[str, float | str]:
+        """Train the network as it is. Return the name of the metric and the score."""
+        result = self._workload.train(None)
+        if result.broken or not isfinite(result.score):
+            raise SpecError(
+                f"the training of the network as it is broke: {result.stopped}; change its settings, such as learning_rate"
+            )
+        return {"metric": result.metric, "score": result.score}
+
+    def evaluation(self, spec: OperatorSpec, original: Mapping[str, Any] | None = None) -> ProxyTraining:
+        """Return the evaluation of the operators of a spec.
+
+        Args:
+            spec: the spec of the space that is searched.
+            original: what `train_original` returned, for rewards that compare with it.
+
+        Raises SpecError if the spec is for other layers, or the original network is not better than chance.
+        """
+        workload = OwnWorkload(self._workload.settings, self.data, self._workload.own, spec.valuations[0].get("N"))
+        own = workload.spec()
+        names = _named(own) & _named(spec)
+        here, there = _layers(own, names), _layers(spec, names)
+        if here != there:
+            raise SpecError(
+                f"the space is for the layers {_shown(there)}, but the network on {self.data.name} has {_shown(here)}; make "
+                "the space by spec_for(network, example), with an example of the data's shape and the same `where`"
+            )
+        scores = {} if original is None else compared_scores(original["metric"], original["score"], self.data.classes)
+        return ProxyTraining(workload, spec, self._checkpoints, scores, self._check_gradients)
+
+    def __repr__(self) -> str:
+        settings, epochs = self._workload.settings, self._workload.settings.training.epochs
+        return f"<training of {settings.model} on {self.data.name}: {epochs} epoch{'' if epochs == 1 else 's'}>"
+
+
+def _layers(spec: OperatorSpec, names: frozenset[str]) -> Counter[Row]:
+    """Return how many layers have each set of sizes: the values of these variables."""
+    found: Counter[Row] = Counter()
+    for layer in spec.layers:
+        found[tuple((name, value) for name, value in sorted(layer.values.items()) if name in names)] += layer.count
+    return found
+
+
+def _named(spec: OperatorSpec) -> frozenset[str]:
+    """Return the variables that layers have values for, without the batch."""
+    return frozenset(spec.layers[0].values) - {"N"}
+
+
+def _shown(layers: Counter[Row]) -> str:
+    return "; ".join(f"{count} of {', '.join(f'{name}={value}' for name, value in row)}" for row, count in layers.items())

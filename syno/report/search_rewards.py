@@ -1,0 +1,63 @@
+"""The figure of a search by trial: rewards and the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, finish, nothing
+from syno.report.results import TRIAL_COLUMNS, complete, rewarded
+
+TITLE = "Rewards of the search"
+
+
+def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+    """Draw the reward of each trial, and the best so far. Marks at the bottom are trials that were pruned, paused or failed.
+
+    SpecError if the table lacks a column.
+    """
+    rows = complete(trials, TRIAL_COLUMNS, "trials")
+    if rewarded(rows).empty and not rows["outcome"].isin(list(AT_THE_BOTTOM)).any():
+        return nothing(TITLE, "No trial has ended.", notes)
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    draw_rewards(axes, rows)
+    finish(figure, [axes], TITLE, notes, columns=4)
+    return figure
+
+
+def draw_rewards(axes: Axes, rows: pandas.DataFrame) -> None:
+    """Draw the reward of each trial, and the best so far, into a panel. `rows` is numbered from 0."""
+    done = rewarded(rows)
+    axes.plot(
+        done["number"], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, label=f"complete ({len(done)})", mew=0
+    )
+    for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():
+        numbers = rows.loc[rows["outcome"] == outcome, "number"]
+        if len(numbers):
+            label = f"{outcome} ({len(numbers)})"
+            heights = [height] * len(numbers)
+            axes.plot(numbers, heights, marker, color=colour, markersize=4, label=label, transform=axes.get_xaxis_transform())
+    if len(done):
+        _running_best(axes, done, int(rows["number"].max()))
+    axes.set_xlabel("trial")
+    axes.set_ylabel("reward")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines["right"].set_visible(False)
+
+
+def _running_best(axes: Axes, done: pandas.DataFrame, last: int) -> None:
+    best = done["reward"].cummax()
+    axes.step([*done["number"], last], [*best, best.iloc[-1]], where="post", color=GREEN, linewidth=1.6, label="best so far")
+    low, high = done["reward"].min(), done["reward"].max()
+    span = (high - low) or 0.1
+    axes.set_ylim(low - 0.22 * span, high + 0.14 * span)  # room for the marks below and the name above
+    first = done[done["reward"] == high].iloc[0]
+    axes.annotate(
+        f"{high:.4g} in trial {first['number']}", (first["number"], high), (0, 5), textcoords="offset points",
+        ha="right" if first["number"] > last / 2 else "left", fontsize=8, color=GREY,
+    )  # fmt: skip
