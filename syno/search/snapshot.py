@@ -1,0 +1,142 @@
+"""A search as it is at one moment, by what is stored: how far it is, how fast, and whether it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from syno.search.halving import Step
+from syno.search.ledger import Ledger
+from syno.search.storage.records import Kind, table
+from syno.search.storage.store import with_withdrawn, withdrawn
+from syno.search.storage.view import Stored
+
+if TYPE_CHECKING:
+    import pandas
+
+FINISHED = ("complete", "pruned", "paused", "failed")  # outcomes of trials that count
+RECENT = timedelta(minutes=10)  # the last minutes, for the number of trials in them
+LONGEST_GAP = timedelta(minutes=10)  # without a trial: more is an interruption, before which no rate is measured
+LATEST = 30  # finished trials that a rate is measured by, at most
+FEWEST = 3  # finished trials from which on there is a rate
+
+
+class Plan(NamedTuple):
+    """The settings of a study that decide when it ends.
+
+    Attributes:
+        trials: the study's total.
+        most_screened: after so many operators that were screened out, no more are proposed.
+        most_attempts: after so many workers died while they evaluated an operator, it counts as failed.
+        keep: the share of all trials that goes on, by step; None: none pauses.
+    """
+
+    trials: int
+    most_screened: float = inf
+    most_attempts: int = 3
+    keep: Mapping[Step, float] | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A search at one moment.
+
+    Attributes:
+        now: the moment, by the clock of this machine, which is also that of the trials' times if all clocks agree.
+        planned: number of trials in the end.
+        ended: how many operators ended in each way that counts: complete, pruned, failed; and paused.
+        running: how many operators are being evaluated.
+        screened: how many operators cannot meet the goal and were not trained, by the reason in a word or two.
+        trials: all trials, as in `syno.search.storage.records.table`.
+        withdrawn: why trials that failed alike stopped the search, the latest reason last.
+        is_over: whether no operator is left to evaluate or to propose, within the plan.
+    """
+
+    now: datetime
+    planned: int
+    ended: Mapping[Kind, int]
+    running: int
+    screened: Mapping[str, int]
+    trials: pandas.DataFrame
+    withdrawn: tuple[str, ...]
+    is_over: bool
+
+    @property
+    def finished(self) -> int:
+        """The number of operators that count towards the plan."""
+        return sum(self.ended.values())
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether failures stopped the search, and nobody has begun it again."""
+        return bool(self.withdrawn) and not self.running and str(self.trials["outcome"].iloc[-1]) == "withdrawn"
+
+    def ended_trials(self) -> pandas.DataFrame:
+        """Return the trials that count and have a time at which they ended, in the order of these times."""
+        if self.trials.empty:
+            return self.trials
+        counts = self.trials["outcome"].isin([*FINISHED, "resumed"]) & self.trials["ended"].notna()
+        return self.trials[counts].sort_values("ended", kind="stable")
+
+    @property
+    def seconds_since_last(self) -> float | None:
+        """The seconds since a trial ended; None if none has."""
+        done = self.ended_trials()
+        return None if done.empty else max(0.0, (self.now - done["ended"].iloc[-1]).total_seconds())
+
+    @property
+    def recent(self) -> int:
+        """How many trials have ended in the last 10 minutes."""
+        done = self.ended_trials()
+        return 0 if done.empty else int((done["ended"] >= self.now - RECENT).sum())
+
+    @property
+    def rate(self) -> float | None:
+        """How many trials end per second, by the last 30 at most; None if fewer than 3 have ended since nothing ran.
+
+        The time is counted until now: if no trial ends for long, the rate falls. An interruption, of more than 10 minutes in
+        which no trial ran, begins the measurement anew.
+        """
+        done = self.ended_trials()
+        began = [time for time in done["started"]] if len(done) else []
+        ended = [time for time in done["ended"]] if len(done) else []
+        first = len(done)
+        while first > 0 and len(done) - first < LATEST:
+            if first < len(done) and began[first] - ended[first - 1] > LONGEST_GAP:
+                break
+            first -= 1
+        count = len(done) - first
+        if count < FEWEST:
+            return None
+        is_whole = first == 0 or began[first] - ended[first - 1] > LONGEST_GAP
+        since = min(began[first:]) if is_whole else ended[first - 1]
+        seconds = (self.now - since).total_seconds()
+        return count / seconds if seconds > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate of the time until the end, at the measured rate; None if nothing runs or there is no rate yet."""
+        rate = self.rate
+        return None if rate is None or not self.running or self.is_over else max(0, self.planned - self.finished) / rate
+
+
+def snapshot(stored: Stored, plan: Plan, now: datetime) -> Snapshot:
+    """Return a search as it is by what is stored. `now` has no zone, like the times that Optuna stores."""
+    reasons = withdrawn(stored.attributes)
+    ledger = Ledger(plan.most_attempts, frozenset(reasons), plan.keep)
+    ledger.update(stored.trials)
+    proposes = ledger.counted < plan.trials and ledger.screened.total() < plan.most_screened
+    ended: dict[Kind, int] = {**ledger.ended, "paused": len(ledger.waiting)}
+    return Snapshot(
+        now=now,
+        planned=plan.trials,
+        ended=ended,
+        running=ledger.running,
+        screened=dict(ledger.screened),
+        trials=table(with_withdrawn(stored.trials, stored.attributes)),
+        withdrawn=tuple(dict.fromkeys(reasons[number] for number in sorted(reasons))),
+        is_over=not (proposes or ledger.is_open(plan.trials) or ledger.to_resume(plan.trials)),
+    )
