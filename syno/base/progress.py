@@ -59,7 +59,7 @@ class Progress:
         return 0.0 if left <= 0 else left / self.rate if self.rate else None
 
     def __str__(self) -> str:
-        parts = [f"{self.finished}/{self.total}", f"{_rate(self.rate)}"]
+        parts = [f"{self.finished}/{self.total}", f"{rate_text(self.rate)}"]
         if self.screened:
             parts[0] = f"{self.finished} of {self.total} trained"
             parts.append("screened out: " + " and ".join(f"{count} {reason}" for reason, count in self.screened.items()))
@@ -71,7 +71,7 @@ class Progress:
             parts.append(f"best {self.best:.4f}")
         parts += [f"{name} {value}" for name, value in self.notes.items()]
         if self.remaining_seconds:
-            parts.append(f"{_duration(self.remaining_seconds)} left")
+            parts.append(f"{duration(self.remaining_seconds)} left")
         return f"{self.title}: {', '.join(parts)}"
 
 
@@ -151,12 +151,14 @@ class TerminalDisplay:
         )
 
 
-def _rate(per_second: float) -> str:
+def rate_text(per_second: float) -> str:
+    """Return a rate in the unit that suits it: "4.2/s", "12/min", "3.5/h"."""
     if per_second and per_second < 1:
         return f"{per_second * 3600:.3g}/h" if per_second < 1 / 60 else f"{per_second * 60:.3g}/min"
     return f"{per_second:.3g}/s"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours: "90 s", "45 min", "3 h"."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     return f"{round(seconds)} s" if seconds < 120 else f"{minutes} min" if minutes < 120 else f"{hours} h"

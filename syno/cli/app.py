@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from syno.base.errors import SynoError, UserCodeError
 
 WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
-OTHERS = ("top", "show", "get", "measurements", "artifact")  # commands after those of the stages, in their order
+OTHERS = ("watch", "top", "show", "get", "measurements", "artifact")  # commands after those of the stages, in their order
 STAGES, RESULTS, SPACES = "An experiment, stage by stage", "Results", "Spaces of operators"  # parts of the help page
 HINT = "; the whole traceback: syno --debug COMMAND ..."  # for errors in the user's own code
 
@@ -47,14 +47,29 @@ class Commands(TyperGroup):
 HELP = """Synthesize layer operators for neural networks, train and measure them, and export them.
 
 `snakemake --cores 2` runs all stages of an experiment; each is also a command here."""
+OF_VERSION = {"Python": "python", "torch": "torch", "optuna": "optuna"}  # printed names of what matters for results
 SHORT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     cls=Commands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, context_settings=SHORT
 )
 
 
+def _print_versions(is_given: bool) -> None:
+    if not is_given:
+        return
+    from syno.base.record import versions
+
+    found = versions(["torch", "optuna"])
+    others = ", ".join(f"{name} {found.get(key, 'is not installed')}" for name, key in OF_VERSION.items())
+    typer.echo(f"syno {found['syno']} ({others})")
+    raise typer.Exit
+
+
 @app.callback()
 def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_versions, is_eager=True, help="Print versions and exit.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="SYNO_DEBUG", help="Show where an error was raised.")] = False,
 ) -> None:
     """Read the options of all commands."""

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
@@ -31,8 +32,25 @@ _REFERENCE = re.compile(r"url\(\s*(['\"]?)#([^'\")]+)\1\s*\)")
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 
 
-def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[object] = ()) -> str:
+@dataclass(frozen=True)
+class Live:
+    """What the page of a search says in place of a table of trained operators.
+
+    Attributes:
+        lines: how far the search is, in sentences.
+        moment: when that was so, as text.
+        reload_seconds: after which a browser loads the page again; None: it does not.
+    """
+
+    lines: Sequence[str]
+    moment: str
+    reload_seconds: int | None = None
+
+
+def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[object] = (), live: Live | None = None) -> str:
     """Return tables, pictures and operators as one HTML document. All texts are escaped; the pictures become part of it.
+
+    With `live`, it is the page of a search: it begins with how far that is.
 
     The part of its address after `#` selects what it shows: `#filter=conv`, `#sort=FLOPs`, `#card=<operator>`, joined by `&`.
 
@@ -40,6 +58,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
     """
     return document(
         "page.html",
+        live=live,
         results=results,
         metric=results.metric,
         summary=summary(results),

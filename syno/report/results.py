@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.text_tables import Row
@@ -153,6 +153,12 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
         }
         for _, row in best.iterrows()
     ]
+
+
+def metrics_of(row: Mapping[Hashable, Any] | pandas.Series) -> dict[str, float]:
+    """Return the metrics of a row of the table of trials, by name."""
+    named = ((str(name), value) for name, value in row.items())
+    return {name.removeprefix(METRIC): float(value) for name, value in named if name.startswith(METRIC) and value == value}
 
 
 def shown_metrics(trials: pandas.DataFrame) -> dict[str, str]:

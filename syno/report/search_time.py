@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
-from syno.report.results import METRIC, TRIAL_COLUMNS, complete, rewarded
+from syno.report.results import TRIAL_COLUMNS, complete, metrics_of, rewarded
 from syno.results.goal import verdict_on_trial
 from syno.search.goal import Goal
 
@@ -111,7 +110,7 @@ def _met(axes: Axes, times: pandas.Series, done: pandas.DataFrame, goal: Goal, u
     found = [
         (float(ended), float(row["reward"]))
         for ended, row in zip(times[done.index], done.to_dict("records"), strict=True)
-        if verdict_on_trial(goal, _metrics(row)).state == "meets"
+        if verdict_on_trial(goal, metrics_of(row)).state == "meets"
     ]
     if not found:
         return
@@ -121,9 +120,3 @@ def _met(axes: Axes, times: pandas.Series, done: pandas.DataFrame, goal: Goal, u
     axes.annotate(
         f"first after {first:.3g} {unit}", (first, reward), (6, -10), textcoords="offset points", fontsize=8, color=GREY
     )
-
-
-def _metrics(row: dict[Hashable, Any]) -> dict[str, float]:
-    """Return the metrics of a row of the table of trials, by name."""
-    named = ((str(name), value) for name, value in row.items())
-    return {name.removeprefix(METRIC): float(value) for name, value in named if name.startswith(METRIC) and value == value}

@@ -40,6 +40,13 @@ class Plan(NamedTuple):
     keep: Mapping[Step, float] | None = None
 
 
+class Rate(NamedTuple):
+    """How many trials end per second, and by how many trials that was measured."""
+
+    per_second: float
+    trials: int
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """A search at one moment.
@@ -94,33 +101,31 @@ class Snapshot:
         return 0 if done.empty else int((done["ended"] >= self.now - RECENT).sum())
 
     @property
-    def rate(self) -> float | None:
-        """How many trials end per second, by the last 30 at most; None if fewer than 3 have ended since nothing ran.
+    def rate(self) -> Rate | None:
+        """The rate at which trials end, by the last 30 at most; None if fewer than 3 have ended since nothing ran.
 
         The time is counted until now: if no trial ends for long, the rate falls. An interruption, of more than 10 minutes in
         which no trial ran, begins the measurement anew.
         """
         done = self.ended_trials()
-        began = [time for time in done["started"]] if len(done) else []
-        ended = [time for time in done["ended"]] if len(done) else []
-        first = len(done)
-        while first > 0 and len(done) - first < LATEST:
-            if first < len(done) and began[first] - ended[first - 1] > LONGEST_GAP:
-                break
-            first -= 1
-        count = len(done) - first
-        if count < FEWEST:
+        if done.empty:
             return None
-        is_whole = first == 0 or began[first] - ended[first - 1] > LONGEST_GAP
-        since = min(began[first:]) if is_whole else ended[first - 1]
-        seconds = (self.now - since).total_seconds()
-        return count / seconds if seconds > 0 else None
+        began, ended = list(done["started"]), list(done["ended"])
+        first, is_gap = len(done), False
+        while first > 0 and len(done) - first < LATEST and not is_gap:
+            first -= 1
+            is_gap = first == 0 or began[first] - ended[first - 1] > LONGEST_GAP
+        since = min(began[first:]) if is_gap else ended[first - 1]
+        count, seconds = len(done) - first, (self.now - since).total_seconds()
+        return Rate(count / seconds, count) if count >= FEWEST and seconds > 0 else None
 
     @property
     def seconds_left(self) -> float | None:
         """An estimate of the time until the end, at the measured rate; None if nothing runs or there is no rate yet."""
         rate = self.rate
-        return None if rate is None or not self.running or self.is_over else max(0, self.planned - self.finished) / rate
+        if rate is None or not self.running or self.is_over:
+            return None
+        return max(0, self.planned - self.finished) / rate.per_second
 
 
 def snapshot(stored: Stored, plan: Plan, now: datetime) -> Snapshot:

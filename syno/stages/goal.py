@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from syno.config import Experiment
+from syno.report.results import metrics_of
 from syno.results.breakdown import read_breakdown
 from syno.results.goal import SPEED, STATES, Verdict, lost_in, speedup_in, verdict_on_trial
 from syno.results.goal_tables import GOAL_SPEEDUP, answer, help_with, verdicts
@@ -18,14 +19,6 @@ from syno.stages.selection import read_selected
 
 if TYPE_CHECKING:
     import pandas
-
-METRIC = "metric_"
-
-
-def metrics_of(row: pandas.Series) -> dict[str, float]:
-    """Return the metrics of a trial, by name."""
-    named = ((str(name), value) for name, value in row.items())
-    return {name.removeprefix(METRIC): float(value) for name, value in named if name.startswith(METRIC) and value == value}
 
 
 def nearest_first(ranked: pandas.DataFrame, goal: Goal) -> pandas.DataFrame:

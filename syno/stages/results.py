@@ -63,6 +63,36 @@ def read(experiment: Experiment) -> Results:
     )
 
 
+def so_far(experiment: Experiment, trials: pandas.DataFrame, count: int) -> Results:
+    """Return the results of a search that may still run, from its trials alone.
+
+    Args:
+        experiment: the experiment.
+        trials: all trials, as in `syno.search.storage.records.table`.
+        count: how many of the best operators are shown. They are named after the experiment and their trials.
+    """
+    import pandas
+
+    from syno.report.results import TRIAL_COLUMNS, Results, no_layers
+    from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+
+    if trials.empty:
+        trials = pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
+    trials = trials.assign(name=[f"{experiment.name}_{number}" for number in trials["number"]])
+    scores, latency = (pandas.DataFrame(columns=[*names, "key"]) for names in (SCORE_COLUMNS, LATENCY_COLUMNS))
+    return Results(
+        experiment.name,
+        trials,
+        scores,
+        latency,
+        _best(experiment, trials, count),
+        _notes(experiment, trials, latency, no_layers()),
+        aim=experiment.goal,
+        reward_at_goal=reward_at_goal(experiment, trials),
+        network=_network(experiment),
+    )
+
+
 def _network(experiment: Experiment) -> tuple[Row, ...]:
     """Return the rows of the network's layers; none if the stage `data` has left no record."""
     file = experiment.folder / DATA
@@ -91,8 +121,15 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Seque
         rows = named[(named["role"] != "original") & (named["key"] != INT8)].drop_duplicates("key")
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
         return {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
+    return _best(experiment, trials, experiment.select.count)
+
+
+def _best(experiment: Experiment, trials: pandas.DataFrame, count: int) -> dict[str, PGraph]:
+    """Return the operators of the trials with the highest rewards, best first, by the names that the store gives them."""
     complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
-    best = complete.head(experiment.select.count)
+    best = complete.head(count)
+    if best.empty:
+        return {}
     pairs = zip(best["number"], best["operator"], strict=True)
     names = [(f"{experiment.name}_{number}", text) for number, text in pairs]
     return {name: parse_stored(text, name=name) for name, text in names}

@@ -11,11 +11,12 @@ from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.ir.text import parse_stored
+from syno.report.results import metrics_of
 from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
 from syno.results.parquet import read_parquet
 from syno.stages.artifact import best_published
 from syno.stages.fastest import fastest
-from syno.stages.goal import metrics_of, nearest_first
+from syno.stages.goal import nearest_first
 from syno.stages.margin import near_the_original
 from syno.stages.places import SCORES_FILE, SELECTED, SHORTLIST
 from syno.stages.selection import Selected, check_in_store, read_selected, write_selected

@@ -33,8 +33,9 @@ from syno.report.page_tables import (
     setting,
     word,
 )
-from syno.report.results import TRIAL_COLUMNS, Results, complete
+from syno.report.results import TRIAL_COLUMNS, Results, complete, metrics_of
 from syno.results.table import SCORE_COLUMNS
+from syno.search.reward_contract import ORIGINAL
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Card:
 
 def cards(results: Results) -> list[Card]:
     """Return a card for each operator, the best score first."""
-    known = {str(row["operator"]): row for row in score_rows(results)}
+    known = {**_searched(results), **{str(row["operator"]): row for row in score_rows(results)}}
     measured, origins = latencies(results), _origins(results)
 
     def rank(name: str) -> float:
@@ -101,6 +102,23 @@ def cards(results: Results) -> list[Card]:
 def order_name(target: Target) -> str:
     """Return the name of the sorting by latency on this device with this compiler."""
     return f"latency, {target[1]} on {target[0]}"
+
+
+def _searched(results: Results) -> dict[str, Row]:
+    """Return, by name, the scores and costs of operators in the search, where no operator was trained again."""
+    if not results.scores.empty:
+        return {}
+    found: dict[str, Row] = {}
+    for row in complete(results.trials, TRIAL_COLUMNS, "trials").to_dict("records"):
+        metrics = metrics_of(row)
+        costs = {name: metrics.get(name) for name in ("flops", "parameters")}
+        shares = {
+            f"{name}_share": cost / original
+            for name, cost in costs.items()
+            if cost is not None and (original := metrics.get(f"{ORIGINAL}{name}"))
+        }
+        found[str(row.get("name", ""))] = {"score": metrics.get(results.metric.name), **costs, **shares}
+    return found
 
 
 def _origins(results: Results) -> dict[str, str]:

@@ -31,6 +31,10 @@ SECONDS = 10  # for which an answer of a database is waited for
 WRITTEN_LAST = "alembic_version"  # the last of the tables that Optuna makes
 
 
+class NotBegunError(SpecError):
+    """There is no study yet."""
+
+
 class Stored(NamedTuple):
     """What is stored of a study: its trials in the order of their numbers, and its attributes. Nobody may change them."""
 
@@ -103,8 +107,8 @@ class StudyView:
         database = RDBStorage(self._url, engine_kwargs=options, skip_compatibility_check=True, skip_table_creation=True)
         return optuna.storages.get_storage(database)  # adds Optuna's cache of finished trials
 
-    def _not_begun(self, reason: str) -> SpecError:
-        return SpecError(f'the search "{self._name}" has not begun: {reason}')
+    def _not_begun(self, reason: str) -> NotBegunError:
+        return NotBegunError(f'the search "{self._name}" has not begun: {reason}')
 
 
 class JournalFollower(BaseJournalBackend):

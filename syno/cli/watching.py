@@ -1,0 +1,92 @@
+"""The command that watches a search."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syno.base.errors import SynoError
+from syno.cli.app import INTERRUPTED, RESULTS, app
+
+if TYPE_CHECKING:
+    from syno.search.snapshot import Snapshot
+    from syno.stages.watch import Watch
+
+
+@app.command(rich_help_panel=RESULTS)
+def watch(
+    given: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
+    every: Annotated[float, typer.Option(min=0.5, metavar="SECONDS", help="Seconds between two looks.")] = 5,
+    once: Annotated[bool, typer.Option("--once", help="Print how the search is now, and end.")] = False,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the page of the search so far.")] = None,
+) -> None:
+    """Watch a search from any machine that reaches its storage, until it is finished. Nothing is changed or locked."""
+    from syno.stages.watch import Watch
+
+    watched = Watch(given)
+    try:
+        if once:
+            found = watched.look()
+            typer.echo(watched.text(found))
+            if page is not None:
+                watched.write_page(found, page)
+        elif sys.stdout.isatty():
+            _on_terminal(watched, every, page)
+        else:
+            _in_log(watched, every, page)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _looks(watched: Watch, every: float, page: Path | None) -> Iterator[tuple[Snapshot, str]]:
+    """Yield the search as it is after each pause, until it is over, and why the last look failed; "" if it did not.
+
+    The first look must succeed. Later, a storage that cannot be reached may be back after a while. The page is written after the
+    first look, and whenever a trial has begun or ended since it was written.
+    """
+    found, error, shown = watched.look(), "", ""
+    while True:
+        if page is not None and not error and shown != (shown := _state(found)):
+            watched.write_page(found, page, every)
+        yield found, error
+        if found.is_over and not error:
+            return
+        time.sleep(every)
+        try:
+            found, error = watched.look(), ""
+        except SynoError as problem:
+            error = " ".join(str(problem).split())
+
+
+def _state(found: Snapshot) -> str:
+    """Return a text that differs if a trial has begun or ended."""
+    outcomes = " ".join(found.trials["outcome"]) if len(found.trials) else ""
+    return f"{outcomes} {found.is_over} {found.withdrawn}"
+
+
+def _on_terminal(watched: Watch, every: float, page: Path | None) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(), auto_refresh=False, vertical_overflow="visible") as live:
+        for found, error in _looks(watched, every, page):
+            note = f"\n\nas of {found.now:%H:%M:%S}; the storage cannot be read now: {error}" if error else ""
+            live.update(Text(f"{watched.text(found)}{note}", no_wrap=True, overflow="ellipsis"), refresh=True)
+
+
+def _in_log(watched: Watch, every: float, page: Path | None) -> None:
+    """Print everything at the beginning and at the end, and a line in between where something has changed."""
+    last = ""
+    for found, error in _looks(watched, every, page):
+        line = f"the storage cannot be read now: {error}" if error else watched.line(found)
+        if not last or (found.is_over and not error):
+            typer.echo(watched.text(found))
+        elif line != last:
+            typer.echo(line)
+        last = line

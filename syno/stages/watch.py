@@ -1,0 +1,76 @@
+"""Watching the search of an experiment from its storage alone, as text and as a page."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from math import ceil
+from pathlib import Path
+
+from syno.base.files import write_whole
+from syno.config import Experiment
+from syno.config.stopping import rounds_of
+from syno.report.watching import failure_lines, progress_line, status_lines, watch_text
+from syno.search.snapshot import Plan, Snapshot, snapshot
+from syno.search.storage.view import NotBegunError, StudyView
+from syno.stages.kept import check_shown
+from syno.stages.screening import limits
+from syno.stages.top import find_experiment
+
+GALLERY = 6  # of the best operators, on the page
+FASTEST_RELOAD = 2  # seconds
+
+
+class Watch:
+    """A view of the search of an experiment, on any machine that reaches its storage. Nothing is made, changed or locked.
+
+    Attributes:
+        experiment: the experiment.
+    """
+
+    def __init__(self, given: str) -> None:
+        """`given` is an experiment's config, its folder of results, or its name in `results/`.
+
+        Raises SpecError if there is no such experiment, it has no search, or its results are of other settings.
+        """
+        self.experiment: Experiment = find_experiment(given)
+        check_shown(self.experiment)
+        study = self.experiment.study
+        rounds = rounds_of(self.experiment.workload, self.experiment.evaluation)
+        keep = None if study.stopping is None else study.stopping.rungs(rounds)
+        self._plan = Plan(*limits(self.experiment), study.most_attempts, keep)
+        self._view = StudyView(self.experiment.storage, self.experiment.name)
+        self._given = given
+
+    def look(self, now: datetime | None = None) -> Snapshot:
+        """Return the search as it is stored now. `now` is this moment by default, without a zone.
+
+        Raises SpecError if the search has not begun, StorageError if the storage cannot be reached or read.
+        """
+        try:
+            return snapshot(self._view.read(), self._plan, now or datetime.now())
+        except NotBegunError as error:
+            raise NotBegunError(f"{error}. Begin it: syno search {self._given}") from None
+
+    def text(self, found: Snapshot) -> str:
+        """Return the search in lines."""
+        return watch_text(self.experiment.name, found, self.experiment.goal)
+
+    def line(self, found: Snapshot) -> str:
+        """Return how far the search is, in one line."""
+        return progress_line(self.experiment.name, found)
+
+    def write_page(self, found: Snapshot, file: Path, every: float | None = None) -> None:
+        """Write the page of the search so far. While the search runs, browsers load it again every `every` seconds, if given.
+
+        Raises SpecError if the file cannot be written.
+        """
+        from syno.report.page import Live, page
+        from syno.report.result_figures import pictures
+        from syno.stages.figures import SEARCH_FIGURES
+        from syno.stages.results import so_far
+
+        results = so_far(self.experiment, found.trials, GALLERY)
+        lines = [*status_lines(self.experiment.name, found, self.experiment.goal), *failure_lines(found)]
+        reload = None if every is None or found.is_over else max(FASTEST_RELOAD, ceil(every))
+        live = Live(lines, f"{found.now:%Y-%m-%d %H:%M:%S}", reload)
+        write_whole(file, page(results, pictures(results, SEARCH_FIGURES), live=live), durable=False)
