@@ -1,6 +1,6 @@
 """The commands. Each reads its arguments, calls the library, and prints the result."""
 
-from syno.cli import artifacts, benches, evaluations, operators, outputs, preparations, speedups, studies, take_home
+from syno.cli import artifacts, benches, evaluations, operators, outputs, preparations, speedups, studies, take_home, workflow
 from syno.cli.app import app
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "speedups",
     "studies",
     "take_home",
+    "workflow",
 ]
