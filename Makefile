@@ -9,9 +9,8 @@ CORES ?= 2
 .PHONY: demo test slow slurm ffcv gpu check lock clean compiled pure
 
 demo: $(INSTALLED)
-	$(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
+	$(BIN)/syno run quickstart --cores $(CORES)
 	@$(BIN)/syno top quickstart
-	@echo && echo "The report: file://$(abspath results/quickstart/report.html)"
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not slow and not slurm and not gpu" -n auto --dist worksteal

@@ -1,4 +1,7 @@
-"""Builds the compiled modules, if the variable SYNO_COMPILED is 1; everything else about the package is in pyproject.toml.
+"""Builds the package: copies the workflow into it, and builds the compiled modules if the variable SYNO_COMPILED is 1.
+
+Everything else about the package is in pyproject.toml. `syno run` finds the workflow in `syno/_workflow`
+of an installed package.
 
 The modules that draw operators are compiled by mypyc, from the same files that Python runs without it: `make compiled` in a
 checkout, `SYNO_COMPILED=1 pip install --no-build-isolation .` for an installation. Both need a C compiler, and the packages
@@ -23,9 +26,11 @@ from types import ModuleType
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 WORK = ROOT / "build" / "compiled"
+WORKFLOW = ("Snakefile", "workflow", "envs", "config")  # as in syno/stages/workflow_place.py
 GROUP = "syno"  # mypyc puts the code of all modules into one library, and calls it GROUP__mypyc
 
 # Left out are modules with little to gain, whose time is NumPy's, pydantic's classes, and classes that are copied or pickled by
@@ -151,9 +156,29 @@ class BuildCompiled(build_ext):
         print(f"{len(modules)} compiled modules: {folder}")
 
 
+class BuildWithWorkflow(build_py):
+    """Copies the Snakefile, and the folders that it reads, into the package, unless that is a checkout's own."""
+
+    def run(self) -> None:
+        """Build."""
+        super().run()
+        if self.editable_mode:
+            return
+        folder = Path(self.build_lib, "syno", "_workflow")
+        shutil.rmtree(folder, ignore_errors=True)
+        for name in WORKFLOW:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                folder.mkdir(parents=True)
+                shutil.copy2(source, folder / name)
+
+
 if __name__ == "__main__":  # setuptools runs this file under that name; tests import it
     if os.environ.get("SYNO_COMPILED") == "1":
         # Only `run` makes the true extensions, which takes long; until then, one says that there will be some.
-        setup(ext_modules=[Extension(f"{GROUP}__mypyc", [])], cmdclass={"build_ext": BuildCompiled})
+        commands = {"build_ext": BuildCompiled, "build_py": BuildWithWorkflow}
+        setup(ext_modules=[Extension(f"{GROUP}__mypyc", [])], cmdclass=commands)
     else:
-        setup()
+        setup(cmdclass={"build_py": BuildWithWorkflow})

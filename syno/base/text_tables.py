@@ -1,10 +1,11 @@
-"""Tables as text: Markdown and comma-separated values."""
+"""Tables as text: Markdown, HTML and comma-separated values."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from html import escape
 
 Row = Mapping[str, object]
 LINE_END = "\n"
@@ -41,6 +42,14 @@ def shown(value: object) -> str:
         case float():
             return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
     return str(value)
+
+
+def html_table(rows: Sequence[Row], caption: str = "") -> str:
+    """Return an HTML table of the values, which are escaped, below a caption."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(shown(row.get(name)))}</td>" for name in columns) + "</tr>" for row in rows)
+    return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def csv_text(rows: Sequence[Row], comments: Sequence[str] = ()) -> str:

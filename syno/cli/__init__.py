@@ -1,6 +1,18 @@
 """The commands. Each reads its arguments, calls the library, and prints the result."""
 
-from syno.cli import artifacts, benches, evaluations, operators, outputs, preparations, speedups, studies, take_home, watching
+from syno.cli import (
+    artifacts,
+    benches,
+    evaluations,
+    operators,
+    outputs,
+    preparations,
+    speedups,
+    studies,
+    take_home,
+    watching,
+    workflow,
+)
 from syno.cli.app import app
 
 __all__ = [
@@ -15,4 +27,5 @@ __all__ = [
     "studies",
     "take_home",
     "watching",
+    "workflow",
 ]

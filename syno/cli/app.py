@@ -27,7 +27,7 @@ class Commands(TyperGroup):
         from syno.stages import workflow_stages
 
         of_stages = [name for stage in workflow_stages.STAGES.values() for name in stage.commands]
-        order = ["plan", *of_stages, *OTHERS]
+        order = ["plan", "run", *of_stages, *OTHERS]
         return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
 
     def invoke(self, ctx: Any) -> Any:
@@ -46,7 +46,7 @@ class Commands(TyperGroup):
 
 HELP = """Synthesize layer operators for neural networks, train and measure them, and export them.
 
-`snakemake --cores 2` runs all stages of an experiment; each is also a command here."""
+`syno run FILE` runs all stages of an experiment; each is also a command here."""
 OF_VERSION = {"Python": "python", "torch": "torch", "optuna": "optuna"}  # printed names of what matters for results
 SHORT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(

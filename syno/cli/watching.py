@@ -46,8 +46,8 @@ def watch(
 def _looks(watched: Watch, every: float, page: Path | None) -> Iterator[tuple[Snapshot, str]]:
     """Yield the search as it is after each pause, until it is over, and why the last look failed; "" if it did not.
 
-    The first look must succeed. Later, a storage that cannot be reached may be back after a while. The page is written after the
-    first look, and whenever a trial has begun or ended since it was written.
+    The first look must succeed. Later, a storage that cannot be reached may be back after a while. The page is written after
+    the first look, and whenever a trial has begun or ended since it was written.
     """
     found, error, shown = watched.look(), "", ""
     while True:

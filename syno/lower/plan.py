@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import prod
 
 from syno.algebra import Kind, Valuation, Valuations
+from syno.base.text_tables import html_table
 from syno.ir.graph import PGraph
 from syno.lower.compose import Composition, compositions
 from syno.lower.stages import Stage, orders_of_work
@@ -110,6 +111,21 @@ class Plan:
 
     def __repr__(self) -> str:
         return self.table(self.valuations[0])
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show in place of the repr."""
+        rows = [
+            {
+                "stage": number,
+                "weights": ", ".join(f"w{weight}" for weight in row.weights) or "–",
+                "sums": ", ".join(row.sums) or "–",
+                "FLOPs": row.flops,
+                "memory/MiB": row.memory_bytes / 2**20,
+                "result": str(list(row.result)),
+            }
+            for number, row in enumerate(self.costs(self.valuations[0]), 1)
+        ]
+        return html_table(rows, str(self.valuations[0]))
 
 
 def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inference: bool = False) -> list[Plan]:

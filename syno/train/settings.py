@@ -197,8 +197,8 @@ class WorkloadSettings(BaseModel):
     width: Annotated[float, Field(gt=0)] = 1.0
     """factor of the backbone's numbers of features"""
     layers: str = "spatial"
-    """layers to replace: a rule (`spatial`, `pointwise`, `grouped`, `transposed`, `linear`, `paper-3x3`, `paper`, `projections`,
-    or `package.module:rule`; or several, as in `spatial, pointwise`), or names and patterns of layers, such as
+    """layers to replace: a rule (`spatial`, `pointwise`, `grouped`, `transposed`, `linear`, `paper-3x3`, `paper`,
+    `projections`, or `package.module:rule`; or several, as in `spatial, pointwise`), or names and patterns of layers, such as
     `stem, blocks.*.conv1`"""
     data: str = "glyphs"
     """data set: a name in docs/data.md, or your own as `package.module:function`"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import golden_files
 import pytest
@@ -58,7 +59,11 @@ def test_a_sum_over_the_input_alone_comes_first_where_that_is_cheaper() -> None:
 
 
 def test_the_table_shows_every_stage() -> None:
-    golden_files.check("operator_1.plan.txt", repr(plan(OPERATORS["operator_1"](), FIRST_LAYER)) + "\n")
+    chosen = plan(OPERATORS["operator_1"](), FIRST_LAYER)
+    golden_files.check("operator_1.plan.txt", repr(chosen) + "\n")
+    rows = ElementTree.fromstring(chosen._repr_html_()).findall("tbody/tr")
+    first = chosen.costs(chosen.valuations[0])[0]
+    assert [row[0].text for row in rows] == ["1", "2"] and rows[0][3].text == f"{first.flops:,}"
 
 
 def test_peak_memory_is_that_of_the_largest_stage() -> None:
