@@ -23,7 +23,7 @@ def plan(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change an assumption; the last table lists their names.")
     ] = None,
 ) -> None:
-    """Print how many jobs, GPU hours and files an experiment, or all experiments of a file, will take. Runs nothing."""
+    """Print how many jobs, hours and files an experiment, or all experiments of a file, will take. Runs nothing."""
     from pydantic import ValidationError
 
     from syno.base.errors import SpecError

@@ -119,7 +119,7 @@ def _end(found: Snapshot) -> Iterator[str]:
         yield "The search is finished."
     elif found.is_stopped:
         yield f"Failures stopped the search; when they are mended, `syno search` goes on: {_short(found.withdrawn[-1])}"
-    elif not found.running:
+    elif found.is_idle:
         yield "No trial is running: there is no worker, or one is about to begin. `syno search` goes on with the search."
 
 

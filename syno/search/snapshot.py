@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FINISHED = ("complete", "pruned", "paused", "failed")  # outcomes of trials that count
 RECENT = timedelta(minutes=10)  # the last minutes, for the number of trials in them
 LONGEST_GAP = timedelta(minutes=10)  # without a trial: more is an interruption, before which no rate is measured
+IDLE_SECONDS = 60
 LATEST = 30  # finished trials that a rate is measured by, at most
 FEWEST = 3  # finished trials from which on there is a rate
 
@@ -120,10 +121,16 @@ class Snapshot:
         return Rate(count / seconds, count) if count >= FEWEST and seconds > 0 else None
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no trial is running, and none has ended in the last minute: a worker proposes in less, as a rule."""
+        since = self.seconds_since_last
+        return not self.running and (since is None or since > IDLE_SECONDS)
+
+    @property
     def seconds_left(self) -> float | None:
         """An estimate of the time until the end, at the measured rate; None if nothing runs or there is no rate yet."""
         rate = self.rate
-        if rate is None or not self.running or self.is_over:
+        if rate is None or self.is_idle or self.is_over:
             return None
         return max(0, self.planned - self.finished) / rate.per_second
 

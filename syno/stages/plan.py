@@ -1,6 +1,7 @@
-"""The plan of experiments before anything has run: jobs, GPU hours, files and storage of each stage.
+"""The plan of experiments: jobs, hours, files and storage of each stage.
 
-Jobs and files are those of the workflow's stages. Hours and storage follow from assumptions, all of which can be changed.
+Jobs and files are those of the workflow's stages. GPU hours and storage follow from assumptions, all of which can be changed.
+CPU hours follow from what was measured, and are unknown before (`syno.stages.plan_cpu`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from syno.measure.compilers import COMPILERS, compiler_named
 from syno.measure.tvm.settings import is_here
 from syno.stages.assumptions import Assumptions
 from syno.stages.places import compiler_in_files, device_named
+from syno.stages.plan_cpu import search_cpu_hours, training_cpu_hours, trains_on_cpu
 from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs
 from syno.train.settings import TrainingSettings
 
@@ -34,7 +36,8 @@ class StagePlan:
         rule: name of the stage.
         jobs: number of jobs.
         gpu_hours: hours of all jobs together; None if unknown.
-        device_hours: hours of measuring on processors and remote devices. Other work on processors is not counted.
+        cpu_hours: hours of searching and training on processors (`syno.stages.plan_cpu`); None until something was timed.
+        device_hours: hours of measuring on processors and remote devices.
         files: number of files in the end.
         bytes: size of these files.
     """
@@ -42,6 +45,7 @@ class StagePlan:
     rule: str
     jobs: int
     gpu_hours: float | None
+    cpu_hours: float | None
     device_hours: float
     files: int
     bytes: float
@@ -58,6 +62,12 @@ class WorkflowPlan:
     def gpu_hours(self, rule: str) -> float | None:
         """Return the GPU hours of a stage; 0 if the experiment does not have it."""
         return next((stage.gpu_hours for stage in self.stages if stage.rule == rule), 0.0)
+
+    def hours(self, rule: str) -> float | None:
+        """Return the GPU hours and CPU hours of a stage together; None if one of them is unknown."""
+        found = [one for stage in self.stages if stage.rule == rule for one in (stage.gpu_hours, stage.cpu_hours)]
+        known = [one for one in found if one is not None]
+        return sum(known) if len(known) == len(found) else None
 
 
 def plans(experiments: Iterable[Experiment], assumed: Assumptions | None = None) -> list[WorkflowPlan]:
@@ -89,15 +99,18 @@ def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assu
     }
     on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}
     hours: dict[str, float | None] = {**on_gpus}
+    cpu_hours: dict[str, float | None] = {"worker": search_cpu_hours(experiment)}
     if experiment.searches and experiment.evaluation == "training":
         hours["worker"] = _search_hours(experiment, assumed)
     if "train" in found:
         hours["train"] = _hours(_training(experiment), experiment, assumed, len(found["train"]))
+        cpu_hours["train"] = training_cpu_hours(experiment, _training(experiment), found["train"])
     stages = [
         StagePlan(
             rule,
             len(files),
             hours.get(rule, 0.0),
+            cpu_hours.get(rule, 0.0),
             sum(by_stage[rule].values()) - on_gpus[rule] if rule in by_stage else 0.0,
             _files(STAGES[rule], files, experiment, assumed),
             _bytes(STAGES[rule], files, experiment, assumed),
@@ -121,7 +134,7 @@ def training_hours(settings: TrainingSettings, pictures: int | None, assumed: As
         pictures: pictures in an epoch; None for text, and if unknown.
         assumed: assumptions on the speed.
     """
-    if not settings.device.startswith("cuda"):
+    if trains_on_cpu(settings):
         return 0.0
     limits = [] if settings.most_minutes is None else [settings.most_minutes / 60]
     if pictures is not None:

@@ -13,6 +13,8 @@ from syno.stages.workflow_stages import STAGES
 
 # GPU hours in the paper: search and training again for a model, tuning for a device.
 PAPER: Mapping[str, float] = {"search": SEARCH_HOURS, "training": 900, "tuning": 700}
+UNKNOWN = "unknown"
+WHY_UNKNOWN = "CPU hours are unknown until a first trial was timed: begin with `syno search`, then plan again.\n"
 
 
 def plan_text(plans: Sequence[WorkflowPlan], assumed: Assumptions) -> str:
@@ -23,6 +25,8 @@ def plan_text(plans: Sequence[WorkflowPlan], assumed: Assumptions) -> str:
         markdown(paper_rows(plans), left=2),
         f"Assumed (`--assume NAME=VALUE`):\n\n{markdown(assumption_rows(assumed), left=2)}",
     ]
+    if any(stage.cpu_hours is None for one in plans for stage in one.stages):
+        parts.insert(3, WHY_UNKNOWN)
     return "\n".join(parts)
 
 
@@ -36,6 +40,7 @@ def stage_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
             "stage": name,
             "jobs": sum(stage.jobs for stage in found),
             "GPU hours": _sum(stage.gpu_hours for stage in found),
+            "CPU hours": _summed(stage.cpu_hours for stage in found),
             "hours of other devices": _rounded(sum(stage.device_hours for stage in found)),
             "files": sum(stage.files for stage in found),
             "MiB": _rounded(sum(stage.bytes for stage in found) / MIB),
@@ -53,6 +58,7 @@ def experiment_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
             "GPU hours: search": _rounded(one.gpu_hours("worker")),
             "training": _rounded(one.gpu_hours("train")),
             "tuning": _sum(one.gpu_hours(rule) for rule in ("tune", "layers", "breakdown")),
+            "CPU hours": _summed(stage.cpu_hours for stage in one.stages),
             "hours of other devices": _rounded(sum(stage.device_hours for stage in one.stages)),
             "files": sum(stage.files for stage in one.stages),
             "MiB": _rounded(sum(stage.bytes for stage in one.stages) / MIB),
@@ -67,12 +73,12 @@ def paper_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
     rows: list[Row] = []
     for one in plans:
         if one.experiment.searches and one.experiment.workload is not None:
-            rows.append(_beside("search", one.experiment.name, one.gpu_hours("worker")))
+            rows.append(_beside("search", one.experiment.name, one.hours("worker")))
     for root in dict.fromkeys(roots.values()):
         found = [one for one in plans if roots[one.experiment.folder] == root and one.experiment.workload is not None]
         if found:
             names = ", ".join(one.experiment.name for one in found)
-            rows.append(_beside("training", names, _sum(one.gpu_hours("train") for one in found)))
+            rows.append(_beside("training", names, _sum(one.hours("train") for one in found)))
     devices: dict[str, float] = {}
     for one in plans:
         for device, hours in one.tuning_hours.items():
@@ -87,7 +93,15 @@ def assumption_rows(assumed: Assumptions) -> list[Row]:
 
 
 def _beside(what: str, of: str, hours: float | None) -> Row:
-    return {"what": what, "of": of, "hours": _rounded(hours), "the paper's": PAPER[what]}
+    return {"what": what, "of": of, "hours": _summed([hours]), "the paper's": PAPER[what]}
+
+
+def _summed(hours: Iterable[float | None]) -> float | str:
+    """Return the sum, with two digits where it is small; "unknown" if one of the hours is."""
+    found = list(hours)
+    known = [one for one in found if one is not None]
+    total = sum(known)
+    return UNKNOWN if len(known) < len(found) else float(f"{total:.2g}") if total < 1 else _rounded(total) or 0
 
 
 def _roots(experiments: Iterable[Experiment]) -> dict[Path, Path]:
