@@ -18,6 +18,7 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 
 from syno.base.errors import SpecError, StorageError
 from syno.search.storage.errors import file_errors, storage_errors
@@ -102,6 +103,13 @@ class StudyView:
             engine.dispose()
         except ImportError as error:
             raise SpecError(f'the storage "{self._url}" needs a database driver that is not installed: {error}') from error
+        except OperationalError as error:
+            if file is not None:
+                raise
+            reason = str(error.orig).strip().splitlines()[0]
+            raise StorageError(
+                f"the storage {self._url} cannot be reached: {reason}. See that its server runs and lets this machine in"
+            ) from error
         if not is_made:
             raise self._not_begun(f"{self._url} has no tables of studies")
         database = RDBStorage(self._url, engine_kwargs=options, skip_compatibility_check=True, skip_table_creation=True)
