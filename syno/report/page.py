@@ -34,7 +34,7 @@ _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class Live:
-    """What the page of a search says in place of a table of trained operators.
+    """The state of a search, which its page shows in place of a table of trained operators.
 
     Attributes:
         lines: how far the search is, in sentences.

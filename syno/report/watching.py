@@ -94,7 +94,7 @@ def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
     done = [] if found.trials.empty else [dict(row) for row in rewarded(found.trials).to_dict("records")]
     judged = [(verdict_on_trial(goal, metrics_of(row)), row) for row in done]
     if not judged:
-        return "goal: no trial has been trained that could meet it"
+        return "goal: no trial is complete yet"
     counts = Counter(one.state for one, _ in judged)
     nearest, row = min(judged, key=lambda pair: (STATES.index(pair[0].state), pair[0].missing, -pair[1]["reward"]))
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])

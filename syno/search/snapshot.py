@@ -42,7 +42,7 @@ class Plan(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """How many trials end per second, and by how many trials that was measured."""
+    """A rate in trials per second, and the number of trials by which it was measured."""
 
     per_second: float
     trials: int
@@ -97,7 +97,7 @@ class Snapshot:
 
     @property
     def recent(self) -> int:
-        """How many trials have ended in the last 10 minutes."""
+        """The number of trials that have ended in the last 10 minutes."""
         done = self.ended_trials()
         return 0 if done.empty else int((done["ended"] >= self.now - RECENT).sum())
 

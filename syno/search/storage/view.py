@@ -37,7 +37,7 @@ class NotBegunError(SpecError):
 
 
 class Stored(NamedTuple):
-    """What is stored of a study: its trials in the order of their numbers, and its attributes. Nobody may change them."""
+    """The trials of a study in the order of their numbers, and its attributes, as they are stored. Nobody may change them."""
 
     trials: list[FrozenTrial]
     attributes: Mapping[str, Any]

@@ -1,0 +1,56 @@
+"""CHANGELOG.md and CITATION.cff: they can be parsed, and are of this version."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import syno
+
+ROOT = Path(syno.__file__).parents[1]
+CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+# Keys that the Citation File Format 1.2.0 requires, and others that it has.
+OF_SOFTWARE = ({"cff-version", "message", "title", "authors"}, {"type", "version", "license", "preferred-citation"})
+OF_PAPER = ({"type", "title", "authors"}, {"year", "collection-title", "url"})
+
+
+@pytest.fixture(scope="module")
+def citation() -> Any:
+    return yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+
+
+def test_the_changelog_begins_with_what_is_unreleased_and_the_version_of_the_package_is_its_newest() -> None:
+    headings = re.findall(r"^## (.*)$", CHANGES, re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    released = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - (\d{4}-\d{2}-\d{2})", heading) for heading in headings[1:]]
+    assert all(released)
+    days = [date.fromisoformat(one[2]) for one in released if one]
+    assert days == sorted(days, reverse=True)
+    begun = re.findall(r"^The next version will be (\d+\.\d+\.\d+)", CHANGES, re.MULTILINE)
+    assert [*begun, *(one[1] for one in released if one)][0] == syno.__version__
+
+
+def test_the_changelog_has_lists_of_known_kinds() -> None:
+    parts = re.split(r"^### (.*)$", CHANGES, flags=re.MULTILINE)
+    assert set(parts[1::2]) <= KINDS and all(re.match(r"\n\n- \S", text) for text in parts[2::2])
+
+
+def test_the_citation_has_the_fields_of_its_format(citation: Any) -> None:
+    for found, (required, others) in ((citation, OF_SOFTWARE), (citation["preferred-citation"], OF_PAPER)):
+        assert required <= set(found) <= required | others
+        for author in found["authors"]:
+            assert set(author) in ({"name"}, {"given-names", "family-names"}) and all(author.values())
+    assert (citation["cff-version"], citation["type"]) == ("1.2.0", "software")
+    assert citation["preferred-citation"]["type"] == "conference-paper" and citation["preferred-citation"]["year"] == 2025
+
+
+def test_the_citation_is_of_this_version_and_of_the_paper_that_the_readme_names(citation: Any) -> None:
+    assert citation["version"] == syno.__version__
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"*{citation['preferred-citation']['title']}* (ASPLOS 2025)" in readme
