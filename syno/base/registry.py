@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -78,13 +79,48 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._entries)
 
 
+_CODE_FOLDERS: list[str] = []  # the one that was given last comes first
+
+
+def search_code_in(folder: Path) -> None:
+    """Import modules of users from this folder, too: from now on, before the folder where the command runs and earlier ones."""
+    given = str(folder.absolute())
+    if given in _CODE_FOLDERS:
+        _CODE_FOLDERS.remove(given)
+    _CODE_FOLDERS.insert(0, given)
+
+
+def _prepare_import(module: str) -> None:
+    """Put the users' folders on the import path, and forget a module of another such folder that has the same name."""
+    folders = [*_CODE_FOLDERS, str(Path.cwd())]
+    wanted = [folder for folder in folders if folder in _CODE_FOLDERS or folder not in sys.path]
+    sys.path[:] = [*wanted, *(path for path in sys.path if path not in wanted)]
+    top = module.partition(".")[0]
+    there = next((folder for folder in folders if _file_in(folder, top)), None)
+    loaded = getattr(sys.modules.get(top), "__file__", None)
+    if there is None or loaded is None or loaded == _file_in(there, top):
+        return
+    left = next((folder for folder in _CODE_FOLDERS if loaded == _file_in(folder, top)), None)
+    if left is not None:
+        own = [name for name, one in sys.modules.items() if (getattr(one, "__file__", None) or "").startswith(left + os.sep)]
+        for name in own:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+
+
+def _file_in(folder: str, module: str) -> str | None:
+    """Return the file of a module or package in a folder; None if it has none."""
+    found = (Path(folder, f"{module}.py"), Path(folder, module, "__init__.py"))
+    return next((str(file) for file in found if file.is_file()), None)
+
+
 def is_path(given: str) -> bool:
     """Return whether a name is the path of a user's own thing, `package.module:name`."""
     return ":" in given
 
 
 def imported(given: str, what: str) -> Any:
-    """Import the thing at the path `package.module:name`. The folder where the command runs is on the import path.
+    """Import the thing at the path `package.module:name`, from an experiment's folder or the one where the command runs, too.
 
     Args:
         given: the path.
@@ -95,8 +131,7 @@ def imported(given: str, what: str) -> Any:
     module, _, name = given.partition(":")
     if not module or not name:
         raise SpecError(f'the {what} is "{given}"; it must be something that can be imported, "package.module:name"')
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    _prepare_import(module)
     try:
         found = importlib.import_module(module)
     except ImportError as error:
