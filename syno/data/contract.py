@@ -72,8 +72,8 @@ class PictureData(Protocol):
 DATASETS: Registry[Callable[..., Any]] = Registry("data set")  # of functions that make PictureData or a TokenSet
 
 
-def label_shape_of(data: PictureData) -> tuple[int, ...]:
-    """Return the shape of the labels of one sample: () if it has one label."""
+def label_shape_of(data: object) -> tuple[int, ...]:
+    """Return the shape of the labels of one sample of a data set: () if it has one label, and for text."""
     return tuple(getattr(data, "label_shape", ()))
 
 
