@@ -14,7 +14,10 @@ def convolution(before: int, after: int, side: int, *, stride: int = 1, groups: 
 
 
 class InvertedResidual(nn.Module):
-    """Expand with 1x1, mix positions with a depthwise 3x3, project with 1x1. [N, before, H, H] -> [N, after, H/stride, H/stride]."""
+    """Expand with 1x1, mix positions with a depthwise 3x3, project with 1x1.
+
+    [N, before, H, H] -> [N, after, H/stride, H/stride].
+    """
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()

@@ -83,29 +83,35 @@ _CODE_FOLDERS: list[str] = []  # the one that was given last comes first
 
 
 def search_code_in(folder: Path) -> None:
-    """Import modules of users from this folder, too: from now on, before the folder where the command runs and earlier ones."""
+    """Import modules of users from this folder, too: from now on, before the folder where the command runs and earlier ones.
+
+    The folder comes first in `sys.path`, which processes that compile and measure get as well.
+    """
     given = str(folder.absolute())
-    if given in _CODE_FOLDERS:
-        _CODE_FOLDERS.remove(given)
-    _CODE_FOLDERS.insert(0, given)
+    for folders in (_CODE_FOLDERS, sys.path):
+        if given in folders:
+            folders.remove(given)
+        folders.insert(0, given)
 
 
 def _prepare_import(module: str) -> None:
-    """Put the users' folders on the import path, and forget a module of another such folder that has the same name."""
-    folders = [*_CODE_FOLDERS, str(Path.cwd())]
-    wanted = [folder for folder in folders if folder in _CODE_FOLDERS or folder not in sys.path]
-    sys.path[:] = [*wanted, *(path for path in sys.path if path not in wanted)]
-    top = module.partition(".")[0]
-    there = next((folder for folder in folders if _file_in(folder, top)), None)
+    """Put the folder where the command runs on the import path, and forget another folder's module of the same name."""
+    here, top = str(Path.cwd()), module.partition(".")[0]
+    if here not in sys.path:
+        sys.path.insert(len(_CODE_FOLDERS), here)
+    found = next((file for folder in (*_CODE_FOLDERS, here) if (file := _file_in(folder, top))), None)
     loaded = getattr(sys.modules.get(top), "__file__", None)
-    if there is None or loaded is None or loaded == _file_in(there, top):
+    if found is None or loaded is None or loaded == found:
         return
-    left = next((folder for folder in _CODE_FOLDERS if loaded == _file_in(folder, top)), None)
-    if left is not None:
-        own = [name for name, one in sys.modules.items() if (getattr(one, "__file__", None) or "").startswith(left + os.sep)]
-        for name in own:
+    other = next((folder for folder in _CODE_FOLDERS if loaded == _file_in(folder, top)), None)
+    if other is not None:
+        for name in [name for name, one in sys.modules.items() if _lies_in(one, other)]:
             del sys.modules[name]
         importlib.invalidate_caches()
+
+
+def _lies_in(module: object, folder: str) -> bool:
+    return str(getattr(module, "__file__", None) or "").startswith(folder + os.sep)
 
 
 def _file_in(folder: str, module: str) -> str | None:
