@@ -38,6 +38,7 @@ def small_config(name: str, folder: Path) -> Path:
     fields["code"] = str(FOLDER / name)
     fields["workload"]["training"] |= {"epochs": 10, "most_steps": STEPS, "batch": 32}
     fields["reward"] = {"name": "accuracy", "low": 0.0}  # after so few steps, the original may be no better than chance
+    fields["policy"] = {"name": "random"}
     fields["study"] = {"n_trials": 2}
     fields["train"] = {"seeds": [SEED]}
     fields["tune"] = {"compilers": ["eager"], "latency": {"batch": 2, "least_ms": 1, "warm_up_ms": 0, "most_repeats": 6}}
@@ -64,7 +65,7 @@ def test_search_train_measure_and_take_home(name: str, tmp_path: Path, monkeypat
     (chosen,) = json.loads((folder / "selected.json").read_text())["selected"][:1]
     for given in (ORIGINAL, chosen["name"]):
         run("train", config, given, "--seed", str(SEED))
-        run("tune", "model", config, given, "--compiler", "eager")
+    run("tune", "model", config, chosen["name"], "--compiler", "eager")
     run("tables", config)
     (record,) = (json.loads(file.read_text()) for file in (folder / "train" / chosen["key"]).glob("*.json"))
     assert math.isfinite(record["score"]) and 0 <= record["score"] <= 1 and record["metric"] == "accuracy"
