@@ -34,7 +34,7 @@ print(float((network.load()(samples).argmax(1) == labels).double().mean()))
 def small_config(name: str, folder: Path) -> Path:
     """Write the example with little to do. It has no goal, since tests do not depend on the machine's speed."""
     fields: dict[str, Any] = with_samples(fields_of(name), 128, TESTS)
-    del fields["goal"]
+    fields.pop("goal", None)
     fields["code"] = str(FOLDER / name)
     fields["workload"]["training"] |= {"epochs": 10, "most_steps": STEPS, "batch": 32}
     fields["reward"] = {"name": "accuracy", "low": 0.0}  # after so few steps, the original may be no better than chance
