@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import isnan
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,15 +139,3 @@ def test_only_pictures_are_channels_last(shape: tuple[int, ...], is_last: bool) 
     assert len(shape) != 3 or samples.is_contiguous(memory_format=torch.channels_last)
     subject = NetworkSubject(model="mine:net", classes=2, image_shape=shape, memory_format="channels_last")
     assert (subject.layout() is torch.channels_last) == is_last
-
-
-def test_a_module_is_taken_from_the_folder_that_was_given_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from syno.base import registry
-
-    monkeypatch.setattr(registry, "_CODE_FOLDERS", [])
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "same_name_in_both.py").write_text(f"NAME = {name!r}\n")
-    for name in ("one", "two", "one"):
-        registry.search_code_in(tmp_path / name)
-        assert registry.imported("same_name_in_both:NAME", "thing") == name
