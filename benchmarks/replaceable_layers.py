@@ -29,7 +29,7 @@ from syno.model.spec import rest_cost
 PICTURES = ("resnet18", "resnet34", "densenet121", "resnext29_2x64d", "efficientnet_v2_s")
 SIDES = {"resnext29_2x64d": 32}  # of pictures; the others take 224
 TEXT = "gpt2"
-RULES = ("spatial", "pointwise", "grouped", "linear")
+RULES = ("spatial", "pointwise", "grouped", "transposed", "linear")
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SAMPLES = {  # of the examples: the classes and the shape of a sample
     "own_cnn": (12, (3, 16, 16)),
