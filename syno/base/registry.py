@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -92,13 +93,54 @@ def plural(kind: str) -> str:
     return f"{noun}s{of}{rest}"
 
 
+_CODE_FOLDERS: list[str] = []  # the one that was given last comes first
+
+
+def search_code_in(folder: Path) -> None:
+    """Import modules of users from this folder, too: from now on, before the folder where the command runs and earlier ones.
+
+    The folder comes first in `sys.path`, which processes that compile and measure get as well.
+    """
+    given = str(folder.absolute())
+    for folders in (_CODE_FOLDERS, sys.path):
+        if given in folders:
+            folders.remove(given)
+        folders.insert(0, given)
+
+
+def _prepare_import(module: str) -> None:
+    """Put the folder where the command runs on the import path, and forget another folder's module of the same name."""
+    here, top = str(Path.cwd()), module.partition(".")[0]
+    if here not in sys.path:
+        sys.path.insert(len(_CODE_FOLDERS), here)
+    found = next((file for folder in (*_CODE_FOLDERS, here) if (file := _file_in(folder, top))), None)
+    loaded = getattr(sys.modules.get(top), "__file__", None)
+    if found is None or loaded is None or loaded == found:
+        return
+    other = next((folder for folder in _CODE_FOLDERS if loaded == _file_in(folder, top)), None)
+    if other is not None:
+        for name in [name for name, one in sys.modules.items() if _lies_in(one, other)]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+
+
+def _lies_in(module: object, folder: str) -> bool:
+    return str(getattr(module, "__file__", None) or "").startswith(folder + os.sep)
+
+
+def _file_in(folder: str, module: str) -> str | None:
+    """Return the file of a module or package in a folder; None if it has none."""
+    found = (Path(folder, f"{module}.py"), Path(folder, module, "__init__.py"))
+    return next((str(file) for file in found if file.is_file()), None)
+
+
 def is_path(given: str) -> bool:
     """Return whether a name is the path of a user's own thing, `package.module:name`."""
     return ":" in given
 
 
 def imported(given: str, what: str) -> Any:
-    """Import the thing at the path `package.module:name`. The folder where the command runs is on the import path.
+    """Import the thing at the path `package.module:name`, from an experiment's folder or the one where the command runs, too.
 
     Args:
         given: the path.
@@ -109,8 +151,7 @@ def imported(given: str, what: str) -> Any:
     module, _, name = given.partition(":")
     if not module or not name:
         raise SpecError(f'the {what} is "{given}"; it must be something that can be imported, "package.module:name"')
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    _prepare_import(module)
     try:
         found = importlib.import_module(module)
     except ImportError as error:

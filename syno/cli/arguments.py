@@ -87,13 +87,13 @@ def sizes(given: list[str] | None) -> dict[str, int]:
     return {name: int(value) for name, value in found.items()}
 
 
-def image_shape(given: str) -> tuple[int, int, int]:
-    """Return channels, height and width of `3x224x224`."""
+def image_shape(given: str, *, is_own: bool = False) -> tuple[int, ...]:
+    """Return channels, height and width of `3x224x224`; for a user's own model also channels and length of `1x4000`."""
     parts = given.split("x")
-    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
-        raise typer.BadParameter(f'"{given}" is no CxHxW, such as 3x224x224', param_hint="--image")
-    channels, height, width = map(int, parts)
-    return channels, height, width
+    if (len(parts) != 3 and not is_own) or not all(part.isdecimal() and int(part) for part in parts):
+        kind = "; a model of your own may take CxL, such as 1x4000" if len(parts) != 3 else ""
+        raise typer.BadParameter(f'"{given}" is no CxHxW, such as 3x224x224{kind}', param_hint="--image")
+    return tuple(map(int, parts))
 
 
 def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
@@ -101,12 +101,13 @@ def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
 
     A model of the user's own takes text if a length is given. Raises BadParameter for options of the other kind of network.
     """
+    from syno.base.registry import is_path
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.model.backbones import SEQUENCE_BACKBONES
 
     given = {name: value for name, value in options.items() if value is not None}
     model = given["model"]
-    takes_text = model in SEQUENCE_BACKBONES or (":" in model and "length" in given)
+    takes_text = model in SEQUENCE_BACKBONES or (is_path(model) and "length" in given)
     own, foreign = (OF_TEXT, OF_PICTURES) if takes_text else (OF_PICTURES, OF_TEXT)
     if wrong := [f"--{name.replace('_', '-')}" for name in foreign if name in given]:
         kinds = ("text", "pictures") if takes_text else ("pictures", "text; models of your own take it if there is a --length")
@@ -114,7 +115,7 @@ def network_subject(**options: Any) -> NetworkSubject | LanguageModelSubject:
     fields = {**own, **given}
     if takes_text:
         return LanguageModelSubject(**fields)
-    fields["image_shape"] = image_shape(fields.pop("image"))
+    fields["image_shape"] = image_shape(fields.pop("image"), is_own=is_path(model))
     fields["memory_format"] = "channels_last" if fields.pop("channels_last") else "contiguous"
     return NetworkSubject(**fields)
 

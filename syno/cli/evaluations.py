@@ -180,7 +180,10 @@ def tune_network(
     model: Annotated[str, typer.Option(help="The backbone: a name, or your own as package.module:function.")] = "resnet18",
     classes: Annotated[int | None, typer.Option(min=1, help="Classes of a network for pictures; by default 1000.")] = None,
     image: Annotated[
-        str | None, typer.Option(metavar="CxHxW", help="Channels, height and width of a picture; by default 3x224x224.")
+        str | None,
+        typer.Option(
+            metavar="CxHxW", help="Channels, height and width; by default 3x224x224. CxL for some models of your own."
+        ),
     ] = None,
     vocabulary: Annotated[int | None, typer.Option(min=1, help="Tokens of a language model; by default 50257.")] = None,
     length: Annotated[int | None, typer.Option(min=1, help="Length of a sequence; by default 2048.")] = None,

@@ -43,7 +43,7 @@ Settings = Mapping[str, Any]
 RESULTS = Path("results")
 COSTS = {"original_flops", "original_parameters"}  # metrics
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
-OF_ANY = ("name", "output")  # options of every experiment; one of published data, or of joined results, has one more
+OF_ANY = ("name", "output", "code")  # options of every experiment; one of published data, or of joined results, has one more
 OF_PUBLISHED = ("artifact", "ablations")  # further ones of an experiment of published data
 
 
@@ -81,6 +81,8 @@ class Experiment(Section):
     ablations: Ablations = Ablations()
     output: Path | None = None
     """folder of the results; by default results/NAME"""
+    code: Path | None = None
+    """folder of your own modules; by default that of this file, if it has the modules that the file names"""
 
     def __init__(self, **fields: Any) -> None:
         try:

@@ -24,6 +24,7 @@ from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.groups import Section
 from syno.config.joining import check_joins, folders_of_join
 from syno.config.kept_file import KEPT, completed, is_kept
+from syno.config.own_code import use_code
 from syno.config.specs import find_spec, merged
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
@@ -71,6 +72,7 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
     file = given if isinstance(given, Path) else file
     content = read_mapping(given, "an experiment", Experiment) if isinstance(given, Path) else given
     content = {"name": name or ("" if file is None else file.stem), **completed(content, file)}
+    use_code(content)
     found = _several(content) if "experiments" in content else [Experiment(**content)]
     if file is not None and is_kept(file):
         found = [in_place(experiment, file.parent) for experiment in found]

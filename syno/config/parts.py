@@ -7,7 +7,7 @@ from typing import Any, Literal
 from syno.space.reads import NONE
 
 Part = Literal["data", "search", "select", "train", "tune", "speed", "ablations", "join"]  # of the settings
-NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact", "join", "ablations")
+NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact", "join", "ablations", "code")
 NOT_OF_TRIALS = ("workers", "storage", "check_gradients")  # of a study; the last one spares trainings that would be in vain
 
 

@@ -14,7 +14,7 @@ from syno.base.errors import ShapeError
 from syno.base.files import checksum
 from syno.base.registry import Registry
 
-Pair = tuple[torch.Tensor, torch.Tensor]  # float32 pictures [n, channels, height, width], int64 labels [n]
+Pair = tuple[torch.Tensor, torch.Tensor]  # float32 samples [n, channels, ...], int64 labels [n] or [n, *positions]
 
 
 class Batches(Protocol):
@@ -34,7 +34,11 @@ class Batches(Protocol):
 
 
 class PictureData(Protocol):
-    """Pictures with a class each, in memory or in files. `hash` is of the pictures before they are changed for training."""
+    """Pictures or other samples of one shape, in memory or in files, with a class each.
+
+    A data set with a class for each position of a sample also has the attribute `label_shape`: the shape of a sample's labels,
+    such as (height, width). `hash` is of the samples before they are changed for training.
+    """
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -43,8 +47,8 @@ class PictureData(Protocol):
     @property
     def hash(self) -> str: ...  # noqa: D102
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of the network's input."""
+    def image_shape(self) -> tuple[int, ...]:
+        """Channels and lengths of the network's input: (channels, height, width) for pictures, (channels, length) for sound."""
         ...
 
     @property
@@ -66,6 +70,11 @@ class PictureData(Protocol):
 
 
 DATASETS: Registry[Callable[..., Any]] = Registry("data set")  # of functions that make PictureData or a TokenSet
+
+
+def label_shape_of(data: object) -> tuple[int, ...]:
+    """Return the shape of the labels of one sample of a data set: () if it has one label, and for text."""
+    return tuple(getattr(data, "label_shape", ()))
 
 
 def check_batch(batch: int, name: str, count: int, things: str) -> None:

@@ -1,4 +1,4 @@
-"""Pictures in memory: a data set of tensors, its checks, and its batches, which are made on the training's device."""
+"""Pictures and other samples in memory: a data set of tensors, its checks, and its batches, made on the training's device."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ import torch
 from syno.base.errors import DataError
 from syno.data.augmentation import Augmentation
 from syno.data.contract import Orders, Pair, content_hash, generator_of
+from syno.data.samples import is_picture
 
 PLAIN = torch.contiguous_format
-IMAGE_AXES = 4  # [n, channels, height, width]
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Pictures with a class each. Two data sets are equal if they hold the same pictures, whatever their names.
+    """Pictures or other samples, with a class each or one for each position. Equal if they hold the same, whatever their names.
 
     Attributes:
         name: a label.
-        train_images, test_images: [n, channels, height, width]; float32 around zero, or uint8 if there is an augmentation,
-            which makes float32 of it.
-        train_labels, test_labels: int64 [n], in range(classes).
+        train_images, test_images: [n, channels, ...], as [n, channels, height, width] for pictures and [n, channels, length]
+            for sound; float32 around zero, or uint8 if there is an augmentation, which makes float32 of it.
+        train_labels, test_labels: int64, in range(classes): [n], or [n, *positions] with a class for each position, as
+            [n, height, width] for pictures whose pixels are classified.
         classes: number of classes.
         hash: of the shapes and bytes of all tensors; computed if it isn't given.
-        augmentation: changes batches of pictures for training.
+        augmentation: changes batches of pictures for training; only for pictures with one label each.
 
     Raises DataError if a tensor isn't as described here.
     """
@@ -57,14 +58,24 @@ class DataSet:
                 if not isinstance(tensor, torch.Tensor):
                     raise DataError(f"{self.name}: {title} is a {type(tensor).__name__}; give a torch.Tensor")
             check_images(f"{self.name}: {part}_images", images, tuple(self.train_images.shape[1:]), types)
-            check_labels(f"{self.name}: {part}_labels", labels, len(images), self.classes)
+            check_labels(f"{self.name}: {part}_labels", labels, len(images), self.classes, self.label_shape)
+        if self.augmentation is not None and (not is_picture(self.train_images.shape[1:]) or self.label_shape):
+            raise DataError(
+                f"{self.name}: the augmentation is for pictures [n, channels, height, width] with labels [n]; train_images "
+                f"has the shape {list(self.train_images.shape)} and train_labels {list(self.train_labels.shape)}; leave it out"
+            )
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of the network's input."""
-        channels, height, width = self.train_images.shape[1:]
+    def image_shape(self) -> tuple[int, ...]:
+        """Channels and lengths of the network's input."""
+        shape = tuple(self.train_images.shape[1:])
         side = None if self.augmentation is None else self.augmentation.settings.size
-        return (channels, height, width) if side is None else (channels, side, side)
+        return shape if side is None else (shape[0], *(side for _ in shape[1:]))
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """The shape of the labels of one sample: () if it has one."""
+        return tuple(self.train_labels.shape[1:])
 
     @property
     def train_count(self) -> int:
@@ -147,21 +158,24 @@ class RandomBatches:
 
 
 def check_images(what: str, images: Any, shape: tuple[int, ...], types: tuple[torch.dtype, ...] = (torch.float32,)) -> None:
-    """Raise DataError, which begins with `what`, if these are not finite pictures [n, *shape] of one of the types."""
-    if images.dim() != IMAGE_AXES or tuple(images.shape[1:]) != shape or not len(images):
-        expected = ", ".join(map(str, shape)) if len(shape) == IMAGE_AXES - 1 else "channels, height, width"
-        raise DataError(f"{what} has the shape {list(images.shape)}; it must be [n, {expected}]")
+    """Raise DataError, which begins with `what`, if these are not finite samples [n, *shape] of one of the types."""
+    if not shape or tuple(images.shape[1:]) != shape or not images.numel():
+        expected = ", ".join(map(str, shape)) if shape and 0 not in shape else "channels, ...], as [n, channels, height, width"
+        raise DataError(f"{what} has the shape {list(images.shape)}; it must be [n, {expected}] with n of at least 1")
     if images.dtype not in types:
         names = " or ".join(map(_type_name, types))
         raise DataError(f"{what} is {_type_name(images.dtype)}; it must be {names}: convert it, as with images.float()")
     if images.is_floating_point() and not bool(torch.isfinite(images).all()):
-        raise DataError(f"{what} has values that are not finite (NaN or infinity); take out or repair these pictures")
+        raise DataError(f"{what} has values that are not finite (NaN or infinity); take out or repair these samples")
 
 
-def check_labels(what: str, labels: Any, count: int, classes: int) -> None:
-    """Raise DataError, which begins with `what`, if these are not int64 labels [count], each from 0 to classes - 1."""
-    if tuple(labels.shape) != (count,):
-        raise DataError(f"{what} has the shape {list(labels.shape)}; it must be [{count}]: one label for each picture")
+def check_labels(what: str, labels: Any, count: int, classes: int, label_shape: tuple[int, ...] = ()) -> None:
+    """Raise DataError, which begins with `what`, if these are not int64 labels [count, *label_shape] from 0 to classes - 1."""
+    if tuple(labels.shape) != (count, *label_shape) or not labels.numel():
+        expected = ", ".join(map(str, (count, *label_shape)))
+        each = "each position of each sample" if label_shape else "each sample"
+        hint = "" if label_shape or labels.dim() < 2 else "; a data set with labels of positions has the attribute label_shape"
+        raise DataError(f"{what} has the shape {list(labels.shape)}; it must be [{expected}]: one label for {each}{hint}")
     if labels.dtype is not torch.int64:
         raise DataError(f"{what} is {_type_name(labels.dtype)}; it must be int64: convert it, as with labels.long()")
     least, most = int(labels.min()), int(labels.max())

@@ -10,6 +10,7 @@ from pydantic import Field
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.base.registry import is_path
+from syno.data.samples import is_picture
 from syno.ir.graph import PGraph
 from syno.measure.subjects import SEED, Subject
 from syno.model.baselines import Replacement, read_replacement
@@ -137,23 +138,24 @@ class BackboneSubject(Subject):
 
 
 class NetworkSubject(BackboneSubject):
-    """A backbone that takes pictures.
+    """A backbone that takes pictures, or other samples of real numbers.
 
     Attributes:
         classes: the number of classes.
-        image_shape: [channels, height, width] of a picture.
-        memory_format: "channels_last" or "contiguous", of pictures and of the network's own convolutions.
+        image_shape: [channels, height, width] of a picture, or [channels, ...] of another sample.
+        memory_format: "channels_last" or "contiguous", of pictures and of the network's own convolutions; other samples are
+            always contiguous.
     """
 
     kind: Literal["network"] = "network"
     classes: int
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...] = Field(min_length=1)
     layers: str = "spatial"
     memory_format: Literal["channels_last", "contiguous"] = "contiguous"
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """The shape of a picture."""
+        """The shape of a picture, or of another sample."""
         return self.image_shape
 
     def backbone(self) -> nn.Module:
@@ -167,7 +169,8 @@ class NetworkSubject(BackboneSubject):
         """Return the memory format of the settings."""
         import torch
 
-        return torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
+        is_last = self.memory_format == "channels_last" and is_picture(self.image_shape)
+        return torch.channels_last if is_last else torch.contiguous_format
 
 
 class LanguageModelSubject(BackboneSubject):

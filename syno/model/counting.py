@@ -10,12 +10,13 @@ import math
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from syno.base.errors import SpecError
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES
 from syno.model.around import Bias
-from syno.model.extraction import LayerCall, trace
+from syno.model.extraction import LayerCall, evaluation_mode, trace
 from syno.model.geometry import TRANSPOSED
 from syno.model.module import OperatorModule
 from syno.space.complete import Cost
@@ -28,6 +29,7 @@ FREE = (
     nn.GroupNorm,
     nn.LayerNorm,
     nn.Embedding,
+    nn.PReLU,
     Bias,
 )  # though they have weights
 
@@ -38,14 +40,36 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
     Memory is the most that one layer with weights holds in float32: its input, weights and output; for an operator, what the
     largest of its stages holds.
 
-    Raises SpecError for a layer with weights whose FLOPs are not known.
+    Of a user's modules with parameters of their own, such as a factor or an embedding of positions, the products of matrices
+    and the convolutions count that run in their `forward` itself; PyTorch's `FlopCounterMode` counts them.
     """
-    counted = [layer_cost(call) for call in trace(model, example)]
+    calls = trace(model, example)
+    own = _own_products(model, example) if any(map(_is_unknown, calls)) else {}
+    counted = [(own.get(call.name, 0), 0) if _is_unknown(call) else layer_cost(call) for call in calls]
     return Cost(
         flops=sum(flops for flops, _ in counted),
         parameters=parameters(model),
         memory_bytes=max((memory for _, memory in counted), default=0),
     )
+
+
+def _is_unknown(call: LayerCall) -> bool:
+    """Return whether a module has parameters of its own, and is neither one of PyTorch's nor an operator."""
+    is_known = isinstance(call.module, OperatorModule | Bias) or type(call.module).__module__.startswith("torch.nn.")
+    return not is_known and bool(list(call.module.parameters(recurse=False)))
+
+
+def _own_products(model: nn.Module, example: torch.Tensor) -> dict[str, int]:
+    """Return the multiply-adds that run in each module itself, and in no module of it, by the module's name."""
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), evaluation_mode(model), counter:
+        model(example)
+    whole = {name: sum(of.values()) for name, of in counter.get_flop_counts().items()}
+    own: dict[str, int] = {}
+    for name, module in model.named_modules():
+        path = f"{type(model).__name__}.{name}" if name else type(model).__name__
+        own[name] = (whole.get(path, 0) - sum(whole.get(f"{path}.{child}", 0) for child, _ in module.named_children())) // 2
+    return own
 
 
 def published_flops(model: nn.Module, example: torch.Tensor) -> int:

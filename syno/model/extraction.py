@@ -18,7 +18,7 @@ from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, axes_of
 from syno.model.layer import Layer
-from syno.model.layers import KINDS, NOT_NAMED, STEM, NamedLayers, Where, rule_for
+from syno.model.layers import KINDS, NOT_NAMED, STEM, Where, names_of, rule_for
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ def sorted_out(
         if isinstance(call.module, kinds):
             uses.setdefault(call.name, []).append(call)
     convolutions = [name for name, (call, *_) in uses.items() if isinstance(call.module, CONVOLUTIONS)]
-    stem = convolutions[:1] if keep_stem and not isinstance(refuse, NamedLayers) else []
+    names = names_of(refuse)
+    stem = [name for name in convolutions[:1] if keep_stem and not any(fnmatchcase(name, one) for one in names)]
     found: list[Layer] = []
     refused: dict[str, str] = {}
     for name, used in uses.items():
@@ -135,8 +136,7 @@ def sorted_out(
             refused[name] = reason
         elif isinstance(layer, Layer):
             found.append(layer)
-    if isinstance(refuse, NamedLayers):
-        _check_names(model, refuse.names, found, refused)
+    _check_names(model, names, found, refused)
     return tuple(found), refused
 
 

@@ -57,16 +57,17 @@ def _advised(reason: str, layer: Layer | None, others: Sequence[Layer]) -> str:
         return f"{reason}, so it cannot be replaced"
     fitting = (name for name in RULES if isinstance(layer.module, getattr(LAYER_RULES[name], "kind", KINDS)))
     rule = None if reason == STEM else next((name for name in fitting if LAYER_RULES[name](layer) is None), None)
-    advice = f"the rule {rule} takes it" if rule else f"`layers: {layer.name}` takes it"
-    is_of_another_kind = any(len(other.lengths) != len(layer.lengths) for other in others)
-    return f"{reason}; {advice}{', in an experiment of its own' if is_of_another_kind else ''}"
+    wanted = rule or layer.name
+    if any(len(other.lengths) != len(layer.lengths) for other in others):
+        return f"{reason}; an experiment of its own takes it, with `layers: {wanted}`"
+    return f"{reason}; add {wanted} to `layers` to replace it"
 
 
 def kind_of(module: nn.Module) -> str:
     """Return a layer in words: "3x3 convolution, stride 2", "depthwise 3x3 convolution", "linear"."""
     if isinstance(module, nn.Linear):
         return "linear"
-    sides = "x".join(map(str, module.kernel_size))
+    sides = "x".join(map(str, module.kernel_size)) if len(module.kernel_size) > 1 else f"{module.kernel_size[0]}-tap"
     is_depthwise = 1 < module.groups == module.in_channels
     words = (
         f"{'depthwise ' if is_depthwise else ''}{sides} {'transposed ' if isinstance(module, TRANSPOSED) else ''}convolution"

@@ -130,7 +130,8 @@ class AnyOf:
     def __call__(self, layer: Layer) -> str | None:
         """Return None if a rule takes the layer, else the reasons of all."""
         reasons = [rule(layer) for rule in self.rules if isinstance(layer.module, getattr(rule, "kind", KINDS))]
-        return None if None in reasons else "; ".join(dict.fromkeys(map(str, reasons)))
+        told = [reason for reason in dict.fromkeys(map(str, reasons)) if reason != NOT_NAMED] or [NOT_NAMED]
+        return None if None in reasons else "; ".join(told)
 
 
 def _too_small(layer: Layer, least: int, names: Sequence[str] = ()) -> str | None:
@@ -149,11 +150,17 @@ LAYER_RULES.register("projections")(Projections())
 LAYER_RULES.register("linear")(Linears(least_size=16))
 
 
+def names_of(rule: LayerRule) -> tuple[str, ...]:
+    """Return the names and patterns of layers in a rule."""
+    parts = rule.rules if isinstance(rule, AnyOf) else (rule,)
+    return tuple(name for part in parts if isinstance(part, NamedLayers) for name in part.names)
+
+
 def rule_for(model: nn.Module, where: Where) -> LayerRule:
     """Return the rule that `where` means for this model.
 
-    A text is the name of a rule or of several, or names or patterns of layers, with commas between them: "spatial, pointwise",
-    or "stem, blocks.*.conv1".
+    A text has names of rules, and names or patterns of layers, with commas between them: "spatial, pointwise",
+    "stem, blocks.*.conv1", or "spatial, stem".
 
     A model's own `layer_rules`, a mapping, goes before `LAYER_RULES`: the layers that the paper replaced depend on the network.
 
@@ -167,8 +174,10 @@ def rule_for(model: nn.Module, where: Where) -> LayerRule:
     if where in own:
         return own[where]
     names = tuple(part.strip() for part in where.split(","))
-    if len(names) > 1 and all(name in own or name in LAYER_RULES or is_path(name) for name in names):
-        return AnyOf(tuple(rule_for(model, name) for name in names))
+    rules = tuple(name for name in names if name in own or name in LAYER_RULES or is_path(name))
+    if rules and len(names) > 1:
+        others = tuple(name for name in names if name not in rules)
+        return AnyOf((*(rule_for(model, name) for name in rules), *([NamedLayers(others)] if others else [])))
     layers = [name for name, module in model.named_modules() if isinstance(module, KINDS)]
     is_names = where not in LAYER_RULES and any(fnmatchcase(layer, name) for layer in layers for name in names)
     return NamedLayers(names) if is_names else LAYER_RULES.find(where)

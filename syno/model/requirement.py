@@ -15,6 +15,7 @@ from syno.space.reads import Reads
 
 MOST = 2 / 3  # share of a network's FLOPs from which on its replaced layers are most of it
 PARTS = 3  # queries, keys and values
+AXES = {1: "the axis", 2: "both axes", 3: "all axes"}  # by their number
 SQUARE, LINE = 3, 2  # positions along an axis: a position and both neighbours; more than one position
 
 
@@ -41,7 +42,8 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
     do not count, and neither does the first convolution, which sees edges only. In other networks a line is enough: two
     positions along one axis.
 
-    Channels are all read within two applications, unless a replaced layer has groups: then the other layers mix channels.
+    Channels are all read within two applications, unless a replaced layer has groups, and there are at least half as many other
+    convolutions without groups: then these mix channels.
     Layers whose windows have one position mix channels only, and so must an operator in their place. For projections to
     queries, keys and values nothing is asked for: attention mixes positions, and other linear layers channels. In place of
     other linear layers, an operator must read all channels. On pictures that are not square, and in one or three dimensions,
@@ -67,16 +69,21 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
     sizes = max((layer.lengths for layer in layers), key=lambda lengths: len(set(lengths)))
     smallest = min(min(layer.input[2:]) for layer in layers)
     left = _mixing(model, example, {layer.name for layer in layers})
-    others = f"{left} other layer{' mixes' if left == 1 else 's mix'}" if left else "no layer mixes"
+    axes = AXES[len(layers[0].lengths)]
     replaced = f"the {len(layers)} replaced layers have" if len(layers) > 1 else "the replaced layer has"
-    facts = f"{replaced} {share:.0%} of the network's FLOPs, and besides them and the first, {others} positions along both axes"
+    others = f"besides them and the first, {_others(left)} positions along {axes}"
+    facts = f"{replaced} {share:.0%} of the network's FLOPs, and {others}"
     is_square = share > MOST and 2 * left < len(layers)
     if not is_square:
         facts += "; a square is asked for where they have more than two thirds, and less than half as many others mix"
     positions = min(SQUARE if is_square else LINE, smallest)
     grouped = [layer.name for layer in layers if layer.module.groups > 1]
-    if grouped:
-        facts += f"; {grouped[0]} itself has groups, so other layers mix channels"
+    mixers = _mixing_channels(model, example, {layer.name for layer in layers}) if grouped else 0
+    if grouped and 2 * mixers < len(layers):
+        facts += f"; {grouped[0]} itself has groups, but {_others(mixers)} channels"
+        grouped = []
+    elif grouped:
+        facts += f"; {grouped[0]} itself has groups, and {_others(mixers)} channels"
     if positions == 1:
         facts += "; the smallest picture has one position"
         return Requirement(None if grouped else Reads(centred=False, channels="all"), facts)
@@ -85,6 +92,16 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
     return Requirement(
         Reads.model_validate({**dict.fromkeys(sizes, positions), "applied": 2, "centred": centred, **options}), facts
     )
+
+
+def _others(count: int) -> str:
+    return f"{count} other layer{' mixes' if count == 1 else 's mix'}" if count else "no other layer mixes"
+
+
+def _mixing_channels(model: nn.Module, example: torch.Tensor, replaced: set[str]) -> int:
+    """Return the number of convolutions without groups, without the replaced ones and the first."""
+    found = [call for call in trace(model, example) if isinstance(call.module, (*CONVOLUTIONS, *TRANSPOSED))]
+    return len({call.name for call in found if call.module.groups == 1} - replaced - {call.name for call in found[:1]})
 
 
 def _mixing(model: nn.Module, example: torch.Tensor, replaced: set[str]) -> int:

@@ -13,6 +13,7 @@ from syno.base.gpu_leases import leased
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.base.text_tables import markdown
 from syno.config import Experiment
+from syno.data.samples import samples_in_words
 from syno.data.settings import ImagenetSettings
 from syno.model.layer_row import LayerRow, as_table
 from syno.space.reads import AUTO
@@ -33,8 +34,10 @@ class DataRecord(Record):
         data: name of the data set.
         hash: hash of the pictures and labels, or of the tokens.
         classes: number of classes; for text, number of different tokens.
-        train_images, test_images: number of pictures or sequences of tokens.
-        image_shape: [channels, height, width] of a picture as the network gets it; None for text.
+        train_images, test_images: number of pictures, other samples, or sequences of tokens.
+        image_shape: [channels, height, width] of a picture as the network gets it, or [channels, ...] of another sample; None
+            for text.
+        label_shape: the shape of a sample's labels; () if it has one, and for text.
         length: tokens of a sequence; None for pictures.
         model: name of the backbone.
         layers: names of the layers that operators replace.
@@ -57,7 +60,8 @@ class DataRecord(Record):
     classes: Count
     train_images: Number
     test_images: Number
-    image_shape: tuple[Count, Count, Count] | None = None
+    image_shape: tuple[Count, ...] | None = None
+    label_shape: tuple[Count, ...] = ()
     length: Count | None = None
     model: str
     layers: tuple[str, ...]
@@ -74,9 +78,14 @@ class DataRecord(Record):
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> DataRecord:
-        if (self.image_shape is None) == (self.length is None):
+        if (not self.image_shape) == (self.length is None):
             raise ValueError("a record of pictures has an image_shape, one of a text has a length, and none has both")
         return self
+
+    @property
+    def samples(self) -> str:
+        """The name of the samples in words."""
+        return "tokens" if self.image_shape is None else samples_in_words(self.image_shape)
 
 
 def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
@@ -130,6 +139,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 def look(experiment: Experiment) -> DataRecord:
     """Return the record without training or writing anything. Raises the errors of `prepare`."""
     from syno.data import TokenSet
+    from syno.data.contract import label_shape_of
     from syno.model.extraction import replaceable, sorted_out
     from syno.model.layer_table import layer_rows
 
@@ -139,7 +149,10 @@ def look(experiment: Experiment) -> DataRecord:
     layers = replaceable(model, network.example, settings.layers)
     _, stay = sorted_out(model, network.example, settings.layers)
     rest = network.rest
-    shape: dict[str, Any] = {"length": data.length} if isinstance(data, TokenSet) else {"image_shape": data.image_shape}
+    if isinstance(data, TokenSet):
+        shape: dict[str, Any] = {"length": data.length}
+    else:
+        shape = {"image_shape": data.image_shape, "label_shape": label_shape_of(data)}
     return DataRecord(
         data=settings.data,
         hash=data.hash,
@@ -175,7 +188,8 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
     if record.image_shape is None:
         samples = f"sequences of {record.length} tokens, {record.classes} different ones"
     else:
-        samples = f"pictures of {' x '.join(map(str, record.image_shape))}, {record.classes} classes"
+        positions = f" at each of {' x '.join(map(str, record.label_shape))} positions" if record.label_shape else ""
+        samples = f"{record.samples} of {' x '.join(map(str, record.image_shape))}, {record.classes} classes{positions}"
     yield (
         f"{counts} {samples}; "
         f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"

@@ -146,6 +146,9 @@ def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) 
             f"{len(data.layers)} layers: {', '.join(f'`{name}`' for name in data.layers)}."
         )
     shape = ["N", data.length] if data.image_shape is None else ["N", *data.image_shape]
+    positions = (
+        f" at each position: [{', '.join(map(str, ('N', data.classes, *data.label_shape)))}]" if data.label_shape else ""
+    )
     shown, versions = ", ".join(map(str, shape)), ", ".join(" ".join(pair) for pair in record.versions.items())
     training = (
         f"{record.metric} {record.score:.6g} on the test data, of the training with seed {record.seed}: the one with the best "
@@ -154,8 +157,8 @@ def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) 
         f"{len(record.scores)} tests; on {record.device}; {versions}; {record.date:%Y-%m-%d}",
     )
     sections = {
-        "The network": f"{replaced}\n\nInput: {'tokens' if data.image_shape is None else 'pictures'} [{shown}], prepared as "
-        f"the data set `{record.workload.data}` does it. Output: logits of {data.classes} classes.",
+        "The network": f"{replaced}\n\nInput: {data.samples} [{shown}], prepared as the data set `{record.workload.data}` "
+        f"does it. Output: logits of {data.classes} classes{positions}.",
         "Training": "\n".join(f"- {line}" for line in training),
     }
     if (experiment.folder / FOLDER / f"{SCORES}.parquet").is_file():

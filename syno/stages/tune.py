@@ -13,6 +13,7 @@ from syno.base.errors import SpecError
 from syno.base.gpu_leases import leased
 from syno.base.progress import Display, Progress, display
 from syno.config import Experiment
+from syno.data.samples import is_picture
 from syno.stages.data import DataRecord, look
 from syno.stages.operators import key_of, operator_of
 from syno.stages.places import DATA, trials_folder, tuning_file
@@ -108,7 +109,7 @@ def subject_of(
     if data.image_shape is None:
         given |= {"vocabulary": data.classes, "length": data.length}
         return LanguageModelSubject(**given)
-    channels_last = workload.training.channels_last and compiler_named(compiler).channels_last
+    channels_last = is_picture(data.image_shape) and workload.training.channels_last and compiler_named(compiler).channels_last
     given |= {"classes": data.classes, "image_shape": data.image_shape}
     return NetworkSubject(**given, memory_format="channels_last" if channels_last else "contiguous")
 

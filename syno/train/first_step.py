@@ -9,6 +9,7 @@ from torch import nn
 
 from syno.base.errors import DataError
 from syno.base.user_code import user_code
+from syno.data.contract import label_shape_of
 from syno.train.making import is_own
 from syno.train.optimization import on_device, own_state
 from syno.train.tasks import Task, task_of
@@ -43,10 +44,11 @@ def try_step(workload: Workload) -> float:
 
 def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test: object) -> float:
     """Run the step on these batches, and return the loss in training."""
-    classes: list[int] = []  # lengths of the last axes of outputs
+    classes: list[int] = []  # lengths of the axes of outputs that have logits
+    axis = 1 if label_shape_of(workload.data) else -1
 
     def note(module: nn.Module, inputs: object, output: object) -> None:
-        classes.append(output.shape[-1] if isinstance(output, torch.Tensor) and output.dim() else 0)
+        classes.append(output.shape[axis] if isinstance(output, torch.Tensor) and output.dim() else 0)
 
     with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {workload.data.name}'):
         network.train()

@@ -198,8 +198,8 @@ class WorkloadSettings(BaseModel):
     """factor of the backbone's numbers of features"""
     layers: str = "spatial"
     """layers to replace: a rule (`spatial`, `pointwise`, `grouped`, `transposed`, `linear`, `paper-3x3`, `paper`,
-    `projections`, or `package.module:rule`; or several, as in `spatial, pointwise`), or names and patterns of layers, such as
-    `stem, blocks.*.conv1`"""
+    `projections`, or `package.module:rule`; or several, as in `spatial, pointwise`), names and patterns of layers, such as
+    `stem, blocks.*.conv1`, or both"""
     data: str = "glyphs"
     """data set: a name in docs/data.md, or your own as `package.module:function`"""
     data_settings: Mapping[str, Any] = {}

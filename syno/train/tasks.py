@@ -1,4 +1,4 @@
-"""The tasks that networks are trained for: classifying pictures, and predicting the next token of a text."""
+"""The tasks that networks are trained for: classifying samples or their positions, and predicting the next token of a text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from torch import nn
 from torch.nn import functional
 
 from syno.base.errors import DataError, ShapeError
-from syno.data.contract import Batches, Pair, PictureData, check_batch
+from syno.data.contract import Batches, Pair, PictureData, check_batch, label_shape_of
 from syno.data.pictures import check_images, check_labels
+from syno.data.samples import is_picture, samples_in_words
 from syno.data.tokens import TokenSet
 from syno.train.optimization import autocast
 from syno.train.settings import Metric, TrainingSettings
 
-TEST_BATCH = 512  # pictures
+TEST_BATCH = 512  # samples
 
 
 class Task(ABC):
@@ -72,37 +73,43 @@ class Task(ABC):
 
 
 class PictureTask(Task):
-    """Classifying pictures. The score is the accuracy on the test pictures."""
+    """Classifying pictures or other samples, or each of their positions. The score is the fraction of labels that are right."""
 
     metric = "accuracy"
 
     def __init__(self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device) -> None:
         super().__init__(settings, device)
-        check_batch(settings.batch, data.name, data.train_count, "pictures")
-        layout = torch.channels_last if settings.channels_last else torch.contiguous_format
+        are_pictures, self.label_shape = is_picture(data.image_shape), label_shape_of(data)
+        check_batch(settings.batch, data.name, data.train_count, samples_in_words(data.image_shape))
+        if settings.flip_tests and (self.label_shape or not are_pictures):
+            raise ShapeError(
+                f"{data.name}: flip_tests is for pictures with one label each; samples are {list(data.image_shape)} and their "
+                f"labels {list(self.label_shape)}; give training: {{flip_tests: false}}"
+            )
+        layout = torch.channels_last if settings.channels_last and are_pictures else torch.contiguous_format
         self.data = data
         self.batches = data.train_batches(settings.batch, seed=seed, device=device, layout=layout)
         self._all_tests = data.test_batches(min(TEST_BATCH, settings.most_tests or TEST_BATCH), device=device, layout=layout)
 
     @property
     def tests(self) -> Iterable[Pair]:
-        """The batches to test on: pictures and labels."""
+        """The batches to test on: samples and labels."""
         return self._all_tests
 
     def check(self, batch: Pair) -> None:
-        """Raise DataError if a batch is no pair of pictures and labels of this data set."""
+        """Raise DataError if a batch is no pair of samples and labels of this data set."""
         if not (isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(one, torch.Tensor) for one in batch)):
             raise DataError(
                 f"{self.data.name}: a batch is a {type(batch).__name__}; it must be a pair of tensors: images, labels"
             )
         images, labels = batch
         check_images(f"{self.data.name}: a batch of images", images, tuple(self.data.image_shape))
-        check_labels(f"{self.data.name}: a batch of labels", labels, len(images), self.data.classes)
+        check_labels(f"{self.data.name}: a batch of labels", labels, len(images), self.data.classes, self.label_shape)
 
     def _loss(self, network: nn.Module, batch: Pair, label_smoothing: float) -> torch.Tensor:
         images, labels = batch
         logits = network(images)
-        check_logits(logits, (len(labels),), self.data.classes)
+        check_logits(logits, (len(labels),), self.data.classes, self.label_shape)
         return _cross_entropy(self.data.name, logits, labels, label_smoothing)
 
     def _score(self, network: nn.Module, tests: Iterable[Pair]) -> float:
@@ -155,9 +162,12 @@ def task_of(data: PictureData | TokenSet, settings: TrainingSettings, seed: int,
 
 
 def measure_accuracy(network: nn.Module, batches: Iterable[Pair], *, flip: bool = False) -> float:
-    """Return the fraction of pictures whose greatest logit is that of their label; NaN if any logit is not finite.
+    """Return the fraction of labels whose logit is the greatest one; NaN if any logit is not finite.
 
-    With `flip`, logits are the mean over a picture and its mirror image.
+    Args:
+        network: maps samples to logits [n, classes], or [n, classes, *positions] if there is a label for each position.
+        batches: samples [n, ...], and labels [n] or [n, *positions].
+        flip: whether logits are the mean over a picture and its mirror image.
     """
     network.eval()
     right, count, finite = None, 0, None
@@ -169,18 +179,18 @@ def measure_accuracy(network: nn.Module, batches: Iterable[Pair], *, flip: bool 
             hits, sound = (logits.argmax(1) == labels).sum(), torch.isfinite(logits).all()
             right = hits if right is None else right + hits  # stays on the device, so that nothing waits for it
             finite = sound if finite is None else finite & sound
-            count += len(labels)
+            count += labels.numel()
     return int(right) / count if right is not None and finite else float("nan")
 
 
-def check_logits(logits: object, places: tuple[int, ...], classes: int) -> None:
-    """Raise ShapeError if these are not logits [*places, m] with m of at least the number of classes."""
+def check_logits(logits: object, places: tuple[int, ...], classes: int, positions: tuple[int, ...] = ()) -> None:
+    """Raise ShapeError if these are not logits [*places, m, *positions] with m of at least the number of classes."""
     if not isinstance(logits, torch.Tensor):
         raise ShapeError(f"the network returned a {type(logits).__name__}; it must return one tensor of logits")
-    shape = list(logits.shape)
-    if shape[:-1] != list(places) or shape[-1] < classes:
-        expected = ", ".join(map(str, (*places, classes)))
-        raise ShapeError(f"the network's output has the shape {shape}; for {classes} classes it must be [{expected}]")
+    shape, axis = list(logits.shape), len(places)
+    if len(shape) <= axis or [*shape[:axis], *shape[axis + 1 :]] != [*places, *positions] or shape[axis] < classes:
+        expected, of = ", ".join(map(str, (*places, classes, *positions))), " at each position" if positions else ""
+        raise ShapeError(f"the network's output has the shape {shape}; for {classes} classes{of} it must be [{expected}]")
 
 
 def _cross_entropy(name: str, logits: torch.Tensor, targets: torch.Tensor, label_smoothing: float) -> torch.Tensor:

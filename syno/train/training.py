@@ -48,7 +48,8 @@ def train(
     that a report stops ends with a result, not with an exception.
 
     Args:
-        model: [N, channels, H, W] -> logits [N, classes]; for text, [N, L] tokens -> logits [N, L, vocabulary].
+        model: [N, channels, ...] -> logits [N, classes] or [N, classes, *positions]; for text, [N, L] tokens -> logits
+            [N, L, vocabulary].
         data: to train and to test on.
         settings: of the training; the defaults if None.
         seed: of the order of the data, and of what is random in the model (dropout). Its weights stay as given.

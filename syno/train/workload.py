@@ -92,7 +92,7 @@ class Workload:
 
     @cached_property
     def example(self) -> torch.Tensor:
-        """A batch of zeros of the training's shape: pictures [batch, channels, height, width], or tokens [batch, length]."""
+        """A batch of zeros of the training's shape: samples [batch, channels, ...], or tokens [batch, length]."""
         batch = self.settings.training.batch
         if isinstance(self.data, TokenSet):
             return torch.zeros(batch, self.data.length, dtype=torch.int64)

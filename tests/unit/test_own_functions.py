@@ -154,7 +154,8 @@ class TestDataSet:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"train_images": torch.zeros(4, 8, 8)}, r"train_images has the shape \[4, 8, 8\]"),
+            ({"train_images": torch.zeros(4)}, r"train_images has the shape \[4\]; it must be \[n, channels, \.\.\.\]"),
+            ({"train_images": torch.zeros(4, 8, 8)}, r"test_images has the shape \[4, 3, 8, 8\]; it must be \[n, 8, 8\]"),
             ({"test_images": torch.zeros(4, 1, 8, 8)}, r"test_images has the shape \[4, 1, 8, 8\]; it must be \[n, 3, 8, 8\]"),
             ({"test_labels": torch.zeros(3, dtype=torch.int64)}, r"test_labels has the shape \[3\]; it must be \[4\]"),
             ({"train_labels": torch.zeros(4)}, r"train_labels is float32; it must be int64"),

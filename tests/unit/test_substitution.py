@@ -229,10 +229,19 @@ class TestCosts:
     def test_a_convolution_costs_what_the_original_does(self) -> None:
         assert cost(named("conv2d"), spec_for(resnet8(), EXAMPLE)) == model_cost(resnet8(), EXAMPLE)
 
-    def test_layers_of_unknown_cost_are_an_error(self) -> None:
-        model = nn.Sequential(nn.PReLU(3))
-        with pytest.raises(SpecError, match=r"^0 is a PReLU, whose FLOPs are not known; known are convolutions"):
-            model_cost(model, EXAMPLE)
+    def test_parameters_of_a_user_s_own_modules(self) -> None:
+        class Scaled(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.scale, self.mix = nn.Parameter(torch.ones(3, 1, 1)), nn.Parameter(torch.eye(3))
+                self.conv = nn.Conv2d(3, 3, 3, padding=1)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return torch.einsum("nchw,dc->ndhw", self.conv(x) * self.scale, self.mix)
+
+        positions = EXAMPLE[:, 0].numel()
+        found = model_cost(nn.Sequential(nn.PReLU(3), Scaled(), Scaled()), EXAMPLE)
+        assert found.flops == 2 * positions * (3 * 3 * 9 + 3 * 3)
 
     def test_weights_beside_submodules_are_not_overlooked(self) -> None:
         class Attention(nn.Module):

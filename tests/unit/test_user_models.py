@@ -54,6 +54,10 @@ def test_the_name_of_a_rule() -> None:
     assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES)) == ["body.first"]
     assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where="paper")) == ["body.first", "body.second.0"]
     assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, body.f*")) == ["stem.1", "body.first"]
+    both = syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatial, stem, body.second")
+    assert replaced(both) == ["stem.1", "body.first", "body.second.0"]
+    with pytest.raises(SpecError, match=r'Mine has no layer "stme".*Did you mean "stem"'):
+        syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatial, stme")
     with pytest.raises(SpecError, match=r'the pattern "head.\*" takes no layer of Mine; its layers: stem, body.first'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, head.*")
     with pytest.raises(UnknownNameError, match='unknown rule for layers "body"; there are: spatial'):
