@@ -94,7 +94,10 @@ def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
     done = [] if found.trials.empty else [dict(row) for row in rewarded(found.trials).to_dict("records")]
     judged = [(verdict_on_trial(goal, metrics_of(row)), row) for row in done]
     if not judged:
-        return "goal: no trial is complete yet"
+        speeds = [one for trial in _trials(found) if (one := speedup_in(metrics_of(trial))) is not None]
+        fastest = max(speeds, key=lambda one: one.value, default=None)
+        measured = "" if fastest is None else f"; the fastest operator so far is {times_as_fast(fastest, ' times as fast')}"
+        return f"goal: no trial is complete yet{measured}"
     counts = Counter(one.state for one, _ in judged)
     nearest, row = min(judged, key=lambda pair: (STATES.index(pair[0].state), pair[0].missing, -pair[1]["reward"]))
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])

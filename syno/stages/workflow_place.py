@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-import syno
 from syno.base.errors import MissingPackageError, SpecError, suggestion
 
 PARTS = ("Snakefile", "workflow", "envs", "config")  # setup.py copies them into the wheel
@@ -18,7 +17,7 @@ LOCAL = "local"
 
 def workflow_folder() -> Path:
     """Return the folder with the Snakefile. SpecError if there is none."""
-    package = Path(syno.__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     for folder in (package / INSTALLED, package.parent):
         if (folder / "Snakefile").is_file():
             return folder
