@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from syno.search.snapshot import Snapshot
     from syno.stages.watch import Watch
 
+PAUSES = 4  # times the time that writing a page took, before it is written again
+
 
 @app.command(rich_help_panel=RESULTS)
 def watch(
@@ -47,12 +49,15 @@ def _looks(watched: Watch, every: float, page: Path | None) -> Iterator[tuple[Sn
     """Yield the search as it is after each pause, until it is over, and why the last look failed; "" if it did not.
 
     The first look must succeed. Later, a storage that cannot be reached may be back after a while. The page is written after
-    the first look, and whenever a trial has begun or ended since it was written.
+    the first look, at the end, and whenever a trial has begun or ended since it was written and writing takes little of the time.
     """
-    found, error, shown = watched.look(), "", ""
+    found, error, shown, due = watched.look(), "", "", 0.0
     while True:
-        if page is not None and not error and shown != (shown := _state(found)):
+        began = time.monotonic()
+        if page is not None and not error and _state(found) != shown and (found.is_over or began >= due):
             watched.write_page(found, page, every)
+            shown, ended = _state(found), time.monotonic()
+            due = ended + PAUSES * (ended - began)
         yield found, error
         if found.is_over and not error:
             return

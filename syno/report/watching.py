@@ -108,7 +108,7 @@ def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
 def _of_time(found: Snapshot) -> str:
     since = found.seconds_since_last
     if since is None:
-        return "time: no trial has ended yet"
+        return "time: no trial that counts has ended yet"
     parts = [f"{found.recent} {_trials_word(found.recent)} ended in the last 10 minutes, the last one {duration(since)} ago"]
     if (rate := found.rate) is not None and not found.is_over:
         parts.append(f"{rate_text(rate.per_second)}, measured over the last {rate.trials} trials")
