@@ -49,7 +49,7 @@ def _looks(watched: Watch, every: float, page: Path | None) -> Iterator[tuple[Sn
     """Yield the search as it is after each pause, until it is over, and why the last look failed; "" if it did not.
 
     The first look must succeed. Later, a storage that cannot be reached may be back after a while. The page is written after
-    the first look, at the end, and whenever a trial has begun or ended since it was written and writing takes little of the time.
+    the first look, at the end, and in between when a trial has begun or ended, but not so often that it takes most of the time.
     """
     found, error, shown, due = watched.look(), "", "", 0.0
     while True:
