@@ -25,10 +25,17 @@ SEED, STEPS, TESTS = 3, 20, 64
 WITHOUT_SYNO = """
 import sys
 sys.modules["syno"] = None
-import network, torch
+import torch
+{load}
 samples, labels = torch.load("test.pt")
-print(float((network.load()(samples).argmax(1) == labels).double().mean()))
+print(float((model(samples).argmax(1) == labels).double().mean()))
 """
+LOADED = {
+    "module": "import network\nmodel = network.load()",
+    "export": 'model = torch.export.load("network.pt2").module()',
+}
+COMPILED = ("onnx", "aoti", "tvm")
+IN_ALL_FORMATS = ("own_cnn", "segmentation")
 
 
 def small_config(name: str, folder: Path) -> Path:
@@ -72,15 +79,19 @@ def test_search_train_measure_and_take_home(name: str, tmp_path: Path, monkeypat
     (latency,) = (json.loads(file.read_text()) for file in (folder / "tune" / chosen["key"]).glob("*.json"))
     assert latency["status"] == "ok", latency
     assert chosen["name"] in run("top", config).output
-    (line,) = run("get", config, chosen["name"], "--to", "module", "--output", "taken").output.splitlines()
-    assert line.endswith("on the test data, as recorded")
-    assert without_syno(config, tmp_path / "taken") == pytest.approx(record["score"], abs=1e-12)
+    for form, load in LOADED.items():
+        (line,) = run("get", config, chosen["name"], "--to", form, "--output", "taken").stdout.splitlines()
+        assert line.endswith("on the test data, as recorded")
+        assert without_syno(config, tmp_path / "taken", load) == pytest.approx(record["score"], abs=1e-12)
+    for form in COMPILED if name in IN_ALL_FORMATS else ():  # outputs that differ are an error
+        (line,) = run("get", config, chosen["name"], "--to", form, "--output", "taken").stdout.splitlines()
+        assert " on the test data, as recorded" in line
 
 
-def without_syno(config: str, folder: Path) -> float:
+def without_syno(config: str, folder: Path, load: str) -> float:
     """The score of the network in a folder on the test data, in a Python that cannot import Syno."""
     data = load_experiment(config).network.data
     torch.save((data.test_images, data.test_labels), folder / "test.pt")
-    command = [sys.executable, "-c", WITHOUT_SYNO]
+    command = [sys.executable, "-c", WITHOUT_SYNO.format(load=load)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=True)
     return float(done.stdout)
