@@ -22,6 +22,7 @@ from syno.report.page_tables import latencies, summary, targets, trial_lines
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes
 from syno.report.saturation import saturation
 from syno.report.search_tree import search_tree
+from syno.report.verdict import verdict_lines
 
 SVG, XML = "http://www.w3.org/2000/svg", "http://www.w3.org/XML/1998/namespace"
 DROPPED = {"metadata"}
@@ -42,6 +43,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         "page.html",
         results=results,
         metric=results.metric,
+        verdict=verdict_lines(results),
         summary=summary(results),
         trials=trial_lines(results),
         outcomes=outcomes(results.trials),
