@@ -18,7 +18,7 @@ from markupsafe import Markup
 from syno.base.errors import SpecError
 from syno.report.layer_tables import layer_table, network_table
 from syno.report.operators.gallery import cards, order_name
-from syno.report.page_tables import latencies, summary, targets, trial_lines
+from syno.report.page_tables import latencies, score_rows, summary, targets, trial_lines
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes
 from syno.report.saturation import saturation
 from syno.report.search_tree import search_tree
@@ -46,6 +46,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         verdict=verdict_lines(results),
         summary=summary(results),
         trials=trial_lines(results),
+        counts=f"{operator_counts(results)}; {outcomes(results.trials)}",
         outcomes=outcomes(results.trials),
         saturation=saturation(complete(results.trials, TRIAL_COLUMNS, "trials")),
         pictures=pictures,
@@ -56,6 +57,14 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         orders=orders(results),
         ablations=ablations,
     )
+
+
+def operator_counts(results: Results) -> str:
+    """Return how many operators were found, and how many baselines they are compared with."""
+    baselines = {str(row["operator"]) for row in score_rows(results) if row["role"] == "baseline"}
+    found = len(results.operators.keys() - baselines)
+    text = f"{found} operator{'' if found == 1 else 's'} found"
+    return f"{text}, {len(baselines)} baseline{'' if len(baselines) == 1 else 's'}" if baselines else text
 
 
 def orders(results: Results) -> list[tuple[str, bool]]:

@@ -34,6 +34,7 @@ from syno.report.page_tables import (
     word,
 )
 from syno.report.results import TRIAL_COLUMNS, Results, complete
+from syno.report.trial_operators import trial_operators
 from syno.results.table import SCORE_COLUMNS
 
 
@@ -104,14 +105,14 @@ def order_name(target: Target) -> str:
 
 
 def _origins(results: Results) -> dict[str, str]:
-    """Return, by name, the trial that found an operator, its reward and its date, as far as the table has them."""
-    found = {}
-    trials = complete(results.trials, TRIAL_COLUMNS, "trials")
+    """Return, by name, the first trial that found an operator, its reward and its date, as far as the table has them."""
+    found: dict[str, str] = {}
+    trials, names = complete(results.trials, TRIAL_COLUMNS, "trials"), trial_operators(results)
     for row in trials[trials["outcome"] == "complete"].to_dict("records"):
         reward, ended = number(row["reward"]), row.get("ended")
         parts = [f"found in trial {row['number']}", "" if reward is None else f"reward {reward:.4g}"]
         parts.append("" if ended is None or ended != ended else f"on {ended:%Y-%m-%d}")
-        found[str(row.get("name", ""))] = ", ".join(filter(None, parts))
+        found.setdefault(names[int(row["number"])].name, ", ".join(filter(None, parts)))
     return found
 
 
