@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from syno.base.errors import SpecError
+from syno.report.commands import best_network, usages
 from syno.report.layer_tables import layer_table, network_table
 from syno.report.operators.gallery import cards, order_name
 from syno.report.page_tables import latencies, score_rows, summary, targets, trial_lines
@@ -39,11 +40,13 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
 
     Raises SpecError if a table lacks a column, or a picture is no SVG that stands alone.
     """
+    verdict = verdict_lines(results)
     return document(
         "page.html",
         results=results,
         metric=results.metric,
-        verdict=verdict_lines(results),
+        verdict=verdict,
+        best=best_network(results, verdict),
         summary=summary(results),
         trials=trial_lines(results),
         counts=f"{operator_counts(results)}; {outcomes(results.trials)}",
@@ -56,6 +59,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         cards=cards(results),
         orders=orders(results),
         ablations=ablations,
+        usages=lambda name: usages(results, name),
     )
 
 

@@ -187,7 +187,7 @@ class TestWhatIsShown:
         assert [line.split()[1] for line in lines[2:4]] == ["losses_0", "losses_1"]
 
     def test_figures_and_page(self, trained: Experiment) -> None:
-        assert figures.names(trained) == ("score-flops", "reward", "search-time")
+        assert figures.names(trained) == ("score-flops", "learning", "reward", "search-time")
         for name in figures.names(trained):
             assert all(file.stat().st_size for file in figures.draw(trained, name))
         assert results.read(trained).metric.name == "loss"

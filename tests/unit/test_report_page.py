@@ -23,7 +23,7 @@ from syno.report import result_figures as drawings
 from syno.report.figures import drawn
 from syno.report.page import inline_svg, page
 from syno.report.page_tables import number, summary, trial_lines
-from syno.report.results import Picture, Results
+from syno.report.results import Kept, Picture, Results
 from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure
 from syno.results.metric import LOSS, METRICS
@@ -97,12 +97,13 @@ def test_the_header_counts_operators_and_baselines_apart(html: str) -> None:
 def test_the_navigation_is_in_the_order_of_the_page() -> None:
     trials = trial_table().assign(path="Reduce Share", steps=[f"a {number}" for number in range(30)])
     network = ({"layer": "conv1", "kind": "convolution", "what": "replaced", "FLOPs": "40 %"},)
-    html = page(results(trials=trials, network=network), pictures())
+    kept = Kept("glyphs", networks=("operator_1",), settings="name: glyphs")
+    html = page(results(trials=trials, network=network, kept=kept), pictures())
     linked = re.findall(r'<a href="#([a-z-]+)">', html.partition("</nav>")[0])
     document = Document(html)
     sections = [attributes["id"] for tag, attributes in document.elements if tag == "section"]
     assert linked == sections
-    assert {"summary", "figures", "network", "operators", "search", "trials"} <= set(linked)
+    assert {"summary", "figures", "network", "operators", "home", "search", "trials", "experiment"} <= set(linked)
 
 
 def test_trials_have_the_names_of_their_operators() -> None:

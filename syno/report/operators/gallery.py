@@ -18,6 +18,7 @@ from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_svg
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import to_source
+from syno.report.commands import Usage, usages
 from syno.report.operators.dependence import dependence
 from syno.report.page_tables import (
     Cell,
@@ -68,6 +69,7 @@ class Card:
         reads: lines on the input elements that an output element depends on.
         order: the numbers to sort by, as JSON.
         provenance: the trial that found it; empty where none did.
+        usages: how to take it home; none where commands cannot find it.
     """
 
     number: int
@@ -82,6 +84,7 @@ class Card:
     codes: tuple[Code, ...]
     order: str
     provenance: str
+    usages: tuple[Usage, ...] = ()
 
 
 def cards(results: Results) -> list[Card]:
@@ -133,6 +136,7 @@ def _card(place: int, name: str, results: Results, row: Row, times: dict[Target,
         place, name, graph.id, word(row.get("role")).text, to_svg(graph), _coloured(expression(graph)),
         tuple(dependence(graph).splitlines()), facts,
         tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order), provenance,
+        tuple(usages(results, name)) if results.kept.experiment else (),
     )  # fmt: skip
 
 
