@@ -125,7 +125,7 @@ FIGURES: Registry[Drawing] = Registry("figure")
 
 
 def pictures(results: Results, names: Iterable[str]) -> list[Picture]:
-    """Draw the figures of these names for a page, without notes, which the page has as text. UnknownNameError for another name."""
+    """Draw the figures of these names for a page, without notes, which it has as text. UnknownNameError for another name."""
     results, found = replace(results, notes=()), []
     for drawing in [FIGURES[name] for name in names]:
         title, caption = drawing.words(results.metric)
