@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
+from syno.report.points import labelled, marked
 
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # of the palette of Okabe and Ito, which the colour-blind can tell apart
 GREY, INK = "#555555", "#1A1A1A"
@@ -42,13 +43,13 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[P
 
 
 def drawn(figure: Figure, kind: str) -> bytes:
-    """Return a figure in one format. SpecError for an unknown format."""
+    """Return a figure in one format; in SVG, points that say what they are have titles. SpecError for an unknown format."""
     if kind not in NO_DATE:
         raise SpecError(f'a figure is written as {", ".join(NO_DATE)}; given: "{kind}"')
     stream = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "syno"}):
+    with mpl.rc_context({"svg.hashsalt": "syno"}), marked(figure):
         figure.savefig(stream, format=kind, dpi=DOTS_PER_INCH, metadata=NO_DATE[kind])
-    return stream.getvalue()
+    return labelled(stream.getvalue()) if kind == "svg" else stream.getvalue()
 
 
 def finish(figure: Figure, panels: Sequence[Axes], title: str, notes: Sequence[str], *, columns: int | None = None) -> None:

@@ -17,12 +17,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from syno.base.errors import SpecError
+from syno.report.commands import best_network, usages
 from syno.report.layer_tables import layer_table, network_table
 from syno.report.operators.gallery import cards, order_name
-from syno.report.page_tables import latencies, summary, targets, trial_lines
+from syno.report.page_tables import latencies, score_rows, summary, targets, trial_lines
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes
 from syno.report.saturation import saturation
 from syno.report.search_tree import search_tree
+from syno.report.verdict import verdict_lines
 
 SVG, XML = "http://www.w3.org/2000/svg", "http://www.w3.org/XML/1998/namespace"
 DROPPED = {"metadata"}
@@ -56,13 +58,17 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
 
     Raises SpecError if a table lacks a column, or a picture is no SVG that stands alone.
     """
+    verdict = verdict_lines(results)
     return document(
         "page.html",
         live=live,
         results=results,
         metric=results.metric,
+        verdict=verdict,
+        best=best_network(results, verdict),
         summary=summary(results),
         trials=trial_lines(results),
+        counts=f"{operator_counts(results)}; {outcomes(results.trials)}",
         outcomes=outcomes(results.trials),
         saturation=saturation(complete(results.trials, TRIAL_COLUMNS, "trials")),
         pictures=pictures,
@@ -72,7 +78,16 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         cards=cards(results),
         orders=orders(results),
         ablations=ablations,
+        usages=lambda name: usages(results, name),
     )
+
+
+def operator_counts(results: Results) -> str:
+    """Return how many operators were found, and how many baselines they are compared with."""
+    baselines = {str(row["operator"]) for row in score_rows(results) if row["role"] == "baseline"}
+    found = len(results.operators.keys() - baselines)
+    text = f"{found} operator{'' if found == 1 else 's'} found"
+    return f"{text}, {len(baselines)} baseline{'' if len(baselines) == 1 else 's'}" if baselines else text
 
 
 def orders(results: Results) -> list[tuple[str, bool]]:

@@ -11,6 +11,7 @@ import pandas
 
 from syno.base.text_tables import shown
 from syno.report.results import TRIAL_COLUMNS, Results, complete
+from syno.report.trial_operators import trial_operators
 from syno.results.goal_tables import goal_speedup
 from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
@@ -80,9 +81,9 @@ def trial_lines(results: Results) -> Table:
     measured = [str(name) for name in trials.columns if str(name).startswith("metric_")]
     of_original = (f"{ORIGINAL}{metric.name}", f"{CHANCE}{metric.name}")  # the same in every row
     more = [name for name in measured if name.removeprefix("metric_") not in (*SHOWN_METRICS, metric.name, *of_original)]
-    rows = []
+    names, rows = trial_operators(results), []
     for row in trials.to_dict("records"):
-        name = str(row.get("name", ""))
+        name = names[int(row["number"])].name
         flops, original = number(row.get("metric_flops")), number(row.get("metric_original_flops"))
         rows.append((
             plain(row["number"]), word(row["outcome"]), plain(row["reward"]), plain(row.get(metric.column)),

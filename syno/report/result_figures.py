@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import isnan
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from syno.report.breakdown_figure import breakdown_figure
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, drawn, finish, nothing
 from syno.report.layer_tables import TITLE as LAYERS
 from syno.report.layer_tables import layer_figure
+from syno.report.learning_curves import TITLE as LEARNING
+from syno.report.learning_curves import learning_figure
+from syno.report.points import Point, identify
 from syno.report.results import Picture, Results, complete
 from syno.report.search_rewards import TITLE as REWARDS
 from syno.report.search_rewards import reward_figure
@@ -25,6 +29,7 @@ from syno.report.search_time import TITLE as OVER_TIME
 from syno.report.search_time import time_figure
 from syno.report.speed_trade_off import speed_figure
 from syno.report.trade_off import cost_figure, pareto_figure
+from syno.report.trial_points import trial_points
 from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS
 
@@ -81,7 +86,9 @@ def _bars(axes: Axes, rows: pandas.DataFrame, operators: Sequence[str], compiler
         else:
             text, end = f"{speedup:.2f}{'' if trusted else ' (faster than the peak)'}", speedup
             colour = COLOURS[number % len(COLOURS)]
-            axes.barh(middle, speedup, height=0.9 * thickness, color=colour, alpha=1.0 if trusted else 0.35, zorder=2)
+            bars = axes.barh(middle, speedup, height=0.9 * thickness, color=colour, alpha=1.0 if trusted else 0.35, zorder=2)
+            words = f"{row['operator']}: {text} times as fast with {row['compiler']} on {row['device']}"
+            identify(bars[0], [Point(words, row["operator"])])
         halo = [withStroke(linewidth=2, foreground="white")]
         axes.annotate(
             text, (end, middle), (4, 0), textcoords="offset points", va="center", fontsize=7, path_effects=halo, zorder=4
@@ -118,8 +125,8 @@ FIGURES: Registry[Drawing] = Registry("figure")
 
 
 def pictures(results: Results, names: Iterable[str]) -> list[Picture]:
-    """Draw the figures of these names for a page. UnknownNameError for an unknown name."""
-    found = []
+    """Draw the figures of these names for a page, without notes, which it has as text. UnknownNameError for another name."""
+    results, found = replace(results, notes=()), []
     for drawing in [FIGURES[name] for name in names]:
         title, caption = drawing.words(results.metric)
         found.append(Picture(title, drawn(drawing.draw(results), "svg").decode(), caption))
@@ -171,12 +178,20 @@ FIGURES.register("layers")(
         lambda found: layer_figure(found.layers, found.notes),
     )
 )
+FIGURES.register("learning")(
+    Drawing(
+        LEARNING,
+        "Mean {metric} on the test data over the seeds, after each round of the training of the whole network; the band is "
+        "from the lowest to the highest seed. A training that was stopped early ends the line of its network there.",
+        lambda found: learning_figure(found.learning, found.notes),
+    )
+)
 FIGURES.register("reward")(
     Drawing(
         REWARDS,
         "Each dot is a trial of an operator. The marks at the bottom are trials without a reward: they were stopped early, or "
         "failed.",
-        lambda found: reward_figure(found.trials, found.notes),
+        lambda found: reward_figure(found.trials, found.notes, trial_points(found)),
     )
 )
 FIGURES.register("search-time")(
@@ -185,7 +200,7 @@ FIGURES.register("search-time")(
         "Each dot is the reward of a trial when it ended; the line is the best so far. Rings are trials that meet the goal "
         "of the search, and the dashed line is the reward of one that just does. The marks at the bottom are trials without "
         "a reward: their operators cannot meet the goal (screened), they were stopped early, or failed.",
-        lambda found: time_figure(found.trials, found.aim, found.reward_at_goal, found.notes),
+        lambda found: time_figure(found.trials, found.aim, found.reward_at_goal, found.notes, trial_points(found)),
     )
 )
 FIGURES.register("breakdown")(

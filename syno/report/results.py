@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 TRIAL_COLUMNS = ("number", "outcome", "reward")
+LEARNING_COLUMNS = ("operator", "role", "metric", "seed", "round", "score")  # rounds count from 1
 METRIC = "metric_"  # the beginning of the names of columns that trials have for metrics
 
 
@@ -45,6 +46,30 @@ def no_breakdown() -> pandas.DataFrame:
     return pandas.DataFrame(columns=list(BREAKDOWN_COLUMNS))
 
 
+def no_learning() -> pandas.DataFrame:
+    """Return a table of learning curves without rows."""
+    import pandas
+
+    return pandas.DataFrame(columns=list(LEARNING_COLUMNS))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What an experiment has kept for its users.
+
+    Attributes:
+        experiment: The experiment, as commands take it; "" if they cannot.
+        operators: What `syno get` finds an operator by, where that is not its name.
+        networks: The networks with trained weights, by the name that the tables use.
+        settings: The experiment's file, without passwords.
+    """
+
+    experiment: str = ""
+    operators: Mapping[str, str] = field(default_factory=dict)
+    networks: tuple[str, ...] = ()
+    settings: str = ""
+
+
 @dataclass(frozen=True)
 class Results:
     """The results of one experiment. Each table may be empty.
@@ -65,6 +90,8 @@ class Results:
         breakdown: A row for each part of a network's time, if that was measured
             (`syno.results.breakdown.BREAKDOWN_COLUMNS`).
         network: A row for each kind of layer of the network (`syno.model.layer_row.as_table`).
+        kept: What can be taken home, and the experiment's file.
+        learning: A row for each network, seed and round of its training (`LEARNING_COLUMNS`).
 
     Raises SpecError if a table lacks a column, or the scores are of no metric or of several.
     """
@@ -82,6 +109,8 @@ class Results:
     reward_at_goal: float | None = None
     breakdown: pandas.DataFrame = field(default_factory=no_breakdown)
     network: tuple[Row, ...] = ()
+    kept: Kept = field(default_factory=Kept)
+    learning: pandas.DataFrame = field(default_factory=no_learning)
 
     def __post_init__(self) -> None:
         complete(self.trials, TRIAL_COLUMNS, "trials")

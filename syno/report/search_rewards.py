@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
@@ -10,38 +11,42 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, finish, nothing
+from syno.report.points import NO_POINTS, Point, identify_trials
 from syno.report.results import TRIAL_COLUMNS, complete, rewarded
 
 TITLE = "Rewards of the search"
 
 
-def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = (), points: Mapping[int, Point] = NO_POINTS) -> Figure:
     """Draw the reward of each trial, and the best so far. Marks at the bottom are trials that were pruned, paused or failed.
 
-    SpecError if the table lacks a column.
+    `points` says what the point of each trial is, by the trial's number. SpecError if the table lacks a column.
     """
     rows = complete(trials, TRIAL_COLUMNS, "trials")
     if rewarded(rows).empty and not rows["outcome"].isin(list(AT_THE_BOTTOM)).any():
         return nothing(TITLE, "No trial has ended.", notes)
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    draw_rewards(axes, rows)
+    draw_rewards(axes, rows, points)
     finish(figure, [axes], TITLE, notes, columns=4)
     return figure
 
 
-def draw_rewards(axes: Axes, rows: pandas.DataFrame) -> None:
+def draw_rewards(axes: Axes, rows: pandas.DataFrame, points: Mapping[int, Point] = NO_POINTS) -> None:
     """Draw the reward of each trial, and the best so far, into a panel. `rows` is numbered from 0."""
     done = rewarded(rows)
-    axes.plot(
+    (line,) = axes.plot(
         done["number"], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, label=f"complete ({len(done)})", mew=0
     )
+    identify_trials(line, done["number"], points)
     for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():
         numbers = rows.loc[rows["outcome"] == outcome, "number"]
         if len(numbers):
             label = f"{outcome} ({len(numbers)})"
             heights = [height] * len(numbers)
-            axes.plot(numbers, heights, marker, color=colour, markersize=4, label=label, transform=axes.get_xaxis_transform())
+            look: dict[str, Any] = {"color": colour, "markersize": 4, "label": label, "transform": axes.get_xaxis_transform()}
+            (line,) = axes.plot(numbers, heights, marker, **look)
+            identify_trials(line, numbers, points)
     if len(done):
         _running_best(axes, done, int(rows["number"].max()))
     axes.set_xlabel("trial")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
+from syno.report.points import NO_POINTS, Point, identify_trials
 from syno.report.results import TRIAL_COLUMNS, complete, metrics_of, rewarded
 from syno.results.goal import verdict_on_trial
 from syno.search.goal import Goal
@@ -22,7 +24,11 @@ HOURS = 4 * 3600
 
 
 def time_figure(
-    trials: pandas.DataFrame, goal: Goal | None = None, reward_at_goal: float | None = None, notes: Sequence[str] = ()
+    trials: pandas.DataFrame,
+    goal: Goal | None = None,
+    reward_at_goal: float | None = None,
+    notes: Sequence[str] = (),
+    points: Mapping[int, Point] = NO_POINTS,
 ) -> Figure:
     """Draw the reward of each trial at the time at which it ended, and the best so far.
 
@@ -34,6 +40,7 @@ def time_figure(
         goal: the goal of the search; None if there is none.
         reward_at_goal: the reward of an operator that just meets the goal, for a line; None for no line.
         notes: paragraphs at the bottom.
+        points: what the point of each trial is, by the trial's number.
 
     Raises SpecError if the table lacks a column.
     """
@@ -44,26 +51,35 @@ def time_figure(
         return nothing(TITLE, "No trial with a known time has ended.", notes)
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    draw_over_time(axes, rows, goal, reward_at_goal)
+    draw_over_time(axes, rows, goal, reward_at_goal, points)
     finish(figure, [axes], TITLE, notes, columns=4)
     return figure
 
 
-def draw_over_time(axes: Axes, rows: pandas.DataFrame, goal: Goal | None = None, reward_at_goal: float | None = None) -> None:
+def draw_over_time(
+    axes: Axes,
+    rows: pandas.DataFrame,
+    goal: Goal | None = None,
+    reward_at_goal: float | None = None,
+    points: Mapping[int, Point] = NO_POINTS,
+) -> None:
     """Draw what `time_figure` shows into a panel. `rows` are trials with known times, one or more of which have ended."""
     done = rewarded(rows)
     seconds, without = elapsed(rows)
     last = float(seconds.max())
     unit, name = (1, "seconds") if last < MINUTES else (60, "minutes") if last < HOURS else (3600, "hours")
     times = seconds / unit
-    axes.plot(
+    (line,) = axes.plot(
         times[done.index], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, mew=0, label=f"trained ({len(done)})"
     )
+    identify_trials(line, done["number"], points)
     for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():
         ended = times[rows.index[rows["outcome"] == outcome]]
         if len(ended):
             heights, label = [height] * len(ended), f"{outcome} ({len(ended)})"
-            axes.plot(ended, heights, marker, color=colour, markersize=4, label=label, transform=axes.get_xaxis_transform())
+            look: dict[str, Any] = {"color": colour, "markersize": 4, "label": label, "transform": axes.get_xaxis_transform()}
+            (line,) = axes.plot(ended, heights, marker, **look)
+            identify_trials(line, rows.loc[ended.index, "number"], points)
     if len(done):
         _best(axes, times, done, float(times.max()))
     if goal is not None:

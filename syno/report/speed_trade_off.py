@@ -16,6 +16,7 @@ from matplotlib.transforms import Bbox
 from syno.base.files import ORIGINAL
 from syno.report.figures import GREEN, GREY, INK, finish, nothing
 from syno.report.labels import Label, place_labels
+from syno.report.points import Point, identify
 from syno.report.results import complete, metric_of
 from syno.report.trade_off import LOOKS, NAMED, finite_scores, panels_of_targets
 from syno.results.metric import ScoreMetric
@@ -149,11 +150,13 @@ def _draw_points(axes: Axes, points: Sequence[SpedPoint]) -> None:
         marker, size, colour, _ = LOOKS.get(point.role, LOOKS["found"])
         (x, left, right), (y, low, high) = point.speedup, point.score
         across, upwards = [[x - left], [right - x]], [[y - low], [high - y]]
-        _, _, bars = axes.errorbar(
+        line, _, bars = axes.errorbar(
             x, y, xerr=across if right > left else None, yerr=upwards if high > low else None,
             fmt=marker, color=colour, markersize=size, markerfacecolor=colour if point.trusted else "white",
             markeredgecolor="white" if point.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
         )  # fmt: skip
+        ends = f" ({left:.2f} to {right:.2f})" if right > left else ""
+        identify(line, [Point(f"{point.name}: {x:.2f} times as fast{ends}, score {y:.4f}", point.name)])
         if bars and not point.in_turns:
             bars[0].set_linestyle(DASHED)
     axes.spines["right"].set_visible(False)

@@ -1,4 +1,4 @@
-"""Figures of scores against latency or FLOPs. They show the Pareto front, and name the operators on it and near it."""
+"""Figures of scores against latency or FLOPs. They show the Pareto front, and name the operators on it and near it first."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREY, INK, ORANGE, finish, nothing
 from syno.report.labels import Label, place_labels
 from syno.report.page_tables import setting
+from syno.report.points import Point, identify
 from syno.report.results import complete, metric_of
 from syno.results.metric import ScoreMetric, front, near_front
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
@@ -29,7 +30,7 @@ LOOKS = {  # for each role: marker, its size, colour, name in the legend
     "found": ("o", 6.5, BLUE, "found operators"),
 }
 WIDE = 8.0  # if costs differ by a larger factor, their axis is logarithmic
-NEAR = 0.08  # operators this near to the front are named too; a share of the ranges of cost and score
+NEAR = 0.08  # operators this near to the front are named before the others; a share of the ranges of cost and score
 NAMED = 14  # operators named in one panel, at most
 WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
 
@@ -168,11 +169,12 @@ def draw_points(axes: Axes, marks: Sequence[ScoredPoint], label: str) -> None:
     for mark in marks:
         marker, size, colour, _ = LOOKS.get(mark.role, LOOKS["found"])
         interval = [[mark.cost - mark.low], [mark.high - mark.cost]]
-        axes.errorbar(
+        line, _, _ = axes.errorbar(
             *mark.point, yerr=mark.spread or None, xerr=interval if mark.high > mark.low else None,
             fmt=marker, color=colour, markersize=size, markerfacecolor=colour if mark.trusted else "white",
             markeredgecolor="white" if mark.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
         )  # fmt: skip
+        identify(line, [Point(f"{mark.name}: score {mark.score:.4f}, {label} {mark.cost:.3g}", mark.name)])
     if max(mark.cost for mark in marks) > WIDE * min(mark.cost for mark in marks):
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -211,7 +213,7 @@ def name_looks(axes: Axes, marks: Sequence[ScoredPoint]) -> None:
 
 
 def draw_front(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -> None:
-    """Draw the front of points and the names of those on it and near it. The panel has its points, and is laid out."""
+    """Draw the front of points and names, first of those on it and near it. The panel has its points, and is laid out."""
     steps = _front_line(axes, marks, metric)
     bars = [bar for mark in marks for bar in mark.bars]
     place_labels(axes, _names(axes, marks, metric), [mark.point for mark in marks], [*steps, *bars])
@@ -236,11 +238,13 @@ def _front_line(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -
 
 
 def _names(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -> list[Label]:
-    """Return the labels of the original, and of operators on the front and near it."""
+    """Return the labels of the original, of operators on the front and near it, and of all others if they are few."""
     scale = log10 if axes.get_xscale() == "log" else float
     points = [(scale(mark.cost) if mark.trusted else nan, metric.quality(mark.score)) for mark in marks]
     finite = [point for point in points if isfinite(point[0])] or [(0.0, 0.0)]
     cheaper, better = (NEAR * (max(values) - min(values)) for values in zip(*finite, strict=True))
     originals = [place for place, mark in enumerate(marks) if mark.role == ORIGINAL]
-    places = dict.fromkeys([*originals, *front(points), *near_front(points, (cheaper, better))])
-    return [Label(*marks[place].point, marks[place].name) for place in list(places)[:NAMED]]
+    others = range(len(points)) if len(points) <= NAMED else ()
+    places = dict.fromkeys([*originals, *front(points), *near_front(points, (cheaper, better)), *others])
+    named = [marks[place] for place in list(places)[:NAMED]]
+    return [Label(mark.cost, mark.score, mark.name) for mark in named]

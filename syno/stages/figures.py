@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from syno.report.paper.catalogue import Numbers
 
-SEARCH_FIGURES, TRAINING_FIGURES = ("reward", "search-time"), ("score-flops",)
+SEARCH_FIGURES, TRAINING_FIGURES = ("reward", "search-time"), ("score-flops", "learning")
 LATENCY_FIGURES = ("score-speedup", "score-latency", "speedup")
 UNTRAINED_FIGURES = ("speedup",)  # of latencies alone
 LAYER_FIGURES = ("layers",)

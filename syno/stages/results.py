@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from syno.base.text_tables import Row
 from syno.config import Experiment
+from syno.config.experiment import RESULTS
+from syno.config.kept_file import KEPT
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.model.layer_row import as_table
@@ -17,13 +20,16 @@ from syno.stages.data import DataRecord
 from syno.stages.goal import answer_of, reward_at_goal, verdict_table
 from syno.stages.kept import check_shown
 from syno.stages.operators import operator_of
-from syno.stages.places import DATA, worker_file
+from syno.stages.places import DATA, OPERATORS, WEIGHTS, training_file, worker_file
 from syno.stages.search import WorkerRecord
+from syno.stages.store import ID_DIGITS
 
 if TYPE_CHECKING:
     import pandas
 
-    from syno.report.results import Results
+    from syno.report.results import Kept, Results
+
+PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
 
 
 def read(experiment: Experiment) -> Results:
@@ -60,6 +66,8 @@ def read(experiment: Experiment) -> Results:
         reward_at_goal(experiment, trials),
         parts,
         _network(experiment),
+        _kept(experiment, scores, operators),
+        _learning(experiment, scores),
     )
 
 
@@ -91,6 +99,53 @@ def so_far(experiment: Experiment, trials: pandas.DataFrame, count: int) -> Resu
         reward_at_goal=reward_at_goal(experiment, trials),
         network=_network(experiment),
     )
+
+
+def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the score of each trained network after each round of each training, as far as the records are there."""
+    import pandas
+
+    from syno.report.results import LEARNING_COLUMNS
+    from syno.train.training_record import TrainingRecord
+
+    rows = []
+    for name, key, role in zip(scores["operator"], scores["key"], scores["role"], strict=True):
+        files = {seed: training_file(experiment, key, seed) for seed in experiment.train.seeds} if key != INT8 else {}
+        for seed, file in files.items():
+            if file.is_file():
+                record = TrainingRecord.read(file)
+                rows += [(name, role, record.metric, seed, *one) for one in enumerate(record.scores, 1)]
+    return pandas.DataFrame(rows, columns=list(LEARNING_COLUMNS))
+
+
+def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Kept:
+    """Return what commands can take home: networks with trained weights, operators, and the experiment's file."""
+    from syno.report.results import Kept
+
+    folder, file = experiment.folder, experiment.folder / KEPT
+    is_at_hand = folder.is_relative_to(RESULTS)  # where commands look for names
+    files = {
+        name: folder / OPERATORS / f"{operator.id[:ID_DIGITS]}.txt"
+        for name, operator in operators.items()
+        if not (is_at_hand and operator.name == name)
+    }
+    seeds = experiment.train.seeds
+    pairs = zip(scores["operator"], scores["key"], strict=True)
+    return Kept(
+        str(folder.relative_to(RESULTS) if is_at_hand else folder),
+        {name: str(one) for name, one in files.items() if one.is_file()},
+        tuple(
+            str(name)
+            for name, key in pairs
+            if any(training_file(experiment, key, seed).with_suffix(WEIGHTS).is_file() for seed in seeds)
+        ),
+        without_passwords(file.read_text(encoding="utf-8")) if file.is_file() else "",
+    )
+
+
+def without_passwords(text: str) -> str:
+    """Return settings without the passwords in addresses such as `postgresql://user:password@host`."""
+    return PASSWORD.sub(r"\1:***@", text)
 
 
 def _network(experiment: Experiment) -> tuple[Row, ...]:

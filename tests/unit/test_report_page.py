@@ -7,68 +7,29 @@ import hashlib
 import json
 import re
 from collections import Counter
-from html.parser import HTMLParser
 from math import inf, nan
 
 import pandas
 import pytest
+from html_document import Document
 from result_tables import FAILURE, NAMES, NOTES, results, score_table, trial_table
 
 from syno.base.errors import SpecError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
 from syno.lower.pytorch.source import class_name
 from syno.report import result_figures as drawings
 from syno.report.figures import drawn
 from syno.report.page import inline_svg, page
 from syno.report.page_tables import number, summary, trial_lines
-from syno.report.results import Picture, Results
+from syno.report.results import Kept, Picture, Results
 from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure
 from syno.results.metric import LOSS, METRICS
 
 EVIL = "<script>alert(1)</script>&\"'"
-VOID = {"meta", "input", "br", "hr", "img", "link"}
 EMPTY = pandas.DataFrame()
-
-
-class Document(HTMLParser):
-    """The elements of a page, and the text it shows."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.shown: list[str] = []
-        self.feed(text)
-        self.close()
-        assert not self.open, f"never closed: {self.open}"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("script", "style"):
-            self.shown.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.shown).split())
-
-    def having(self, name: str) -> list[str]:
-        """The values of an attribute."""
-        return [value or "" for _, attributes in self.elements if (value := attributes.get(name)) is not None]
-
-    def cards(self) -> list[dict[str, str | None]]:
-        return [attributes for tag, attributes in self.elements if tag == "article"]
 
 
 def pictures() -> list[Picture]:
@@ -127,6 +88,33 @@ def test_ids_are_unique_and_references_lead_somewhere(html: str) -> None:
     assert len(references) > 20
     assert sorted(set(references) - set(ids)) == []
     assert set(document.having("aria-controls")) <= set(ids)
+
+
+def test_the_header_counts_operators_and_baselines_apart(html: str) -> None:
+    assert "3 operators found, 2 baselines; 30 trials (" in Document(html).text
+
+
+def test_the_navigation_is_in_the_order_of_the_page() -> None:
+    trials = trial_table().assign(path="Reduce Share", steps=[f"a {number}" for number in range(30)])
+    network = ({"layer": "conv1", "kind": "convolution", "what": "replaced", "FLOPs": "40 %"},)
+    kept = Kept("glyphs", networks=("operator_1",), settings="name: glyphs")
+    html = page(results(trials=trials, network=network, kept=kept), pictures())
+    linked = re.findall(r'<a href="#([a-z-]+)">', html.partition("</nav>")[0])
+    document = Document(html)
+    sections = [attributes["id"] for tag, attributes in document.elements if tag == "section"]
+    assert linked == sections
+    assert {"summary", "figures", "network", "operators", "home", "search", "trials", "experiment"} <= set(linked)
+
+
+def test_trials_have_the_names_of_their_operators() -> None:
+    """All trials of a study have one name, that of the network; the id in the operator's text says which operator it is."""
+    selected, other = (OPERATORS[name]() for name in ("operator_1", "conv1x1"))
+    trials = trial_table(2).assign(name="resnet8", operator=[str(selected.renamed("resnet8")), str(other)])
+    given = results(trials=trials, operators={"glyphs_0": selected})
+    column = trial_lines(given).columns.index("operator")
+    cells = [row[column] for row in trial_lines(given).rows]
+    assert [(cell.text, cell.card) for cell in cells] == [("glyphs_0", "glyphs_0"), (f"trial 1 ({other.id[:8]})", "")]
+    assert "found in trial 0, reward 0" in Document(page(given, [])).text
 
 
 def test_links_to_cards_name_operators(html: str) -> None:

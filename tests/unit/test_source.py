@@ -144,7 +144,7 @@ def test_figures_and_the_page_need_no_trials(tmp_path: Path) -> None:
     for key in ("original", one.key):
         train(experiment, key, 1)
     make_tables(experiment)
-    assert figures.names(experiment) == ("score-flops",)
+    assert figures.names(experiment) == ("score-flops", "learning")
     drawn = figures.draw(experiment, "score-flops")[0].read_text(encoding="utf-8")
     assert f"experiment small, with operators of {tmp_path / 'source'}" in drawn
     page = write_report(experiment).read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from syno.config import Experiment
 from syno.stages.selection import read_selected
 from syno.train.training_record import TrainingRecord
 
-FIGURES = ("reward", "score-flops", "score-latency", "score-speedup", "search-time", "speedup")
+FIGURES = ("learning", "reward", "score-flops", "score-latency", "score-speedup", "search-time", "speedup")
 DRAWN = {"tables": 1, "figure": len(FIGURES), "report": 1}
 
 

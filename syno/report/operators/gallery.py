@@ -18,6 +18,7 @@ from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_svg
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import to_source
+from syno.report.commands import Usage, usages
 from syno.report.operators.dependence import dependence
 from syno.report.page_tables import (
     Cell,
@@ -34,6 +35,7 @@ from syno.report.page_tables import (
     word,
 )
 from syno.report.results import TRIAL_COLUMNS, Results, complete, metrics_of
+from syno.report.trial_operators import trial_operators
 from syno.results.table import SCORE_COLUMNS
 from syno.search.reward_contract import ORIGINAL
 
@@ -68,6 +70,7 @@ class Card:
         reads: lines on the input elements that an output element depends on.
         order: the numbers to sort by, as JSON.
         provenance: the trial that found it; empty where none did.
+        usages: how to take it home; none where commands cannot find it.
     """
 
     number: int
@@ -82,6 +85,7 @@ class Card:
     codes: tuple[Code, ...]
     order: str
     provenance: str
+    usages: tuple[Usage, ...] = ()
 
 
 def cards(results: Results) -> list[Card]:
@@ -109,6 +113,7 @@ def _searched(results: Results) -> dict[str, Row]:
     if not results.scores.empty:
         return {}
     found: dict[str, Row] = {}
+    names = trial_operators(results)
     for row in complete(results.trials, TRIAL_COLUMNS, "trials").to_dict("records"):
         metrics = metrics_of(row)
         costs = {name: metrics.get(name) for name in ("flops", "parameters")}
@@ -117,19 +122,19 @@ def _searched(results: Results) -> dict[str, Row]:
             for name, cost in costs.items()
             if cost is not None and (original := metrics.get(f"{ORIGINAL}{name}"))
         }
-        found[str(row.get("name", ""))] = {"score": metrics.get(results.metric.name), **costs, **shares}
+        found[names[int(row["number"])].name] = {"score": metrics.get(results.metric.name), **costs, **shares}
     return found
 
 
 def _origins(results: Results) -> dict[str, str]:
-    """Return, by name, the trial that found an operator, its reward and its date, as far as the table has them."""
-    found = {}
-    trials = complete(results.trials, TRIAL_COLUMNS, "trials")
+    """Return, by name, the first trial that found an operator, its reward and its date, as far as the table has them."""
+    found: dict[str, str] = {}
+    trials, names = complete(results.trials, TRIAL_COLUMNS, "trials"), trial_operators(results)
     for row in trials[trials["outcome"] == "complete"].to_dict("records"):
         reward, ended = number(row["reward"]), row.get("ended")
         parts = [f"found in trial {row['number']}", "" if reward is None else f"reward {reward:.4g}"]
         parts.append("" if ended is None or ended != ended else f"on {ended:%Y-%m-%d}")
-        found[str(row.get("name", ""))] = ", ".join(filter(None, parts))
+        found.setdefault(names[int(row["number"])].name, ", ".join(filter(None, parts)))
     return found
 
 
@@ -150,6 +155,7 @@ def _card(place: int, name: str, results: Results, row: Row, times: dict[Target,
         place, name, graph.id, word(row.get("role")).text, to_svg(graph), _coloured(expression(graph)),
         tuple(dependence(graph).splitlines()), facts,
         tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order), provenance,
+        tuple(usages(results, name)) if results.kept.experiment else (),
     )  # fmt: skip
 
 

@@ -85,6 +85,85 @@
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   }
 
+  // Points of figures: the pointer and the keyboard show what a point is; a click or Enter opens its operator's card.
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.setAttribute("role", "tooltip");
+  tip.hidden = true;
+  document.body.append(tip);
+
+  function hideTip() {
+    tip.hidden = true;
+    for (const point of document.querySelectorAll(".point.at")) point.classList.remove("at");
+  }
+
+  function showTip(point) {
+    hideTip();
+    point.classList.add("at");
+    tip.textContent = point.getAttribute("aria-label") + (cardOf(point) ? " – click for its card" : "");
+    tip.hidden = false;
+    const box = point.getBoundingClientRect();
+    const left = Math.min(box.left + box.width / 2 + 10, document.documentElement.clientWidth - tip.offsetWidth - 8);
+    const above = box.top - tip.offsetHeight - 6;
+    tip.style.left = `${Math.max(8, left)}px`;
+    tip.style.top = `${above < 4 ? box.bottom + 8 : above}px`;
+  }
+
+  const cardOf = (point) => cards.find((card) => card.dataset.name === point.dataset.operator);
+
+  function nearest(points, event) {
+    let best = null, least = 14; // pixels: marks are small
+    for (const point of points) {
+      const box = point.getBoundingClientRect();
+      const across = Math.max(box.left - event.clientX, 0, event.clientX - box.right);
+      const along = Math.max(box.top - event.clientY, 0, event.clientY - box.bottom);
+      const distance = Math.hypot(across, along);
+      if (distance < least) [best, least] = [point, distance];
+    }
+    return best;
+  }
+
+  function openCard(point) {
+    const card = point && cardOf(point);
+    if (!card) return;
+    hideTip();
+    location.hash = new URLSearchParams({ card: card.dataset.name });
+  }
+
+  for (const picture of document.querySelectorAll(".plot svg")) {
+    const points = [...picture.querySelectorAll(".point")];
+    points.forEach((point, place) => {
+      const title = point.querySelector("title");
+      point.setAttribute("aria-label", title.textContent);
+      title.remove(); // or the browser would show it as well
+      point.setAttribute("role", cardOf(point) ? "link" : "img");
+      point.setAttribute("tabindex", place ? "-1" : "0"); // one stop for each figure; arrows go on from there
+      point.addEventListener("focus", () => showTip(point));
+      point.addEventListener("blur", hideTip);
+    });
+    if (!points.length) continue;
+    picture.addEventListener("pointermove", (event) => {
+      const point = nearest(points, event);
+      picture.classList.toggle("linked", Boolean(point && cardOf(point)));
+      if (point) showTip(point); else hideTip();
+    });
+    picture.addEventListener("pointerleave", hideTip);
+    picture.addEventListener("click", (event) => openCard(nearest(points, event)));
+    picture.addEventListener("keydown", (event) => {
+      const place = points.indexOf(document.activeElement);
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (place < 0) return;
+      if (event.key === "Enter") openCard(points[place]);
+      if (event.key === "Escape") hideTip();
+      if (!step) return;
+      event.preventDefault();
+      const next = points[(place + step + points.length) % points.length];
+      points[place].setAttribute("tabindex", "-1");
+      next.setAttribute("tabindex", "0");
+      next.focus({ preventScroll: true });
+    });
+  }
+
   for (const table of document.querySelectorAll("table.sortable")) {
     [...table.tHead.rows[0].cells].forEach((cell, column) => {
       cell.querySelector("button").addEventListener("click", () => sortTable(table, column));

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import html
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from typer.testing import CliRunner
 
 from syno.base.errors import SpecError
+from syno.cli import app
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
-from syno.report import page_tables
-from syno.stages import figures
+from syno.report import commands, page_tables
+from syno.report.commands import best_network
+from syno.report.verdict import verdict_lines
+from syno.stages import figures, results
 from syno.stages.figures import write_report
 from syno.stages.operators import compared_networks
 from syno.stages.places import training_file, tuning_file
@@ -79,15 +87,48 @@ def test_every_figure_is_drawn_in_all_formats(done: Experiment) -> None:
         files = figures.draw(done, name)
         assert [file.suffix for file in files] == [".svg", ".png", ".pdf"]
         assert "measured here on" in files[0].read_text(encoding="utf-8")
-    assert figures.names(done) == ("score-speedup", "score-latency", "speedup", "score-flops", "reward", "search-time")
-    with pytest.raises(SpecError, match="it has: score-speedup, score-latency, speedup, score-flops, reward, search-time"):
+    names = ("score-speedup", "score-latency", "speedup", "score-flops", "learning", "reward", "search-time")
+    assert figures.names(done) == names
+    with pytest.raises(SpecError, match=f"it has: {', '.join(names)}"):
         figures.draw(done, "rewards")
 
 
 def test_the_page_shows_every_operator_of_the_tables(done: Experiment) -> None:
     text = write_report(done).read_text(encoding="utf-8")
+    assert len(results.read(done).learning) == sum(
+        len(TrainingRecord.read(training_file(done, key, seed)).scores)
+        for key in read_tables(done).scores["key"]
+        for seed in done.train.seeds
+    )
     for name in read_tables(done).scores["operator"]:
         assert name in text
+
+
+def test_what_the_page_says_takes_operators_and_networks_home(
+    done: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = results.read(done)
+    best = best_network(found, verdict_lines(found))
+    assert best is not None and set(found.kept.networks) == set(found.scores["operator"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shapes = {"The trained network": (2, 3, 16, 16), "The operator as a layer": (2, 64, 8, 8)}
+    usages = commands.usages(found, best)
+    assert [usage.what for usage in usages] == list(shapes)
+    for usage in usages:
+        program, *arguments = shlex.split(usage.command)
+        ended = CliRunner().invoke(app, arguments)
+        assert (program, ended.exit_code) == ("syno", 0), ended.output
+        names: dict[str, Any] = {"x": torch.zeros(shapes[usage.what])}
+        exec(usage.code, names)
+        assert names["output"].shape[0] == 2
+
+
+def test_the_page_has_the_file_of_the_experiment_without_passwords(done: Experiment) -> None:
+    text = html.unescape(write_report(done).read_text(encoding="utf-8"))
+    assert (done.folder / "experiment.yaml").read_text(encoding="utf-8").strip() in text
+    given = "storage: postgresql://me:se:cret@host:5432/studies\nsource: https://host/a@b:c"
+    assert results.without_passwords(given) == given.replace("se:cret", "***")
 
 
 def test_where_nothing_is_trained_the_page_shows_the_best_of_the_search(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""The commands and the lines of Python with which a reader of the page takes an operator or a trained network home."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syno.base.errors import SynoError
+from syno.base.files import ORIGINAL
+from syno.ir.graph import PGraph
+from syno.lower.pytorch.source import class_name, to_source
+from syno.report.results import Results
+from syno.report.verdict import Line
+from syno.results.table import SCORE_COLUMNS
+
+SIZE = 64  # of a layer, in the example
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How to take something home.
+
+    Attributes:
+        what: what it is, as a heading.
+        command: for a shell.
+        code: of Python, in the folder in which the command was called.
+        note: what to know about it.
+    """
+
+    what: str
+    command: str
+    code: str
+    note: str = ""
+
+
+def usages(results: Results, name: str) -> list[Usage]:
+    """Return how to take an operator home, and the trained network with it if its weights were kept."""
+    found = []
+    if name in results.kept.networks:
+        found.append(_of_network(results, name))
+    if name in results.operators and (usage := _of_operator(results, name)) is not None:
+        found.append(usage)
+    return found
+
+
+def best_network(results: Results, verdict: Sequence[Line]) -> str | None:
+    """Return the first network of the verdict that has kept its weights, else the found one with the best score, if any."""
+    kept = [name for name in results.kept.networks if name != ORIGINAL]
+    named = [line.operator for line in verdict if line.operator in kept]
+    if named:
+        return named[0]
+    rows = results.scores.reindex(columns=list(SCORE_COLUMNS)).to_dict("records")
+    return next((str(row["operator"]) for row in rows if row["operator"] in kept and row["role"] == "found"), None)
+
+
+def _of_network(results: Results, name: str) -> Usage:
+    folder = results.operators[name].name if name in results.operators else name
+    return Usage(
+        "The trained network",
+        f"syno get {shlex.quote(results.kept.experiment)} {shlex.quote(name)}",
+        f'import syno\n\nmodel = syno.load("{folder}").eval()\noutput = model(x)  # a batch as the data set prepares it',
+        f"The command writes the folder {folder}, which needs nothing of Syno: inside it, import network and call "
+        "network.load(). Its README.md says what the inputs and outputs are.",
+    )
+
+
+def _of_operator(results: Results, name: str) -> Usage | None:
+    """Return how to use an operator as a layer; None if there is no code for it."""
+    operator = results.operators[name]
+    try:
+        arguments = needed_arguments(operator)
+    except SynoError:
+        return None
+    given = shlex.quote(results.kept.operators.get(name, name))
+    module, option = operator.name, ""
+    if not module.isidentifier():  # a file that Python can import
+        module = "operator_" + "".join(letter if letter.isalnum() else "_" for letter in operator.name)
+        option = f" --output {module}.py"
+    kind = class_name(operator)
+    sizes = ", ".join(f"{argument}={SIZE}" for argument in arguments)
+    return Usage(
+        "The operator as a layer",
+        f"syno get {given}{option}",
+        f"from {module} import {kind}\n\nlayer = {kind}({sizes})\noutput = layer(x)",
+        f"The command writes {module}.py, which needs PyTorch only. Give the sizes of your layer; its weights are new.",
+    )
+
+
+def needed_arguments(operator: PGraph) -> list[str]:
+    """Return the arguments of the generated module's constructor that have no default. LoweringError if there is no code."""
+    tree = ast.parse(to_source(operator))
+    kind = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name(operator))
+    made = next(node for node in kind.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    names = [argument.arg for argument in made.args.args[1:]]
+    return names[: len(names) - len(made.args.defaults)]

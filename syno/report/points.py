@@ -1,0 +1,103 @@
+"""Points of a figure that say what they are: in SVG, each has its name and numbers as a title, and the operator it stands for.
+
+Matplotlib writes an artist's id into the SVG. While a figure is drawn, the id carries what the points are (`marked`);
+`labelled` then puts it where browsers and screen readers look for it, and takes the id out again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+from xml.etree import ElementTree
+
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+
+SVG = "http://www.w3.org/2000/svg"
+NAMESPACES = {
+    "": SVG,
+    "xlink": "http://www.w3.org/1999/xlink",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "cc": "http://creativecommons.org/ns#",
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+}
+MARK = "points:"  # the beginning of the id of an artist with points
+HEAD = '<?xml version="1.0" encoding="utf-8" standalone="no"?>\n'
+CLASS, OPERATOR = "point", "data-operator"
+
+
+_POINTS: WeakKeyDictionary[Artist, tuple[Point, ...]] = WeakKeyDictionary()
+
+
+class Point(NamedTuple):
+    """What a point, or a bar, is.
+
+    Attributes:
+        text: its name and its numbers.
+        operator: the operator that it stands for, whose card a click opens; "" for none.
+    """
+
+    text: str
+    operator: str = ""
+
+
+NO_POINTS: Mapping[int, Point] = {}  # by the number of a trial
+
+
+def identify(artist: Artist, points: Sequence[Point]) -> None:
+    """Say what an artist's points are: one for a bar, or one for each point of a line with markers, in order."""
+    _POINTS[artist] = tuple(points)
+
+
+@contextmanager
+def marked(figure: Figure) -> Iterator[None]:
+    """Within this context, artists whose points are known have them as their id."""
+    known = [artist for artist in figure.findobj() if artist in _POINTS]
+    try:
+        for artist in known:
+            artist.set_gid(MARK + json.dumps(_POINTS[artist]))
+        yield
+    finally:
+        for artist in known:
+            artist.set_gid(None)
+
+
+def identify_trials(artist: Artist, numbers: Iterable[int], points: Mapping[int, Point]) -> None:
+    """Say which trials the points of a line are; nothing where `points` does not have all of them."""
+    chosen = [int(number) for number in numbers]
+    if chosen and points.keys() >= set(chosen):
+        identify(artist, [points[number] for number in chosen])
+
+
+def labelled(svg: bytes) -> bytes:
+    """Return an SVG document of matplotlib with a `<title>` in each point of `identify`, its class and its operator.
+
+    A document without such points stays as it is.
+    """
+    if MARK.encode() not in svg:
+        return svg
+    for prefix, space in NAMESPACES.items():
+        ElementTree.register_namespace(prefix, space)
+    root = ElementTree.fromstring(svg, ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True)))
+    for group in root.iter(f"{{{SVG}}}g"):
+        if not (name := group.get("id", "")).startswith(MARK):
+            continue
+        del group.attrib["id"]
+        points = [Point(*one) for one in json.loads(name.removeprefix(MARK))]
+        marks = list(group.iter(f"{{{SVG}}}use")) or [group]
+        if len(marks) == len(points):  # else some were outside of the panel, and nothing tells which
+            for mark, point in zip(marks, points, strict=True):
+                _label(mark, point)
+    return (HEAD + ElementTree.tostring(root, encoding="unicode") + "\n").encode()
+
+
+def _label(mark: ElementTree.Element, point: Point) -> None:
+    mark.set("class", CLASS)
+    if point.operator:
+        mark.set(OPERATOR, point.operator)
+    title = ElementTree.Element(f"{{{SVG}}}title")
+    title.text = point.text
+    mark.insert(0, title)

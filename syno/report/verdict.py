@@ -1,0 +1,171 @@
+"""The verdict at the top of the page: the fastest operator that costs little of the score, from what was measured.
+
+Where nothing is faster, or something was not measured, the verdict says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isnan
+from typing import Any
+
+from syno.base.files import ORIGINAL
+from syno.report.page_tables import Target, share
+from syno.report.results import Results, rewarded
+from syno.report.trial_operators import trial_operators
+from syno.report.verdict_numbers import (
+    Margin,
+    Network,
+    Speedups,
+    margin_of,
+    measured,
+    network_of,
+    rows_of,
+    score_text,
+    speed_text,
+    speedups_by_target,
+    trained_rows,
+)
+from syno.results.goal import STATES
+from syno.results.table import SCORE_COLUMNS
+
+BEST = {"fastest": "fastest", "most_accurate": "most accurate", "front": "fastest"}
+FOUND = "found"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence of the verdict: an operator's name, which links to its card, between two texts. The name may be ""."""
+
+    before: str
+    operator: str = ""
+    after: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole sentence."""
+        return self.before + self.operator + self.after
+
+
+def verdict_lines(results: Results) -> list[Line]:
+    """Return sentences: an answer for each compiler and device, the goal's first, and at last what was measured."""
+    metric, margin = results.metric, margin_of(results)
+    networks = {one.name: one for one in (network_of(row, metric) for row in trained_rows(results))}
+    original = next((row for row in rows_of(results.scores, SCORE_COLUMNS, "scores") if row["role"] == ORIGINAL), {})
+    timed = speedups_by_target(results)
+    lines = [] if results.aim is None else _by_goal(results, list(networks.values()), timed)
+    for target, speedups in timed.items():
+        lines.append(_fastest(f"with {target[1]} on {target[0]}", speedups, networks, original, margin))
+    if not timed and networks:
+        lines.append(_cheapest(list(networks.values()), original, margin))
+    if not lines:
+        lines.append(_of_search(results))
+    last = measured(results)
+    return [*lines, *([Line(last)] if last else [])]
+
+
+# ---- sentences --------------------------------------------------------------------------------------------------------------
+
+
+def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Target, Speedups]) -> list[Line]:
+    """Return how many operators meet the goal; nothing if none was judged."""
+    judged = [one for one in networks if one.role == FOUND and one.state in STATES]
+    if not judged:
+        return []
+    counts = {state: sum(one.state == state for one in judged) for state in STATES}
+    if counts["meets"]:
+        find = "front" if results.aim is None else results.aim.find or "front"
+        best = _best_of([one for one in judged if one.state == "meets"], find, results, timed)
+        start = f"The goal is met by {counts['meets']} of {_operators(len(judged))}. "
+        return [Line(f"{start}The {BEST[find]} of them: " if counts["meets"] > 1 else f"{start}It is ", best.name, ".")]
+    if counts["may meet"]:
+        return [Line(
+            f"Whether the goal is met is not certain: {counts['may meet']} of {_operators(len(judged))} may meet it, since an "
+            "interval contains the limit."
+        )]  # fmt: skip
+    if counts["unknown"] == len(judged):
+        return [Line("Whether the goal is met is not known, since something was not measured.")]
+    return [Line(f"The goal is not met by any of {_operators(len(judged))}.")]
+
+
+def _best_of(met: Sequence[Network], find: str, results: Results, timed: Mapping[Target, Speedups]) -> Network:
+    if find == "most_accurate" or results.aim is None:
+        return max(met, key=lambda one: results.metric.quality(one.score))
+    speedups = timed.get((results.aim.device, results.aim.compiler), {})
+    return max(met, key=lambda one: speedups[one.name][1].value if one.name in speedups else -inf)
+
+
+def _operators(count: int) -> str:
+    return f"{count} operator{'' if count == 1 else 's'}"
+
+
+def _fastest(
+    where: str,
+    speedups: Speedups,
+    networks: Mapping[str, Network],
+    original: Mapping[Any, Any],
+    margin: Margin,
+) -> Line:
+    """Return which found operator is the fastest within the margin by one compiler on one device, or why none is."""
+    metric, words = margin.metric, margin.words
+    fastest = sorted(speedups, key=lambda name: -speedups[name][1].value)
+    found = [name for name in fastest if speedups[name][0] == FOUND]
+    if not found:
+        return Line(f"No operator of the search was measured {where}.")
+    scored = [name for name in found if name in networks and not isnan(networks[name].lost.value)]
+    if not scored:
+        best = found[0]
+        score = f"; its {metric.name} and the original's were not both measured"
+        return Line(f"The fastest {where}: ", best, f", {speed_text(speedups[best][1])}{score}.")
+    near = [name for name in scored if networks[name].lost.value <= margin.most]
+    if not near:
+        best = min(scored, key=lambda name: networks[name].lost.value)
+        return Line(
+            f"No operator is within {words} of the original's {metric.name}. The nearest: ", best,
+            f", {score_text(networks[best], original, metric)}, {speed_text(speedups[best][1])} {where}.",
+        )  # fmt: skip
+    best = near[0]
+    speed, network = speedups[best][1], networks[best]
+    also = "" if not network.lost.high > margin.most else f"; the interval of the {metric.name} reaches beyond {words}"
+    numbers = f"{speed_text(speed)}, {score_text(network, original, metric)}{also}"
+    if speed.value <= 1:
+        return Line(
+            f"No operator within {words} of the original's {metric.name} is faster than the original {where}. The fastest: ",
+            best, f", {numbers}.",
+        )  # fmt: skip
+    ahead = fastest[: fastest.index(best)]
+    known = [one for one in ahead if speedups[one][0] != FOUND and one in networks and networks[one].lost.value <= margin.most]
+    faster = "" if not known else f" A known operator is faster: {known[0]}, {speed_text(speedups[known[0]][1])}."
+    return Line(f"Fastest within {words} {where}: ", best, f", {numbers}.{faster}")
+
+
+def _cheapest(networks: Sequence[Network], original: Mapping[Any, Any], margin: Margin) -> Line:
+    """Return which found operator has the fewest FLOPs within the margin, where no latency is known."""
+    metric, words = margin.metric, margin.words
+    start = "No speedup of a whole network was measured. "
+    found = [one for one in networks if one.role == FOUND]
+    if not found:
+        return Line(f"{start}No operator of the search was trained again.")
+    near = [one for one in found if one.lost.value <= margin.most and not isnan(one.flops)]
+    if near:
+        best = min(near, key=lambda one: one.flops)
+        cost = f"{share(best.flops).text} of the original's"
+        return Line(f"{start}The fewest FLOPs within {words}: ", best.name, f", {cost}, {score_text(best, original, metric)}.")
+    best = max(found, key=lambda one: metric.quality(one.score))
+    none = "" if isnan(best.lost.value) else f"No operator is within {words} of the original's {metric.name}. "
+    return Line(f"{start}{none}The best {metric.name}: ", best.name, f", {score_text(best, original, metric)}.")
+
+
+def _of_search(results: Results) -> Line:
+    """Return the best trial, where nothing was trained again or measured."""
+    trials = results.trials
+    done = trials if trials.empty else rewarded(trials)
+    layers = "" if results.layers.empty else " Single layers were measured: see Layers."
+    start = f"No network was trained again or measured, so nothing is known of speed and score.{layers}"
+    if done.empty:
+        return Line(start)
+    best = done.sort_values(["reward", "number"], ascending=[False, True]).iloc[0]
+    shown = trial_operators(results)[int(best["number"])]
+    name = shown.name if shown.name in results.operators else ""
+    return Line(f"{start} The highest reward of the search is {best['reward']:.4g}: ", name, f"{'' if name else shown.name}.")

@@ -1,0 +1,160 @@
+"""The verdict at the top of the page: it says what was measured, and no more."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import Any
+
+import pandas
+import pytest
+from result_tables import NAMES, results, score_table
+
+from syno.report.page import page
+from syno.report.results import Results
+from syno.report.verdict import verdict_lines
+from syno.results.speedups import APART, IN_TURNS, SPEEDUP_COLUMNS
+from syno.search.goal import Goal
+
+EMPTY = pandas.DataFrame()
+GOAL = Goal(speedup=1.5, lose_at_most=0.02, compiler="inductor", device="cpu")
+FOUND = {"shift_conv1x1": 3.0, "operator_1": 1.6, "operator_2": 5.0}
+
+
+def speedups(values: dict[str, float], compiler: str = "inductor", half: float = 0.05, **changed: Any) -> pandas.DataFrame:
+    roles = dict(zip(NAMES, ("baseline", "baseline", "found", "found", "found"), strict=True))
+    rows = [
+        (name, name, roles[name], "cpu", compiler, value, value - half, value + half, IN_TURNS, False)
+        for name, value in values.items()
+    ]
+    return pandas.DataFrame(rows, columns=list(SPEEDUP_COLUMNS)).assign(**changed)
+
+
+def lost(points: float, half: float = 0.3, name: str = "operator_1", metric: str = "accuracy") -> pandas.DataFrame:
+    """Scores of which only one is near to the original's, so many points (or hundredths of nats) worse."""
+    table, sign = score_table(metric=metric), -1 if metric == "accuracy" else 1
+    chosen = table["operator"] == name
+    ends = sorted(sign * (points + end) / 100 for end in (-half, half))
+    table.loc[chosen, ["difference", "difference_low", "difference_high"]] = [sign * points / 100, *ends]
+    return table
+
+
+def texts(given: Results) -> list[str]:
+    return [line.text for line in verdict_lines(given)]
+
+
+def test_the_fastest_within_a_point_is_named_with_its_intervals() -> None:
+    found = verdict_lines(results(scores=lost(0.6), speedups=speedups(FOUND)))
+    assert found[0].text == (
+        "Fastest within 1 point with inductor on cpu: operator_1, 1.60 times as fast (95 %: 1.55 to 1.65), "
+        "accuracy 0.6 points lower (95 %: -0.9 to -0.3)."
+    )
+    assert found[0].operator == "operator_1"
+    assert found[-1].text == (
+        "Measured: accuracy of 6 trained networks, 3 seeds each; latency of whole networks on cpu (Made-up Processor 1 @ "
+        "2.00GHz; batch of 8, 1 thread) with eager, inductor; speedups with inductor on cpu, timed in turns with the original."
+    )
+
+
+def test_an_interval_beyond_the_margin_is_told() -> None:
+    (line, _) = texts(results(scores=lost(0.8), speedups=speedups(FOUND)))
+    assert line.endswith("0.8 points lower (95 %: -1.1 to -0.5); the interval of the accuracy reaches beyond 1 point.")
+
+
+def test_for_a_loss_more_is_worse() -> None:
+    line = texts(results(metric="loss", scores=lost(2.0, metric="loss"), speedups=speedups(FOUND)))[0]
+    assert line.startswith("Fastest within 0.05 nats with inductor on cpu: operator_1, 1.60 times as fast")
+    assert line.endswith("loss 0.020 nats higher (95 %: +0.017 to +0.023).")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            {"scores": lost(0.6), "speedups": speedups({"operator_1": 0.9})},
+            "No operator within 1 point of the original's accuracy is faster than the original with inductor on cpu. "
+            "The fastest: operator_1, 0.90 times as fast (95 %: 0.85 to 0.95), accuracy",
+        ),
+        (
+            {"scores": lost(0.6), "speedups": speedups({"operator_1": 1.02})},
+            "Fastest within 1 point with inductor on cpu: operator_1, 1.02 times as fast (95 %: 0.97 to 1.07; the interval "
+            "contains 1), accuracy",
+        ),
+        (
+            {"scores": lost(1.9), "speedups": speedups(FOUND)},
+            "No operator is within 1 point of the original's accuracy. The nearest: operator_1, accuracy 1.9 points lower "
+            "(95 %: -2.2 to -1.6), 1.60 times as fast (95 %: 1.55 to 1.65) with inductor on cpu.",
+        ),
+        (
+            {"scores": EMPTY, "speedups": speedups(FOUND)},
+            "The fastest with inductor on cpu: operator_2, 5.00 times as fast (95 %: 4.95 to 5.05); its accuracy and the "
+            "original's were not both measured.",
+        ),
+        (
+            {"scores": lost(0.6), "latency": EMPTY},
+            "No speedup of a whole network was measured. The fewest FLOPs within 1 point: operator_1, 41 % of the original's, "
+            "accuracy 0.6 points lower",
+        ),
+        (
+            {"scores": EMPTY, "latency": EMPTY},
+            "No network was trained again or measured, so nothing is known of speed and score. The highest reward of the "
+            "search is 0.99: ",
+        ),
+        (
+            {"scores": EMPTY, "latency": EMPTY, "trials": EMPTY},
+            "No network was trained again or measured, so nothing is known of speed and score.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_so_or_not_known_is_said(given: dict[str, Any], expected: str) -> None:
+    assert texts(results(**given))[0].startswith(expected)
+
+
+def test_without_an_interval_both_scores_are_told() -> None:
+    scores = lost(0.6).assign(difference_low=nan, difference_high=nan)
+    line = texts(results(scores=scores, speedups=speedups(FOUND, timed=APART)))[0]
+    assert "points" not in line
+    assert "accuracy 0.9467; the original's is 0.9593, and no interval of the difference is known" in line
+
+
+def test_what_cannot_be_compared_is_not_counted() -> None:
+    """Latencies below what the device can do, and those in 8-bit integers, where the score is of another network."""
+    given = pandas.concat(
+        [speedups(FOUND, suspicious=True), speedups(FOUND, "inductor-int8"), speedups({"operator_1": 1.2}, "eager")]
+    )
+    found = texts(results(scores=lost(0.6), speedups=given))
+    assert [line.partition(":")[0] for line in found] == ["Fastest within 1 point with eager on cpu", "Measured"]
+
+
+def test_a_known_operator_that_is_faster_is_named() -> None:
+    line = texts(results(scores=lost(0.6), speedups=speedups({"conv2d": 2.0, "operator_1": 1.6})))[0]
+    assert line.endswith("A known operator is faster: conv2d, 2.00 times as fast (95 %: 1.95 to 2.05).")
+
+
+class TestGoal:
+    @pytest.mark.parametrize(
+        ("states", "expected"),
+        [
+            (("meets", "meets", "misses"), "The goal is met by 2 of 3 operators. The most accurate of them: operator_1."),
+            (("misses", "meets", "misses"), "The goal is met by 1 of 3 operators. It is operator_1."),
+            (("misses", "may meet", "misses"), "Whether the goal is met is not certain: 1 of 3 operators may meet it, since"),
+            (("misses", "misses", "unknown"), "The goal is not met by any of 3 operators."),
+            (("unknown", "unknown", "unknown"), "Whether the goal is met is not known, since something was not measured."),
+        ],
+    )
+    def test_the_first_line_says_whether_it_is_met(self, states: tuple[str, ...], expected: str) -> None:
+        verdicts = dict(zip(FOUND, states, strict=True))
+        scores = lost(1.5).assign(verdict=[verdicts.get(name) for name in score_table()["operator"]], verdict_reason=None)
+        found = texts(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
+        assert found[0].startswith(expected)
+
+    def test_its_margin_counts_and_its_compiler_comes_first(self) -> None:
+        given = pandas.concat([speedups(FOUND, "eager"), speedups(FOUND)])
+        found = texts(results(scores=lost(1.5), speedups=given, aim=GOAL))
+        assert found[0].startswith("Fastest within 2 points with inductor on cpu: operator_1")
+        assert found[1].startswith("Fastest within 2 points with eager on cpu: operator_1")
+
+
+def test_it_is_at_the_top_of_the_page_and_links_to_the_card() -> None:
+    html = page(results(scores=lost(0.6), speedups=speedups(FOUND)), [])
+    assert html.index('class="verdict"') < html.index("<table")
+    assert '<li>Fastest within 1 point with inductor on cpu: <a href="#card=operator_1">operator_1</a>, 1.60' in html
