@@ -1,8 +1,5 @@
 # The workflow from synthesis to figures. `snakemake --cores 2` runs config/quickstart.yaml, and `--configfile FILE` runs other experiments.
 # With the name of one of several experiments, only that one runs. Every rule runs one `syno` command, which can also be run by hand.
-import sys
-from pathlib import Path
-
 from snakemake.utils import min_version
 
 min_version("9.14")
@@ -23,13 +20,6 @@ include: "workflow/rules/speed.smk"
 include: "workflow/rules/ablate.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
-
-
-onsuccess:
-    if workflow.is_main_process:
-        for folder in EXPERIMENTS:
-            if Path(folder, "report.html").is_file():
-                print(f"The report: file://{Path(folder, 'report.html').absolute()}", file=sys.stderr)
 
 
 rule all:

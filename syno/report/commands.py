@@ -20,7 +20,7 @@ SIZE = 64  # of a layer, in the example
 
 @dataclass(frozen=True)
 class Usage:
-    """How to take something home.
+    """A way to take something home.
 
     Attributes:
         what: what it is, as a heading.

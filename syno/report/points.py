@@ -33,7 +33,7 @@ _POINTS: WeakKeyDictionary[Artist, tuple[Point, ...]] = WeakKeyDictionary()
 
 
 class Point(NamedTuple):
-    """What a point, or a bar, is.
+    """A description of a point or a bar of a figure.
 
     Attributes:
         text: its name and its numbers.

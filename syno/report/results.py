@@ -55,7 +55,7 @@ def no_learning() -> pandas.DataFrame:
 
 @dataclass(frozen=True)
 class Kept:
-    """What an experiment has kept for its users.
+    """The files of an experiment that its users can take home.
 
     Attributes:
         experiment: The experiment, as commands take it; "" if they cannot.

@@ -23,7 +23,7 @@ Speedups = Mapping[str, tuple[str, Span]]  # role and speedup of each network
 
 @dataclass(frozen=True)
 class Margin:
-    """How much of the score a network may lose: as much as the goal allows, else `WITHIN`. `most` is a score."""
+    """The loss of score that a network may have: as much as the goal allows, else `WITHIN`. `most` is a score."""
 
     metric: ScoreMetric
     most: float

@@ -192,6 +192,24 @@ class TestPickling:
 
 
 class TestRuntimeVariables:
+    """Those that are read from the shape of the input."""
+
+    @pytest.mark.parametrize(
+        ("name", "variables"),
+        [("conv2d", {"N", "H"}), ("matmul", {"M"}), ("sum_pool2d", {"N", "C", "H"}), ("nas_pte_sequence_3", {"N", "H"})],
+    )
+    def test_of_known_operators(self, name: str, variables: set[str]) -> None:
+        assert OPERATORS[name]().runtime_variables == variables
+
+    def test_a_variable_of_a_weight_or_a_reduction_is_not(self) -> None:
+        build = Builder("N, C, H")
+        n, y = build.output("N, H")
+        assert build.finish([n, *build.contract(inner=[y])]).runtime_variables == {"N"}
+        build = Builder("N, C, H")
+        assert build.finish([*build.output("N"), *build.reduce("H")]).runtime_variables == {"N"}
+
+
+class TestUnchangedVariables:
     """Those whose value no computation needs, as a batch size."""
 
     @pytest.mark.parametrize(
@@ -208,11 +226,11 @@ class TestRuntimeVariables:
         ],
     )
     def test_of_known_operators(self, name: str, variables: set[str]) -> None:
-        assert OPERATORS[name]().runtime_variables == variables
+        assert OPERATORS[name]().unchanged_variables == variables
 
     def of(self, output_shape: str, make: Callable[..., list[Dim]]) -> frozenset[str]:
         build = Builder("N, C, H, W; k, s")
-        return build.finish(make(build, *build.output(output_shape))).runtime_variables
+        return build.finish(make(build, *build.output(output_shape))).unchanged_variables
 
     def test_a_variable_that_is_used_elsewhere_is_needed(self) -> None:
         assert self.of("N, H, H", lambda build, n, y, x: [n, y, build.shift(x, 1)]) == {"N"}

@@ -21,7 +21,7 @@ class TestGet:
         assert text.startswith("operator_1.py: equal to the interpreter at 2 sets of sizes")
         code = (
             "import sys; sys.modules['syno'] = None; import torch, operator_1\n"
-            "print(tuple(operator_1.Operator1(C_in=64, C_out=64, H=8)(torch.zeros(2, 64, 8, 8)).shape))"
+            "print(tuple(operator_1.Operator1(C_in=64, C_out=64)(torch.zeros(2, 64, 8, 8)).shape))"
         )
         done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
         assert done.stdout.strip() == "(2, 64, 8, 8)", done.stderr
