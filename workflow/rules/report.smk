@@ -1,6 +1,3 @@
-import sys
-
-
 rule report:
     input:
         read_by("report"),
@@ -16,10 +13,3 @@ rule report:
         **needs_of("report"),
     shell:
         "syno report {params.config:q} --output {output:q} > {log:q} 2>&1"
-
-
-onsuccess:
-    if workflow.is_main_process:
-        for folder in EXPERIMENTS:
-            if Path(folder, "report.html").is_file():
-                print(f"The report: file://{Path(folder, 'report.html').absolute()}", file=sys.stderr)

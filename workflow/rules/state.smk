@@ -1,5 +1,7 @@
 # The workflow checks results before it plans jobs, and writes their manifest at the end. A job on a cluster is a workflow of its own. It
 # does neither; the workflow that submitted it does both.
+import sys
+
 from syno.stages.forking import start_fork_server
 from syno.stages.manifest import write_manifest
 from syno.stages.restore import look_over
@@ -30,10 +32,14 @@ onstart:
     start_fork_server(workflow)  # for the jobs
 
 
-onsuccess:
+onsuccess:  # Snakemake runs only the last `onsuccess` of all files
     with in_words():
         for experiment in ASKED_FOR:
             write_manifest(experiment, complete=True)
+    if workflow.is_main_process:
+        for page in (experiment.folder / "report.html" for experiment in ASKED_FOR):
+            if page.is_file():
+                print(f"The report: file://{page.absolute()}", file=sys.stderr)
 
 
 onerror:
