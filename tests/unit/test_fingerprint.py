@@ -173,6 +173,7 @@ def test_the_same_in_every_process():
 # ---- published operators --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_published_operators(artifact: Path):
     operators = read_artifact(artifact)
     by_form = {}

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_report_has_a_row_for_each_operator(tmp_path: Path) -> None:
     file = tmp_path / "made" / "glyphs.md"
     options = ["--preset", "micro", "--operators", "grouped_conv2d", "conv1x1", "--seeds", "0", "1", "--width", "0.25"]

@@ -36,11 +36,12 @@ def fingerprints(one: Experiment) -> list[str]:
 @pytest.mark.parametrize(
     "storage",
     [
-        pytest.param(None, marks=pytest.mark.slow),
+        pytest.param(None, id="of its own"),
         "journal:results/all.log",
-        pytest.param("sqlite:///results/all.db", marks=pytest.mark.slow),
+        "sqlite:///results/all.db",
     ],
 )
+@pytest.mark.slow
 def test_two_users_at_once_each_find_what_they_would_alone(
     storage: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +66,7 @@ def test_two_users_at_once_each_find_what_they_would_alone(
         assert names == {f"{user}_{number}" for number in range(8)}
 
 
-@pytest.mark.parametrize("storage", [None, "journal"])
+@pytest.mark.parametrize("storage", [pytest.param(None, marks=pytest.mark.slow), "journal"])
 def test_a_study_goes_on_where_its_folder_was_copied_to(
     storage: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

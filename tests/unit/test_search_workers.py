@@ -20,6 +20,7 @@ from syno.search.workers import _run
 
 PROGRAM = Path(search_worker.__file__)
 KINDS = ("sqlite", "journal")
+QUICK_KINDS = (pytest.param("sqlite", marks=pytest.mark.slow), "journal")
 
 
 def place(kind: str, folder: Path) -> str:
@@ -59,7 +60,7 @@ def finished(study: Study) -> pandas.DataFrame:
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK_KINDS)
 def test_two_workers_share_the_trials(tmp_path: Path, kind: str, count: int) -> None:
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
     finish(*[start(storage, "mcts", count, notes, "0.02") for _ in range(2)])
@@ -71,7 +72,7 @@ def test_two_workers_share_the_trials(tmp_path: Path, kind: str, count: int) -> 
     assert (study.trials.outcome != "running").all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK_KINDS)
 def test_killing_one_of_two_workers_loses_nothing(tmp_path: Path, kind: str) -> None:
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
     workers = [start(storage, "evolution", 24, notes, "0.05") for _ in range(2)]
@@ -106,7 +107,7 @@ def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
     assert len(trials) == 6 and trials[trials.attempt == 1].fingerprint.item() == trials.fingerprint[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK_KINDS)
 def test_a_living_worker_keeps_its_trial(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than the grace, and with others looking on from elsewhere."""
     storage, notes = place(kind, tmp_path), tmp_path / "notes"

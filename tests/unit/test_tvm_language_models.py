@@ -52,7 +52,12 @@ def in_tvm(module: nn.Module, *examples: torch.Tensor) -> TvmModule:
 
 
 @pytest.mark.parametrize(
-    ("operator", "width"), [(None, 1 / 4), (PROJECTION, 1.0), (window(2), 1 / 4)], ids=["original", "projection", "window"]
+    ("operator", "width"),
+    [
+        pytest.param(None, 1 / 4, id="original", marks=pytest.mark.slow),
+        pytest.param(PROJECTION, 1.0, id="projection", marks=pytest.mark.slow),
+        pytest.param(window(2), 1 / 4, id="window"),
+    ],
 )
 def test_a_model_computes_the_same(operator: syno.PGraph | None, width: float) -> None:
     module = model(operator, width)

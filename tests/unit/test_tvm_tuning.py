@@ -72,6 +72,7 @@ def test_a_tuned_operator(measured: Measure, tmp_path: Path) -> None:
     assert again.status == "ok" and (summary(again).trials, summary(again).measured) == (2, 0)
 
 
+@pytest.mark.slow
 def test_tasks_without_a_schedule_make_it_partial(measured: Measure) -> None:
     found = measured(fails=True)
     assert found.status == "partial" and found.fields["latency_ms"] > 0

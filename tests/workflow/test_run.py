@@ -160,6 +160,7 @@ class TestCopied:
         assert len(files) > 30
         assert [str(file) for file in files if str(finished).encode() in file.read_bytes()] == []
 
+    @pytest.mark.slow
     def test_times_that_were_lost_are_put_in_order(self, copied: Done) -> None:
         """The manifest has them. Where there is none, as in results of older versions, `--touch` sets them."""
         shuffle_times(copied.results)
@@ -171,6 +172,7 @@ class TestCopied:
         assert touched.returncode == 0, touched.stdout
         assert "Nothing to be done" in snakemake(copied.folder, copied.config, "--dry-run").stdout
 
+    @pytest.mark.slow
     def test_what_was_taken_away_is_made_there(self, copied: Done) -> None:
         """A training that nobody did before, on results of others."""
         (copied.results / "train" / "original" / "seed1.json").unlink()

@@ -78,6 +78,7 @@ class TestAttempts:
         (tables,) = [job for job in jobs if job.rule == "tables"]
         return {name: int(tables.resources[name]) for name in ("mem_mb", "runtime")}
 
+    @pytest.mark.slow
     def test_later_ones_have_more_up_to_a_limit(self, tmp_path: Path) -> None:
         first, second, tenth = (self.short(tmp_path, attempt) for attempt in (1, 2, 10))
         assert second == {name: 2 * value for name, value in first.items()}
