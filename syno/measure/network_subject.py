@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import Field
 
@@ -161,9 +161,10 @@ class NetworkSubject(BackboneSubject):
     def backbone(self) -> nn.Module:
         """Return the network as it is."""
         from syno.model.backbones import BACKBONES
+        from syno.model.network_function import call
 
-        make = BACKBONES.find(self.model)
-        return make(classes=self.classes, channels=self.image_shape[0], width=self.width, seed=SEED)
+        made = {"classes": self.classes, "channels": self.image_shape[0], "width": self.width, "seed": SEED}
+        return cast("nn.Module", call(BACKBONES.find(self.model), made))
 
     def layout(self) -> torch.memory_format:
         """Return the memory format of the settings."""
@@ -199,9 +200,10 @@ class LanguageModelSubject(BackboneSubject):
     def backbone(self) -> nn.Module:
         """Return the network as it is."""
         from syno.model.backbones import SEQUENCE_BACKBONES
+        from syno.model.network_function import call
 
-        make = SEQUENCE_BACKBONES.find(self.model)
-        return make(vocabulary=self.vocabulary, context=self.length, width=self.width, seed=SEED)
+        made = {"vocabulary": self.vocabulary, "context": self.length, "width": self.width, "seed": SEED}
+        return cast("nn.Module", call(SEQUENCE_BACKBONES.find(self.model), made))
 
 
 def _zeros(shape: tuple[int, ...], symbols: int | None) -> torch.Tensor:

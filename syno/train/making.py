@@ -12,6 +12,7 @@ from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
 from syno.base.registry import Registry
 from syno.base.user_code import check_arguments, user_code
 from syno.data import DATASETS, PictureData, TokenSet
+from syno.model.network_function import arguments_taken, call
 
 OF_PICTURE_DATA = ("name", "classes", "hash", "image_shape", "train_count", "test_count", "train_batches", "test_batches")
 
@@ -27,17 +28,17 @@ def make_network(models: Registry[Callable[..., Any]], name: str, arguments: Map
     Args:
         models: registry of the project's functions.
         name: of one of them, or of the user's own function.
-        arguments: of the call.
+        arguments: of the call; a function of the user's own need not take all of them (`syno.model.network_function`).
 
     Raises:
         UnknownNameError: there is no such function; SpecError: it cannot be imported.
-        UserCodeError: it doesn't take the arguments, raised an exception, or returned no network.
+        UserCodeError: it needs other arguments, raised an exception, or returned no network.
     """
     make, what = models.find(name), f'the model "{name}"'
     if is_own(name):
-        check_arguments(make, what, arguments)
+        check_arguments(make, what, arguments_taken(make, arguments))
     with user_code(what) if is_own(name) else nullcontext():
-        made = make(**arguments)
+        made = call(make, arguments)
     if not isinstance(made, nn.Module):
         raise UserCodeError(f"{what} returned {_kind(made)}; it must return the network, an nn.Module")
     return made
