@@ -34,6 +34,7 @@ class Progress:
         rate: how many items all workers have finished per second since then.
         notes: other values to show, by name.
         screened: how many items were not begun, as they cannot meet the goal, by the reason in a word or two.
+        fastest: of those, the highest speedup that was measured; None if none was.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Progress:
     rate: float = 0.0
     notes: Mapping[str, object] = field(default_factory=dict)
     screened: Mapping[str, int] = field(default_factory=dict)
+    fastest: float | None = None
 
     @property
     def valid_rate(self) -> float | None:
@@ -62,7 +64,8 @@ class Progress:
         parts = [f"{self.finished}/{self.total}", f"{rate_text(self.rate)}"]
         if self.screened:
             parts[0] = f"{self.finished} of {self.total} trained"
-            parts.append("screened out: " + " and ".join(f"{count} {reason}" for reason, count in self.screened.items()))
+            nearest = "" if self.fastest is None else f" (the fastest {self.fastest:.2f}x)"
+            parts.append("screened out: " + " and ".join(f"{count} {why}" for why, count in self.screened.items()) + nearest)
         if self.valid_rate is not None:
             parts.append(f"{self.valid_rate:.0%} valid")
         if self.running:

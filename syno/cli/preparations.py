@@ -69,7 +69,8 @@ def convert_imagenet(
 @app.command(rich_help_panel=STAGES)
 def data(config: Config, output: OutputFile = None) -> None:
     """Load or generate the data, and check the network, the budget and one step of training."""
-    from syno.stages.data import data_text, prepare
+    from syno.stages.data import prepare
+    from syno.stages.data_text import data_text
 
     experiment = experiment_of(config)
     record = prepare(experiment, output)

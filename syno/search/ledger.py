@@ -32,6 +32,7 @@ class Ledger:
         withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.storage.store.withdrawn`.
         has_blamed_function: whether the user's function, not an operator, was to blame for a failure.
         screened: how many claims were screened out, by the reason in a word or two; they count for nothing else.
+        fastest_screened: the highest measured speedup of claims that were screened out; None without one.
         last_success: the highest number of a trial that is complete, pruned or paused; -1 without one.
         waiting: the paused claims, and those among them that were stopped for good (`Waiting`).
     """
@@ -47,6 +48,7 @@ class Ledger:
         self.claims: list[Claim] = []
         self.ended: dict[Kind, int] = {"complete": 0, "pruned": 0, "failed": 0}
         self.screened: Counter[str] = Counter()
+        self.fastest_screened: float | None = None
         self._screened: list[int] = []  # ranks, sorted
         self.best: tuple[float, int] | None = None
         self.seen = 0
@@ -70,6 +72,8 @@ class Ledger:
             del self._open[rank]
             if kind == "screened":
                 self.screened[claim.screened] += 1
+                if (speedup := claim.metrics.get("speedup")) is not None:
+                    self.fastest_screened = max(speedup, self.fastest_screened or 0.0)
                 insort(self._screened, rank)
                 continue
             if kind == "paused":

@@ -32,4 +32,5 @@ class ProgressMeter:
             rate=(ledger.finished - self._finished_before) / seconds if seconds > 0 else 0.0,
             notes=notes,
             screened=ledger.screened,
+            fastest=ledger.fastest_screened,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,20 +11,16 @@ from pydantic import AwareDatetime, model_validator
 
 from syno.base.gpu_leases import leased
 from syno.base.record import Amount, Count, Number, Record, versions
-from syno.base.text_tables import markdown
 from syno.config import Experiment
 from syno.data.samples import samples_in_words
 from syno.data.settings import ImagenetSettings
-from syno.model.layer_row import LayerRow, as_table
-from syno.space.reads import AUTO
+from syno.model.layer_row import LayerRow
 from syno.stages.places import DATA
 
 if TYPE_CHECKING:
     from syno.train.settings import WorkloadSettings
 
 IMAGENET = "imagenet"
-MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
-UNLIMITED = 1e6  # a budget above this share of the original is no bound
 
 
 class DataRecord(Record):
@@ -175,72 +171,3 @@ def look(experiment: Experiment) -> DataRecord:
 
 
 # ---- as text -----------------------------------------------------------------------------------------------------------
-
-
-def data_text(experiment: Experiment, record: DataRecord) -> str:
-    """Return what `syno data` prints: the data, the network, and which shares of its cost operators can reach."""
-    return "".join(f"{line}\n" for line in _lines(experiment, record))
-
-
-def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
-    has_samples = record.train_images or record.test_images
-    counts = f"{record.data}: {f'{record.train_images} + {record.test_images}' if has_samples else 'no'}"
-    if record.image_shape is None:
-        samples = f"sequences of {record.length} tokens, {record.classes} different ones"
-    else:
-        positions = f" at each of {' x '.join(map(str, record.label_shape))} positions" if record.label_shape else ""
-        samples = f"{record.samples} of {' x '.join(map(str, record.image_shape))}, {record.classes} classes{positions}"
-    yield (
-        f"{counts} {samples}; "
-        f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
-    )
-    yield f"\n{markdown(as_table(record.table, record.flops, record.time_shares), left=5)}"
-    if record.layers_with_bias:
-        yield f"the bias of these layers stays, and is added after the operator: {_names(record.layers_with_bias)}"
-    assert record.rest_flops is not None and record.rest_parameters is not None  # only old records have none
-    flops, parameters = record.rest_flops / record.flops, record.rest_parameters / record.parameters
-    yield (
-        f"reachable: more than {flops:.1%} of the FLOPs ({record.rest_flops:,.0f}) and {parameters:.1%} of the parameters "
-        f"({record.rest_parameters:,}), which the rest of the network has; the original is 100%"
-    )
-    if experiment.searches:
-        yield f"budget of the search: {_budget(experiment)}"
-        yield _requirement(experiment)
-    if not experiment.trains:
-        yield "nothing is trained, so no step of training was tried"
-        return
-    yield f"one step of training and one of testing work on {experiment.network.settings.training.device}"
-
-
-def _budget(experiment: Experiment) -> str:
-    budget, original = experiment.operator_spec.budget, experiment.network.original
-    return ", ".join(
-        (
-            _bounds("FLOPs", budget.least_flops, budget.most_flops, budget.rest_flops, original.flops),
-            _bounds("parameters", budget.least_parameters, budget.most_parameters, budget.rest_parameters, original.parameters),
-        )
-    )
-
-
-def _requirement(experiment: Experiment) -> str:
-    """Return what operators must read, and why."""
-    from syno.model.requirement import in_words
-
-    reads, found = experiment.operator_spec.reads, experiment.network.requirement
-    if not isinstance(experiment.spec, Mapping) or experiment.spec.get("reads") != AUTO:
-        return "requirement: none, as the spec says" if reads is None else f"requirement: {in_words(reads)}, as the spec says"
-    if reads is None:
-        return f"requirement: none, because {found.reason}"
-    return f"requirement: {in_words(reads)}, because {found.reason}; `reads: none` under `spec` switches it off"
-
-
-def _bounds(what: str, least: float, most: float, rest: float, original: float) -> str:
-    """Return the range of shares of the original's cost that a search accepts, in words."""
-    low = f"at least {least / original:.1%}" if least > rest else f"more than {rest / original:.1%}"
-    high = "" if most / original > UNLIMITED else f" and at most {most / original:.1%}"
-    return f"{low}{high} of the {what}"
-
-
-def _names(layers: tuple[str, ...]) -> str:
-    more = len(layers) - MOST_NAMES
-    return ", ".join(layers) if more <= 0 else f"{', '.join(layers[:MOST_NAMES])} and {more} more"

@@ -9,7 +9,8 @@ import pytest
 from syno.base.errors import DataError, SpecError
 from syno.config import Experiment
 from syno.data import DATASETS
-from syno.stages.data import DataRecord, data_text, prepare
+from syno.stages.data import DataRecord, look, prepare
+from syno.stages.data_text import data_text
 from syno.stages.select import select
 from syno.stages.store import OperatorStore
 
@@ -32,6 +33,16 @@ def test_the_shape_is_all_that_is_looked_at() -> None:
     text = data_text(experiment, record)
     assert text.startswith("shapes: no pictures of 3 x 16 x 16, 7 classes; resnet8: ")
     assert text.endswith("nothing is trained, so no step of training was tried\n")
+
+
+@pytest.mark.parametrize(("speedup", "advice"), [(1.5, "and the goal is 1.5\n"), (3, "the goal is 3: replace more layers ")])
+def test_with_a_goal_it_says_how_fast_the_network_can_become(speedup: float, advice: str) -> None:
+    workload = {"model": "resnet8", "data_settings": {"preset": "micro"}}
+    experiment = Experiment(name="one", workload=workload, goal={"speedup": speedup, "lose_at_most": 0.1})
+    record = look(experiment).model_copy(update={"time_shares": {"blocks.0.conv1": 0.3, "blocks.2.conv2": 0.2, "stem": 0.5}})
+    text = data_text(experiment, record)
+    assert "speed: the layers to replace take about 50% of the time" in text and advice in text
+    assert "would be 2 times as fast" in text
 
 
 def test_other_shapes_have_another_hash_and_there_is_nothing_to_train_on() -> None:

@@ -61,7 +61,9 @@ def test_screened_trials_do_not_count_and_keep_their_metrics(policy: str) -> Non
     assert set(passed.metric_speedup) == {2.5} and set(out.metric_speedup) <= {0.5, 1.5} and out.reward.isna().all()
     assert out.message.str.startswith("too slow: ").all()
     assert len(evaluate.evaluated) == 6 and len(evaluate.screened) == len(trials) == trials.fingerprint.nunique()
-    assert "6 of 6 trained, " in str(shown.last) and f"screened out: {len(out)} too slow" in str(shown.last)
+    assert "6 of 6 trained, " in str(
+        shown.last
+    ) and f"screened out: {len(out)} too slow (the fastest {out.metric_speedup.max():.2f}x)" in str(shown.last)
 
 
 def test_an_interrupted_trial_is_not_screened_again(journal: str) -> None:
