@@ -1,0 +1,45 @@
+"""The Sphinx extension of the documentation site: navigation, links to files, the gallery of operators.
+
+The pages stay plain Markdown. What a page does not hold itself is added to its text when Sphinx reads it: entries of the navigation
+follow from its lists of links, links to files of the repository lead to pages that show them, and marks such as
+`<!-- gallery: known -->` become operators.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from syno_site import docstrings, files, gallery, navigation
+
+ROOT = Path(__file__).parents[3]
+SITE_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**.md", "docs/tutorial.ipynb", "examples/**/README.md")
+START = '<!DOCTYPE html>\n<meta charset="utf-8">\n<title>Syno</title>\n<meta http-equiv="refresh" content="0; url=docs/index.html">\n'
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Connect the parts of the extension to the events of the build."""
+    app.add_config_value("myst_url_schemes", None, "env") if "myst_url_schemes" not in app.config else None
+    app.config.myst_url_schemes = {"http": None, "https": None, "mailto": None, files.SCHEME: None}
+    app.connect("source-read", _completed)
+    app.connect("doctree-read", files.lead_to_pages, priority=400)
+    app.connect("html-collect-pages", files.pages)
+    app.connect("autodoc-process-docstring", docstrings.shown, priority=400)  # before napoleon
+    app.connect("build-finished", _start)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}
+
+
+def _completed(app: Any, page: str, content: list[str]) -> None:
+    """Complete the text of a page, the only item of `content`."""
+    file = Path(app.env.doc2path(page))
+    if file.suffix != ".md":
+        return
+    text = gallery.completed(content[0])
+    text = navigation.completed(text, page)
+    content[0] = files.linked(text, file, ROOT)
+
+
+def _start(app: Any, error: Exception | None) -> None:
+    """Write the page that leads to the first one."""
+    if error is None and app.builder.format == "html":
+        (Path(app.outdir) / "index.html").write_text(START, encoding="utf-8")
