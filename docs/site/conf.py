@@ -1,6 +1,7 @@
 """The settings of the documentation site, which `make docs` builds with Sphinx from the pages of the repository.
 
-The pages are the Markdown files as they lie in the repository, so that their relative links are the same on a code host and here.
+The pages are the Markdown files as they lie in the repository, so that their relative links are the same on a code host
+and here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ sys.path[:0] = [str(SITE), str(ROOT)]
 os.environ["MPLBACKEND"] = "Agg"
 
 from syno_site import SITE_PAGES  # noqa: E402
+from syno_site.files import SCHEME  # noqa: E402
 
 import syno  # noqa: E402
 
@@ -24,7 +26,7 @@ project_copyright = "the authors of Syno"
 version = release = syno.__version__
 language = "en"
 
-# ---- pages: the source folder is the root of the repository ------------------------------------------------------------------
+# ---- pages: the source folder is the root of the repository --------------------------------------------------------------
 root_doc = "docs/index"
 include_patterns = list(SITE_PAGES)
 exclude_patterns = ["docs/site", "build", "results", ".*", "**/.*", "**/__pycache__", "syno", "tests", "benchmarks", "slurm"]
@@ -37,13 +39,14 @@ extensions = [
     "syno_site",
 ]
 myst_heading_anchors = 4
+myst_url_schemes = {"http": None, "https": None, "mailto": None, SCHEME: None}
 myst_enable_extensions = ["colon_fence"]
 nb_execution_mode = "off"  # a test runs the notebook
 nb_render_markdown_format = "myst"
 highlight_language = "text"
 default_role = "py:obj"  # `name` in a docstring: a link where the site has the name, else code
 
-# ---- the reference -----------------------------------------------------------------------------------------------------------
+# ---- the reference -------------------------------------------------------------------------------------------------------
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -53,9 +56,10 @@ python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False
 viewcode_line_numbers = True
 
-# ---- the look: everything comes with the site, nothing from other hosts -------------------------------------------------------
+# ---- the look: everything comes with the site, nothing from other hosts ---------------------------------------------------
 html_theme = "furo"
 html_title = "Syno"
 html_static_path = ["static"]

@@ -1,8 +1,8 @@
 """The Sphinx extension of the documentation site: navigation, links to files, the gallery of operators.
 
-The pages stay plain Markdown. What a page does not hold itself is added to its text when Sphinx reads it: entries of the navigation
-follow from its lists of links, links to files of the repository lead to pages that show them, and marks such as
-`<!-- gallery: known -->` become operators.
+The pages stay plain Markdown. What a page does not hold itself is added to its text when Sphinx reads it: entries of the
+navigation follow from its lists of links, links to files of the repository lead to pages that show them, marks such as
+`<!-- gallery: known -->` become operators, and flow charts become pictures.
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from syno_site import docstrings, files, gallery, navigation
+from syno_site import docstrings, files, flow_chart, gallery, navigation
 
 ROOT = Path(__file__).parents[3]
-SITE_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**.md", "docs/tutorial.ipynb", "examples/**/README.md")
-START = '<!DOCTYPE html>\n<meta charset="utf-8">\n<title>Syno</title>\n<meta http-equiv="refresh" content="0; url=docs/index.html">\n'
+SITE_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**.md", "docs/tutorial.ipynb", "examples/README.md",
+              "examples/**/README.md")  # fmt: skip
+START = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Syno</title>
+<meta http-equiv="refresh" content="0; url=docs/index.html"></head>
+<body><a href="docs/index.html">Syno</a></body></html>
+"""
 
 
 def setup(app: Any) -> dict[str, Any]:
     """Connect the parts of the extension to the events of the build."""
-    app.add_config_value("myst_url_schemes", None, "env") if "myst_url_schemes" not in app.config else None
-    app.config.myst_url_schemes = {"http": None, "https": None, "mailto": None, files.SCHEME: None}
+    docstrings.call_attributes_so()
     app.connect("source-read", _completed)
     app.connect("doctree-read", files.lead_to_pages, priority=400)
     app.connect("html-collect-pages", files.pages)
     app.connect("autodoc-process-docstring", docstrings.shown, priority=400)  # before napoleon
+    app.connect("autodoc-process-signature", docstrings.signature)
     app.connect("build-finished", _start)
     return {"parallel_read_safe": False, "parallel_write_safe": True}
 
@@ -34,7 +39,7 @@ def _completed(app: Any, page: str, content: list[str]) -> None:
     file = Path(app.env.doc2path(page))
     if file.suffix != ".md":
         return
-    text = gallery.completed(content[0])
+    text = flow_chart.completed(gallery.completed(content[0]))
     text = navigation.completed(text, page)
     content[0] = files.linked(text, file, ROOT)
 

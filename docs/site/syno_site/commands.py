@@ -12,9 +12,9 @@ from syno.cli import app
 
 HEAD = """# Commands
 
-All commands, their arguments and options, as `--help` prints them. `syno COMMAND --help` shows those of one command. Errors in the input
-end a command with exit code 2, interruptions with 130. [workflow.md](workflow.md) describes the stages, [options.md](options.md) what an
-experiment's file may hold.
+All commands, their arguments and options, as `--help` prints them. `syno COMMAND --help` shows those of one command. Errors in
+the input end a command with exit code 2, interruptions with 130. [workflow.md](workflow.md) describes the stages,
+[options.md](options.md) what an experiment's file may hold.
 """
 
 

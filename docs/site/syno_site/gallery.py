@@ -1,4 +1,4 @@
-"""The gallery: what stands on a page in place of `<!-- gallery: known -->`, and of the same with `published` and `quickstart`."""
+"""The gallery of operators, in place of `<!-- gallery: known -->` on a page; also `published` and `quickstart`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from syno.stages.results import read
 ROOT = Path(__file__).parents[3]
 ARTIFACT = "SYNO_ARTIFACT"
 MARK = re.compile(r"^<!-- gallery: (\w+) -->$", re.MULTILINE)
-NO_ARTIFACT = f"""This site was built without the published data. Get the data of the paper's artifact, and build the site again with
+NO_ARTIFACT = f"""This site was built without the published data. Get the data of the paper's artifact, and build it again:
 
 ```
 {ARTIFACT}=<its data folder> make docs
@@ -56,9 +56,14 @@ def operator_text(operator: PGraph, facts: Mapping[str, str] | None = None, abou
     parts = [f"## {operator.name}", about, f"It {sentence}" if sentence else ""]
     parts.append(markdown([facts], left=len(facts)) if facts else "")
     parts.append(f'<div class="operator" tabindex="0">{drawing}</div>')
-    parts.append(_block(syno.expression(operator).replace("  where ", "\n    where "), "text"))
+    parts.append(_block(_lines(syno.expression(operator)), "text"))
     parts += [_collapsed(title, block) for title, block in _codes(operator)]
     return "\n\n".join(filter(None, parts))
+
+
+def _lines(formula: str) -> str:
+    """Return a formula with its weights, and its conditions, on lines of their own."""
+    return formula.replace(" * w", "\n    * w").replace("  where ", "\n    where ").replace(" and ", "\n      and ")
 
 
 def _codes(operator: PGraph) -> Iterator[tuple[str, str]]:
@@ -94,7 +99,7 @@ def known() -> str:
 def _formula(docstring: str) -> str:
     """Return the first paragraph of a docstring, in which the formula is code."""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
-    return f"`{paragraph}`"
+    return f"`{paragraph.removesuffix('.')}`"
 
 
 def published() -> str:
@@ -107,7 +112,8 @@ def published() -> str:
     facts = {entry.path: _published_facts(entry, [one for one in folders if one.meta.path == entry.path]) for entry in found}
     drawn = [operator_text(entry.graph.renamed(entry.name), facts[entry.path]) for entry in found if entry.graph is not None]
     others = [{"operator": f"`{entry.name}`", **facts[entry.path]} for entry in found if entry.graph is None]
-    rest = f"## Without a graph\n\nOf these, the data has numbers, but no graph.\n\n{markdown(others, left=5)}" if others else ""
+    table = markdown(others, left=5)
+    rest = f"## Without a graph\n\nOf these, the data has numbers, but no graph.\n\n{table}" if others else ""
     return "\n\n".join([*drawn, rest])
 
 
@@ -127,12 +133,11 @@ def quickstart() -> str:
         results = read(load_experiment(folder))
     except SynoError:
         return NO_RESULTS
-    return "\n\n".join(
-        operator_text(
-            results.operators[card.name].renamed(card.name), {title: cell.text or "–" for title, cell in card.facts}, card.provenance
-        )
-        for card in cards(results)
-    )
+    shown = []
+    for card in cards(results):
+        facts = {title: cell.text or "–" for title, cell in card.facts}
+        shown.append(operator_text(results.operators[card.name].renamed(card.name), facts, card.provenance))
+    return "\n\n".join(shown)
 
 
 PARTS: dict[str, Callable[[], str]] = {"known": known, "published": published, "quickstart": quickstart}
