@@ -10,7 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from syno_site import docstrings, files, flow_chart, gallery, navigation
+from syno.base.files import checksum
+from syno_site import docstrings, files, flow_chart, gallery, names, navigation
 
 ROOT = Path(__file__).parents[3]
 SITE_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**.md", "docs/tutorial.ipynb", "examples/README.md",
@@ -31,7 +32,14 @@ def setup(app: Any) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", docstrings.shown, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", docstrings.signature)
     app.connect("build-finished", _start)
-    return {"parallel_read_safe": False, "parallel_write_safe": True}
+    app.connect("env-get-outdated", _outdated)
+    own = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
+    return {"env_version": int(checksum(own)[:7], 16), "parallel_read_safe": False, "parallel_write_safe": True}
+
+
+def _outdated(app: Any, env: Any, *_: Any) -> list[str]:
+    """Return the pages to read again in every build: those that show operators of other folders."""
+    return [page for page in env.found_docs if page.startswith("docs/gallery/")]
 
 
 def _completed(app: Any, page: str, content: list[str]) -> None:
@@ -40,7 +48,7 @@ def _completed(app: Any, page: str, content: list[str]) -> None:
     if file.suffix != ".md":
         return
     text = flow_chart.completed(gallery.completed(content[0]))
-    text = navigation.completed(text, page)
+    text = names.linked(navigation.completed(text, page), page)
     content[0] = files.linked(text, file, ROOT)
 
 
