@@ -17,7 +17,7 @@ import syno
 matplotlib.use("Agg")
 ROOT = Path(syno.__file__).parents[1]
 REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "api").glob("*.md")))
-ENTRY = r"^\.\. (?:auto\w+|py:data|py:module):: (?:syno\.)?{}\b"
+ENTRY = r"^\.\. (?:auto|py:)\w+:: (?:syno\.)?{}\b"
 VALUES = {"DATASETS", "OPERATORS", "POLICIES", "REWARDS"}  # tables, which have no docstrings of their own
 PARTS = [f"plot.{name}" for name in syno.plot.__all__]
 
