@@ -23,8 +23,12 @@ def refuse(*arguments, **options):
 
 socket.getaddrinfo = socket.create_connection = socket.socket.connect = socket.socket.connect_ex = refuse
 """
-LOADED = {"img": ("src", "srcset"), "script": ("src",), "link": ("href",), "iframe": ("src",), "source": ("src", "srcset"),
-          "video": ("src",), "audio": ("src",), "embed": ("src",), "object": ("data",), "image": ("href",), "use": ("href",)}  # fmt: skip
+LOADED = {  # attributes of elements, by which a browser loads something
+    **dict.fromkeys(("script", "iframe", "video", "audio", "embed"), ("src",)),
+    **dict.fromkeys(("img", "source"), ("src", "srcset")),
+    **dict.fromkeys(("link", "image", "use"), ("href",)),
+    "object": ("data",),
+}
 NOT_LOADED = {"index", "search", "next", "prev", "canonical", "author", "help", "copyright"}  # links to other pages
 OTHER_HOST = re.compile(r"(?:\w+:)?//")
 
@@ -56,9 +60,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self.ids |= {given[name] for name in ("id", "name") if name in given}
-        if tag == "a" and "href" in given:
-            self.linked.append(given["href"])
-        elif tag == "link" and given.get("rel") in NOT_LOADED:
+        if "href" in given and (tag == "a" or given.get("rel") in NOT_LOADED):
             self.linked.append(given["href"])
         else:
             self.loaded += [given[name] for name in LOADED.get(tag, ()) if name in given]

@@ -17,7 +17,7 @@ from syno.config.options import options_table
 
 sys.path.append(str(SITE))
 
-from syno_site import commands, files, flow_chart, gallery, names, navigation  # noqa: E402
+from syno_site import commands, files, flow_chart, gallery, names, navigation
 
 COMMANDS = ROOT / "docs" / "commands.md"
 HOW_TO = sorted((ROOT / "docs" / "howto").glob("*.md"))
