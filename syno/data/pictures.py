@@ -21,7 +21,7 @@ PLAIN = torch.contiguous_format
 class DataSet:
     """Pictures or other samples, with a class each or one for each position. Equal if they hold the same, whatever their names.
 
-    >>> import syno
+    >>> import syno, torch
     >>> pictures, labels = torch.randn(40, 3, 16, 16), torch.arange(40) % 2
     >>> data = syno.DataSet("mine", pictures[:32], labels[:32], pictures[32:], labels[32:], classes=2)
     >>> data.train_count, data.test_count, data.image_shape

@@ -44,6 +44,7 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
     and the convolutions count that run in their `forward` itself; PyTorch's `FlopCounterMode` counts them.
 
     >>> import syno, torch
+    >>> from torch import nn
     >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1))
     >>> syno.model_cost(network, torch.zeros(1, 3, 16, 16))
     Cost(flops=202752, parameters=808, memory_bytes=18688)

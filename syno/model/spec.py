@@ -85,6 +85,7 @@ def spec_for(
     `model_cost(model, example)` is the cost of the original.
 
     >>> import syno, torch
+    >>> from torch import nn
     >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1))
     >>> example = torch.zeros(1, 3, 16, 16)
     >>> spec = syno.spec_for(network, example, options={"depth": 5})

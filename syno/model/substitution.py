@@ -56,6 +56,7 @@ def substitute(
     out behind. A layer's bias stays, and is added after the operator.
 
     >>> import syno, torch
+    >>> from torch import nn
     >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1))
     >>> example = torch.zeros(1, 3, 16, 16)
     >>> changed = syno.substitute(network, syno.OPERATORS["separable_conv2d"](), example)

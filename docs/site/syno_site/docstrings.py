@@ -13,15 +13,21 @@ ERRORS = {name for name, one in vars(errors).items() if isinstance(one, type) an
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)(?!_)")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _ERROR = re.compile(rf"(?<![`\w.])({'|'.join(ERRORS)})\b(?![`\w:])")
-_SECTION_ENTRY = re.compile(r"\s+\w+(, \w+)*: ")
+_SECTION_ENTRY = re.compile(r"\s+\w+(, ?\w+)*: ")
+_SEVERAL = re.compile(r"(    )(\w+(?:, \w+)+): ")
 _QUALIFIED = re.compile(r"~(?:\w+\.)+(\w+)")
 
 
 def shown(app: Any, what: str, name: str, thing: object, options: Any, lines: list[str]) -> None:
     """Change a docstring's lines: an example has a heading, names of errors are links, code that is no name is a literal."""
-    result: list[str] = [""] if what in ("attribute", "property") else []  # so that no type is read before a colon in it
-    is_example = False
+    is_value = what in ("attribute", "property")
+    result: list[str] = ["..", ""] if is_value else []  # a comment, so that text before a colon is not read as a type
+    is_example = is_attribute = False
     for line in lines:
+        if line.endswith(":") and not line.startswith(" "):
+            is_attribute = line == "Attributes:"
+        if is_attribute and (several := _SEVERAL.match(line)):  # Sphinx would read the first as a type
+            line = f"{several[1]}{several[2].replace(', ', ',')}{line[several.end(2) :]}"
         begins = line.lstrip().startswith(">>> ")
         if begins and not is_example:
             result += [".. rubric:: Example", ""]
