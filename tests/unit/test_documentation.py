@@ -17,7 +17,7 @@ from syno.config.options import options_table
 
 sys.path.append(str(SITE))
 
-from syno_site import commands, files, flow_chart, gallery, names, navigation
+from syno_site import commands, docstrings, files, flow_chart, gallery, names, navigation
 
 COMMANDS = ROOT / "docs" / "commands.md"
 HOW_TO = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -74,3 +74,31 @@ def test_the_gallery_has_every_known_operator(monkeypatch: pytest.MonkeyPatch) -
     text = gallery.completed("# Page\n\n<!-- gallery: known -->\n\n<!-- gallery: published -->\n")
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == list(OPERATORS)
     assert text.count("<svg ") == len(OPERATORS) and "make docs" in text
+
+
+def shown(what: str, docstring: str) -> str:
+    lines = docstring.splitlines()
+    docstrings.shown(None, what, "name", None, None, lines)
+    return "\n".join(lines)
+
+
+def test_code_in_docstrings_is_literal_and_names_are_looked_up() -> None:
+    given = "Return `x + 1`, as `syno.plan` does.\n\nArgs:\n    x: see `None`.\n\nRaises SpecError if `x` is 0."
+    assert shown("function", given) == (
+        "Return ``x + 1``, as `syno.plan` does.\n\nArgs:\n    x: see `None`.\n\nRaises :py:exc:`.SpecError` if `x` is 0."
+    )
+
+
+def test_an_example_in_a_docstring_gets_a_heading_and_is_not_changed() -> None:
+    given = "Do it.\n\n>>> f('`x`')\nSpecError\n>>> g()\n\nMore."
+    assert shown("function", given) == "Do it.\n\n.. rubric:: Example\n\n>>> f('`x`')\nSpecError\n>>> g()\n\nMore."
+
+
+def test_a_colon_in_a_property_s_docstring_separates_no_type() -> None:
+    assert shown("property", "The top: all of it.") == "..\n\nThe top: all of it."
+
+
+def test_attributes_that_share_a_line_are_one_name() -> None:
+    assert shown("class", "Attributes:\n    a, b: two.\n\nArgs:\n    c, d: two.") == (
+        "Attributes:\n    a,b: two.\n\nArgs:\n    c, d: two."
+    )
