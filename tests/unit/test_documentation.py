@@ -11,6 +11,7 @@ import documents
 import pytest
 import yaml
 from documents import PAGES, ROOT, SITE
+from small_artifact import write_artifact
 
 from syno.config.experiment import Experiment
 from syno.config.options import options_table
@@ -74,6 +75,21 @@ def test_the_gallery_has_every_known_operator(monkeypatch: pytest.MonkeyPatch) -
     text = gallery.completed("# Page\n\n<!-- gallery: known -->\n\n<!-- gallery: published -->\n")
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == list(OPERATORS)
     assert text.count("<svg ") == len(OPERATORS) and "make docs" in text
+
+
+def test_the_gallery_says_how_to_get_operators_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(gallery.ARTIFACT, str(tmp_path / "nowhere"))
+    monkeypatch.setattr(gallery, "ROOT", tmp_path)
+    text = gallery.completed("<!-- gallery: published -->\n\n<!-- gallery: quickstart -->\n")
+    assert "SYNO_ARTIFACT=<its data folder> make docs" in text and "make demo docs" in text
+
+
+def test_the_gallery_has_the_published_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(gallery.ARTIFACT, str(write_artifact(tmp_path)))
+    text = gallery.completed("<!-- gallery: published -->\n")
+    drawn = re.findall(r"^## (.*)", text, re.MULTILINE)
+    assert "operator_1" in drawn and text.count("<svg ") == len(drawn) - ("Without a graph" in drawn)
+    assert "| network" in text and "class Operator1(nn.Module)" in text
 
 
 def shown(what: str, docstring: str) -> str:

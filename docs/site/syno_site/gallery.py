@@ -136,7 +136,8 @@ def quickstart() -> str:
     shown = []
     for card in cards(results):
         facts = {title: cell.text or "–" for title, cell in card.facts}
-        shown.append(operator_text(results.operators[card.name].renamed(card.name), facts, card.provenance))
+        about = f"{card.provenance[0].upper()}{card.provenance[1:]}." if card.provenance else ""
+        shown.append(operator_text(results.operators[card.name].renamed(card.name), facts, about))
     return "\n\n".join(shown)
 
 
