@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CORES ?= 2
 
-.PHONY: demo test slow slurm ffcv gpu check lock clean compiled pure
+.PHONY: demo test slow slurm ffcv gpu check docs lock clean compiled pure
 
 demo: $(INSTALLED)
 	$(BIN)/syno run quickstart --cores $(CORES)
@@ -47,6 +47,11 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation as a site, from docs/ and from the docstrings, without a network. SYNO_ARTIFACT adds the published operators.
+docs: $(INSTALLED)
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/site -d build/doctrees . build/site
+	@echo "The documentation: file://$(CURDIR)/build/site/index.html"
+
 $(INSTALLED): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Syno needs Python 3.11 or newer; set PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -63,4 +68,4 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build/site build/doctrees .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

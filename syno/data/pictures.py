@@ -21,11 +21,17 @@ PLAIN = torch.contiguous_format
 class DataSet:
     """Pictures or other samples, with a class each or one for each position. Equal if they hold the same, whatever their names.
 
+    >>> import syno, torch
+    >>> pictures, labels = torch.randn(40, 3, 16, 16), torch.arange(40) % 2
+    >>> data = syno.DataSet("mine", pictures[:32], labels[:32], pictures[32:], labels[32:], classes=2)
+    >>> data.train_count, data.test_count, data.image_shape
+    (32, 8, (3, 16, 16))
+
     Attributes:
         name: a label.
         train_images, test_images: [n, channels, ...], as [n, channels, height, width] for pictures and [n, channels, length]
             for sound; float32 around zero, or uint8 if there is an augmentation, which makes float32 of it.
-        train_labels, test_labels: int64, in range(classes): [n], or [n, *positions] with a class for each position, as
+        train_labels, test_labels: int64, in range(classes): [n], or `[n, *positions]` with a class for each position, as
             [n, height, width] for pictures whose pixels are classified.
         classes: number of classes.
         hash: of the shapes and bytes of all tensors; computed if it isn't given.

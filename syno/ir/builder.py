@@ -27,6 +27,13 @@ OPERATORS: Registry[KnownOperator] = Registry("operator")  # filled by the modul
 class Builder:
     """Collects the output, weights and expansions while an operator is built. Sizes are given as text.
 
+    >>> import syno
+    >>> build = syno.Builder("N, C_in, C_out", name="linear")
+    >>> n, o = build.output("N, C_out")
+    >>> c, = build.contract(outer=[o], inner=build.reduce("C_in"))  # multiply with a weight [C_out, C_in], and sum over C_in
+    >>> print(syno.expression(build.finish([n, c])))
+    y[i0, i1] = sum(r0) x[i0, r0] * w1[i1, r0]
+
     Args:
         variables: the variables, as `"primaries; coefficients"`, each with an optional default value.
         name: the operator's name.

@@ -30,7 +30,14 @@ def plan(
     device: str = "cpu",
     seconds: float = 0.5,
 ) -> Plan:
-    """The best order of work for an operator.
+    """Return the best order of work for an operator: its stages, with their costs.
+
+    >>> import syno
+    >>> print(syno.plan(syno.OPERATORS["low_rank_conv1x1"](), {"N": 1, "C_in": 64, "C_out": 64, "H": 8}))
+    stage  weights  sums             FLOPs  memory/MiB  result
+        1  w2       r0              32,768        0.02  [1, 8, 8, 8]
+        2  w1       r1              32,768        0.02  [1, 64, 8, 8]
+    total                           65,536        0.02  (r=8, N=1, C_in=64, C_out=64, H=8)
 
     Args:
         graph: the operator.

@@ -33,6 +33,12 @@ def shapes(graph: PGraph, valuation: Valuation) -> tuple[tuple[int, ...], list[t
 def interpret(graph: PGraph, values: Mapping[str, int], input: Array, *weights: Array) -> Array:  # noqa: A002
     """Return the operator's output.
 
+    >>> import numpy as np, syno
+    >>> x, w1 = np.arange(6.0).reshape(2, 3), np.ones((3, 1))
+    >>> syno.interpret(syno.OPERATORS["matmul"](), {"M": 2, "K": 3, "N": 1}, x, w1)
+    array([[ 3.],
+           [12.]])
+
     Args:
         graph: the operator.
         values: a value for each of its variables that has no default.

@@ -43,6 +43,11 @@ def to_c(plan: Plan) -> str:
 
     Sizes come in the order of the operator's variables. Intermediate results are allocated and freed inside. For a plan
     that composes weights, the function takes the composed weight.
+
+    >>> import syno
+    >>> code = syno.to_c(syno.plan(syno.OPERATORS["matmul"](), {"M": 2, "K": 3, "N": 4}))
+    >>> print(code.splitlines()[2])
+    void matmul(int K, int M, int N, const float x[M][K], const float w1[K][N], float y[M][N]) {
     """
     graph = plan.staged
     structure = Structure(graph)

@@ -1,11 +1,4 @@
-"""Inference: what depends on weights alone is computed once.
-
->>> import torch, syno
->>> module = syno.prepare_for_inference(syno.build(syno.OPERATORS["operator_1"](), {"C_in": 64, "C_out": 64, "H": 8}, seed=0))
->>> with torch.no_grad():
-...     tuple(module(torch.zeros(1, 64, 8, 8)).shape)
-(1, 64, 8, 8)
-"""
+"""Inference: what depends on weights alone is computed once."""
 
 from __future__ import annotations
 
@@ -83,6 +76,13 @@ def prepare_for_inference(model: Model) -> Model:
     a weight has changed: by an optimizer, `load_state_dict`, `to`, or any operation on the weight itself. PyTorch does not
     count changes through `weight.data`, such as `weight.data.mul_(2)`; call this function again after those. `model.train()`
     ends it. Calls that need gradients, and code of `torch.compile` and `torch.export`, compute it each time, as before.
+
+    >>> import syno, torch
+    >>> module = syno.build(syno.OPERATORS["operator_1"](), {"C_in": 64, "C_out": 64, "H": 8}, seed=0)
+    >>> prepared = syno.prepare_for_inference(module)
+    >>> with torch.no_grad():
+    ...     tuple(prepared(torch.zeros(1, 64, 8, 8)).shape)
+    (1, 64, 8, 8)
     """
     _Steps.count()
     model.eval()

@@ -80,6 +80,13 @@ def build(
 ) -> OperatorModule:
     """Return the operator as a module.
 
+    >>> import syno, torch
+    >>> module = syno.build(syno.OPERATORS["conv2d"](), {"C_in": 3, "C_out": 8}, seed=0)
+    >>> module
+    Conv2d(conv2d, k=3, C_in=3, C_out=8, mode=fused, id=962045187d9fdba14d3f4bcc9885d5df)
+    >>> module(torch.zeros(2, 3, 16, 16)).shape  # any batch, any height
+    torch.Size([2, 8, 16, 16])
+
     Args:
         graph: the operator.
         values: a value for each variable that has no default. Variables may be left out if they are only sizes of axes that go

@@ -26,6 +26,13 @@ def load(folder: str | Path, device: torch.device | str = "cpu") -> nn.Module:
 
     The folder's own code is executed: load folders that you trust.
 
+    >>> import syno
+    >>> try:
+    ...     model = syno.load("quickstart_5").eval()
+    ... except syno.SynoError as error:  # there is no such folder
+    ...     print(error)
+    quickstart_5 has neither network.py nor network.pt2; `syno get EXPERIMENT OPERATOR` writes such a folder
+
     Args:
         folder: that `syno get EXPERIMENT OPERATOR` wrote.
         device: where the network shall be.

@@ -84,6 +84,14 @@ def spec_for(
     best one for each).
     `model_cost(model, example)` is the cost of the original.
 
+    >>> import syno, torch
+    >>> from torch import nn
+    >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1))
+    >>> example = torch.zeros(1, 3, 16, 16)
+    >>> spec = syno.spec_for(network, example, options={"depth": 5})
+    >>> [(dict(layer.values), layer.count) for layer in spec.layers]  # the first convolution stays
+    [({'N': 1, 'C_in': 8, 'C_out': 8, 'H': 16}, 1)]
+
     Args:
         model: the network.
         example: a batch of inputs; its length is N.

@@ -55,6 +55,14 @@ def substitute(
     `stride` has the stride itself. Where the layer's padding does not keep the size, zeros are added ahead, and positions left
     out behind. A layer's bias stays, and is added after the operator.
 
+    >>> import syno, torch
+    >>> from torch import nn
+    >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1))
+    >>> example = torch.zeros(1, 3, 16, 16)
+    >>> changed = syno.substitute(network, syno.OPERATORS["separable_conv2d"](), example)
+    >>> syno.model_cost(network, example).flops, syno.model_cost(changed, example).flops
+    (202752, 90112)
+
     Args:
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
         operator: from [N, C_in, H, H] to [N, C_out, H, H]; from [N, seq_len, H_in] to [N, seq_len, t*H_in] or

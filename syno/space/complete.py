@@ -51,7 +51,13 @@ class Cost:
 
 
 def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
-    """Return the cost of the spec's model with the operator, by the cheapest plan."""
+    """Return the cost of the spec's model with the operator, by the cheapest plan.
+
+    >>> import syno
+    >>> spec = syno.paper("resnet18")
+    >>> syno.cost(syno.OPERATORS["conv1x1"](), spec).parameters < syno.cost(syno.OPERATORS["operator_1"](), spec).parameters
+    True
+    """
     plan, rows, total = _cheapest(operator, spec)
     return Cost(
         spec.budget.rest_flops + total(plan.flops),

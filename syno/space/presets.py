@@ -23,6 +23,11 @@ PRESETS: Registry[Callable[[], OperatorSpec]] = Registry("model")
 def paper(model: str) -> OperatorSpec:
     """Return the paper's search for a model.
 
+    >>> import syno
+    >>> spec = syno.paper("resnet18")
+    >>> spec.depth, spec.input, sum(layer.count for layer in spec.layers)
+    (12, 'N, C_in: unordered, H, H', 19)
+
     Raises:
         UnknownNameError: there is no such model; the message lists them.
     """

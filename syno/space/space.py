@@ -1,9 +1,4 @@
-"""The space of operators under one spec, as a search uses it: steps by id, random walks, paths, fingerprints.
-
->>> from syno import paper
->>> len(list(Space(paper("resnet18").with_(depth=4)).enumerate()))
-36
-"""
+"""The space of operators under one spec, as a search uses it: steps by id, random walks, paths, fingerprints."""
 
 from __future__ import annotations
 
@@ -32,6 +27,10 @@ class Space(StateGraph):
     """All operators that a spec allows, reached step by step from the output up.
 
     Every answer is a function of the spec: what a space remembers makes it faster and changes no answer.
+
+    >>> from syno import Space, paper
+    >>> len(list(Space(paper("resnet18").with_(depth=4)).enumerate()))
+    36
 
     Args:
         spec: what is searched.

@@ -1,4 +1,4 @@
-"""The names of `syno`: what `dir` lists, and that each has an example that is run."""
+"""The names of `syno`: what `dir` lists, and that each has an entry in the reference and an example that is run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ import syno
 
 matplotlib.use("Agg")
 ROOT = Path(syno.__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "python.md"]  # test_readme.py runs their examples
-EXAMPLES = "\n".join(line for page in PAGES for line in re.findall(r"^(?:>>>|\.\.\.) .*", page.read_text(), re.MULTILINE))
+REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "api").glob("*.md")))
+ENTRY = r"^\.\. (?:auto|py:)\w+:: (?:syno\.)?{}\b"
+VALUES = {"DATASETS", "OPERATORS", "POLICIES", "REWARDS"}  # tables, which have no docstrings of their own
+PARTS = [f"plot.{name}" for name in syno.plot.__all__]
 
 
-def documented(name: str) -> list[doctest.DocTest]:
-    """The examples in the docstring of a name or of its module; those of `plot` are in its functions, too."""
-    found, home = getattr(syno, name), syno._HOME[name]
-    module = importlib.import_module(getattr(found, "__module__", None) or home)
-    parts = {name: found.__doc__, f"module of {name}": module.__doc__}
-    if name == "plot":
-        parts = {f"plot.{one}": getattr(found, one).__doc__ for one in found.__all__} | {"plot": found.__doc__}
-    scope, parser = dict(vars(found if name == "plot" else module)), doctest.DocTestParser()
-    return [test for part, text in parts.items() if (test := parser.get_doctest(text or "", scope, part, None, 0)).examples]
+def examples(name: str) -> list[doctest.DocTest]:
+    """The examples in the docstring of a name, or for a value, those below its entry in the reference."""
+    found = getattr(syno, name)
+    home = found if name == "plot" else importlib.import_module(getattr(found, "__module__", None) or syno._HOME[name])
+    text = found.__doc__ or ""
+    if name in VALUES:
+        text = "\n".join(block for block in re.findall(r"```pycon\n(.*?)```", REFERENCE, re.DOTALL) if f"syno.{name}" in block)
+    test = doctest.DocTestParser().get_doctest(text, dict(vars(home)), name, None, 0)
+    shows = any(name.lower() in f"{one.source}{one.want}".lower() for one in test.examples)
+    return [test] if shows else []
 
 
 def test_dir_lists_the_public_names_and_no_others() -> None:
@@ -38,15 +41,22 @@ def test_dir_lists_the_public_names_and_no_others() -> None:
         _ = syno.spec_of
 
 
+@pytest.mark.parametrize("name", [*syno.__all__, *PARTS])
+def test_a_public_name_has_an_entry_in_the_reference(name: str) -> None:
+    assert re.search(ENTRY.format(re.escape(name)), REFERENCE, re.MULTILINE), f"no page of docs/api has an entry for {name}"
+
+
 @pytest.mark.parametrize("name", syno.__all__)
-def test_a_public_name_has_a_docstring_with_an_example_that_runs(name: str) -> None:
+def test_a_public_name_has_a_docstring_with_an_example_that_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert len(getattr(syno, name).__doc__ or "") > 20
-    tests = documented(name)
+    tests = examples(name)
+    assert tests, f"{name} has no example with it in its docstring"
     report: list[str] = []
     for test in tests:
         assert doctest.DocTestRunner().run(test, out=report.append).failed == 0, "".join(report)
-    shown = re.search(rf"(\bsyno\.|import (\w+, )*){name}\b", EXAMPLES)
-    assert tests or shown, f"{name} has an example neither in its docstring nor on the pages"
 
 
 def test_public_names_of_studies_load_neither_torch_nor_matplotlib_before_they_are_used() -> None:

@@ -6,15 +6,14 @@ import doctest
 import re
 from pathlib import Path
 
+import documents
 import pytest
+from documents import PAGES, ROOT
 
 from syno.ir.primitives import TABLE
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=documents.name)
 def test_examples_print_what_the_page_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = "\n".join(re.findall(r"```pycon\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
@@ -24,11 +23,12 @@ def test_examples_print_what_the_page_shows(page: Path, tmp_path: Path, monkeypa
     assert result.failed == 0, "".join(report)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=documents.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)  # code has brackets, too
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose):
-        assert (page.parent / target).exists(), target
+    for path, anchor in documents.links(page):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in documents.anchors(target), f"{path}#{anchor}: {sorted(documents.anchors(target))}"
 
 
 def test_the_language_page_shows_table_1_as_it_is_in_code() -> None:

@@ -22,25 +22,19 @@ LINE_LENGTH = 118
 COMMENT_COLUMN = 70  # longer statements have their comment where they end
 # What a constructor uses besides sizes.
 NOT_AS_ARGUMENT = {
-    "ValueError",
-    "device",
-    "dtype",
-    "functional",
-    "init",
-    "math",
-    "nn",
-    "seed",
-    "self",
-    "stored",
-    "super",
-    "torch",
-}
+    "ValueError", "device", "dtype", "functional", "init", "math", "nn", "seed", "self", "stored", "super", "torch",
+}  # fmt: skip
 
 
 def to_source(
     graph: PGraph, values: Mapping[str, int] | Valuations | None = None, *, mode: str = "fused", plan: Plan | None = None
 ) -> str:
     """Return the operator as the source of one self-contained `nn.Module`, which takes its sizes when it is constructed.
+
+    >>> import syno
+    >>> source = syno.to_source(syno.OPERATORS["conv1x1"]())
+    >>> print(next(line.strip() for line in source.splitlines() if "w1)" in line))
+    x = torch.einsum("abcd,eb->aecd", x, self.w1)  # [N, C_out, H, H]
 
     Args:
         graph: the operator.

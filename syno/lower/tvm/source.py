@@ -61,6 +61,14 @@ def to_te_source(graph: PGraph, values: Mapping[str, int] | Valuations | None = 
     It defines `stage_1`, `stage_2` ..., which take tensors and sizes; `placeholders(sizes..., dtype)`, the input and the
     weights; and `build(sizes..., dtype)`, which returns these and the results of all stages.
 
+    >>> import syno
+    >>> source = syno.to_te_source(syno.OPERATORS["channel_scale"]())
+    >>> print("\\n".join(line for line in source.splitlines() if line.startswith(("def", "    return te"))))
+    def stage_1(x, w1, C, H, N):
+        return te.compute((N, C, H, H), element, "y")
+    def placeholders(C, H, N, dtype="float32"):
+    def build(C, H, N, dtype="float32"):
+
     Args:
         graph: the operator.
         values: sizes to choose the order of work for; the text holds for all others too. Without them, nominal ones.
