@@ -10,6 +10,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
+from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError
 from syno.search.ledger import is_running
 from syno.search.policies import Policy, Proposal
@@ -74,7 +75,8 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
         store.withdraw(numbers, "the study was given other settings")
     store.describe(ATTRIBUTE, given)
     warnings.warn(
-        f'study "{name}" in {place} takes other settings, as no trial has succeeded with those it had: {"; ".join(found)}',
+        f'study "{name}" in {without_passwords(place)} takes other settings, as no trial has succeeded with those it had: '
+        f"{'; '.join(found)}",
         stacklevel=4,
     )
 
