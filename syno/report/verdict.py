@@ -18,6 +18,7 @@ from syno.report.verdict_numbers import (
     Margin,
     Network,
     Speedups,
+    doubt_text,
     margin_of,
     measured,
     network_of,
@@ -80,13 +81,19 @@ def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Targe
         start = f"The goal is met by {counts['meets']} of {_operators(len(judged))}. "
         return [Line(f"{start}The {BEST[find]} of them: " if counts["meets"] > 1 else f"{start}It is ", best.name, ".")]
     if counts["may meet"]:
-        return [Line(
-            f"Whether the goal is met is not certain: {counts['may meet']} of {_operators(len(judged))} may meet it, since an "
-            "interval contains the limit."
-        )]  # fmt: skip
+        start = f"Whether the goal is met is not certain: {counts['may meet']} of {_operators(len(judged))} may meet it, since an "
+        return [Line(f"{start}interval contains the limit."), *_doubt(results, [one for one in judged if one.state == "may meet"])]
     if counts["unknown"] == len(judged):
         return [Line("Whether the goal is met is not known, since something was not measured.")]
     return [Line(f"The goal is not met by any of {_operators(len(judged))}.")]
+
+
+def _doubt(results: Results, doubted: Sequence[Network]) -> list[Line]:
+    """Return how uncertain the nearest of these networks is by its score; nothing if only speedups are in doubt."""
+    nearest = min(doubted, key=lambda one: (isnan(one.lost.value), one.lost.value))
+    most = None if results.aim is None else results.aim.lose_at_most
+    doubt = "" if most is None else doubt_text(nearest, most, results.metric)
+    return [Line("The nearest by its score is ", nearest.name, f", {doubt}.")] if doubt else []
 
 
 def _best_of(met: Sequence[Network], find: str, results: Results, timed: Mapping[Target, Speedups]) -> Network:

@@ -45,6 +45,7 @@ class Network:
     lost: Span  # how much worse than the original's its score is; below 0 for a better one
     flops: float  # as a share of the original's
     state: str  # of the verdict by the goal; "" without one
+    seeds: float = nan
 
 
 def margin_of(results: Results) -> Margin:
@@ -71,7 +72,7 @@ def network_of(row: Mapping[Any, Any], metric: ScoreMetric) -> Network:
     state = row.get("verdict")
     return Network(
         str(row["operator"]), str(row["role"]), float(row["score"]), lost, _or_nan(row["flops_share"]),
-        state if isinstance(state, str) else "",
+        state if isinstance(state, str) else "", _or_nan(row["seeds"]),
     )  # fmt: skip
 
 
@@ -119,6 +120,16 @@ def score_text(network: Network, original: Mapping[Any, Any], metric: ScoreMetri
     way = "higher" if value > 0 else "lower"
     way = f"{size} {metric.step_name} {way}" if float(size) else f"the same to {10**-metric.digits:g} {metric.step_name}"
     return f"{metric.name} {way} (95 %: {low} to {high})"
+
+
+def doubt_text(network: Network, most: float, metric: ScoreMetric) -> str:
+    """Return how far the interval of a network's score leaves open whether it loses at most `most`; "" if it does not."""
+    lost = network.lost
+    if not (lost.is_certain and lost.low <= most < lost.high):
+        return ""
+    allowed = Margin(metric, most).words
+    where = f"where {allowed} may be lost" if lost.value > most else f"within the {allowed} that may be lost"
+    return f"{score_text(network, {}, metric)}, {where}: {network.seeds:.0f} seeds cannot tell, more would narrow the interval"
 
 
 def measured(results: Results) -> str:

@@ -147,6 +147,15 @@ class TestGoal:
         found = texts(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
         assert found[0].startswith(expected)
 
+    def test_a_wide_interval_is_told(self) -> None:
+        scores = lost(14, 25).assign(seeds=2, verdict_reason=None)
+        scores["verdict"] = ["may meet" if name == "operator_1" else "misses" for name in scores["operator"]]
+        found = verdict_lines(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
+        assert found[1].operator == "operator_1" and found[1].text == (
+            "The nearest by its score is operator_1, accuracy 14.0 points lower (95 %: -39.0 to +11.0), where 2 points may be lost: "
+            "2 seeds cannot tell, more would narrow the interval."
+        )
+
     def test_its_margin_counts_and_its_compiler_comes_first(self) -> None:
         given = pandas.concat([speedups(FOUND, "eager"), speedups(FOUND)])
         found = texts(results(scores=lost(1.5), speedups=given, aim=GOAL))
