@@ -81,8 +81,11 @@ def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Targe
         start = f"The goal is met by {counts['meets']} of {_operators(len(judged))}. "
         return [Line(f"{start}The {BEST[find]} of them: " if counts["meets"] > 1 else f"{start}It is ", best.name, ".")]
     if counts["may meet"]:
-        start = f"Whether the goal is met is not certain: {counts['may meet']} of {_operators(len(judged))} may meet it, since an "
-        return [Line(f"{start}interval contains the limit."), *_doubt(results, [one for one in judged if one.state == "may meet"])]
+        number = f"{counts['may meet']} of {_operators(len(judged))}"
+        return [
+            Line(f"Whether the goal is met is not certain: {number} may meet it, since an interval contains the limit."),
+            *_doubt(results, [one for one in judged if one.state == "may meet"]),
+        ]
     if counts["unknown"] == len(judged):
         return [Line("Whether the goal is met is not known, since something was not measured.")]
     return [Line(f"The goal is not met by any of {_operators(len(judged))}.")]

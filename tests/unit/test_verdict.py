@@ -152,8 +152,8 @@ class TestGoal:
         scores["verdict"] = ["may meet" if name == "operator_1" else "misses" for name in scores["operator"]]
         found = verdict_lines(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
         assert found[1].operator == "operator_1" and found[1].text == (
-            "The nearest by its score is operator_1, accuracy 14.0 points lower (95 %: -39.0 to +11.0), where 2 points may be lost: "
-            "2 seeds cannot tell, more would narrow the interval."
+            "The nearest by its score is operator_1, accuracy 14.0 points lower (95 %: -39.0 to +11.0), where 2 points may be "
+            "lost: 2 seeds cannot tell, more would narrow the interval."
         )
 
     def test_its_margin_counts_and_its_compiler_comes_first(self) -> None:
