@@ -24,6 +24,7 @@ from syno.report.page_tables import latencies, score_rows, summary, targets, tri
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes
 from syno.report.saturation import saturation
 from syno.report.search_tree import search_tree
+from syno.report.trial_points import trial_points
 from syno.report.verdict import verdict_lines
 
 SVG, XML = "http://www.w3.org/2000/svg", "http://www.w3.org/XML/1998/namespace"
@@ -74,7 +75,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         pictures=pictures,
         network=network_table(results),
         layers=layer_table(results),
-        tree=search_tree(results.trials),
+        tree=search_tree(results.trials, trial_points(results)),
         cards=cards(results),
         orders=orders(results),
         ablations=ablations,

@@ -83,12 +83,12 @@ def trial_lines(results: Results) -> Table:
     more = [name for name in measured if name.removeprefix("metric_") not in (*SHOWN_METRICS, metric.name, *of_original)]
     names, rows = trial_operators(results), []
     for row in trials.to_dict("records"):
-        name = names[int(row["number"])].name
+        name, id_ = names[int(row["number"])]
         flops, original = number(row.get("metric_flops")), number(row.get("metric_original_flops"))
         rows.append((
             plain(row["number"]), word(row["outcome"]), plain(row["reward"]), plain(row.get(metric.column)),
             share(flops / original if flops is not None and original else None), quantity(row.get("metric_parameters")),
-            plain(row.get("seconds")), word(name, card=name if name in results.operators else ""),
+            plain(row.get("seconds")), word(name, card=name if name in results.operators else "", note=id_),
             word(row.get("message", "")), *(plain(row[name]) for name in more),
         ))  # fmt: skip
     headings = (
@@ -126,9 +126,9 @@ def number(value: Any) -> float | None:
     return None if value is None or isinstance(value, str) or pandas.isna(value) else float(value)
 
 
-def word(text: Any, card: str = "") -> Cell:
+def word(text: Any, card: str = "", note: str = "") -> Cell:
     """Return a cell with a text."""
-    return Cell("" if text is None or text is pandas.NA or text != text else str(text), card=card, is_number=False)
+    return Cell("" if text is None or text is pandas.NA or text != text else str(text), note=note, card=card, is_number=False)
 
 
 def plain(value: Any) -> Cell:

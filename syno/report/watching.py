@@ -86,7 +86,7 @@ def _measured(row: Trial) -> Iterator[str]:
         yield f"{SPEED} {times_as_fast(speedup)}"
     if "flops" in metrics:
         original = metrics.get(f"{ORIGINAL}flops")
-        yield f"{metrics['flops']:,.0f} FLOPs" + (f" ({metrics['flops'] / original:.1%} of the original's)" if original else "")
+        yield f"{metrics['flops'] / original:.1%} of the original's FLOPs" if original else f"{metrics['flops']:,.0f} FLOPs"
 
 
 def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
