@@ -12,7 +12,7 @@ from typing import Any
 
 from syno.base.files import ORIGINAL
 from syno.report.page_tables import Target, share
-from syno.report.results import Results, rewarded
+from syno.report.results import Results, metrics_of, rewarded
 from syno.report.trial_operators import trial_operators
 from syno.report.verdict_numbers import (
     Margin,
@@ -21,6 +21,7 @@ from syno.report.verdict_numbers import (
     doubt_text,
     margin_of,
     measured,
+    measured_in_search,
     network_of,
     rows_of,
     score_text,
@@ -168,14 +169,20 @@ def _cheapest(networks: Sequence[Network], original: Mapping[Any, Any], margin: 
 
 
 def _of_search(results: Results) -> Line:
-    """Return the best trial, where nothing was trained again or measured."""
-    trials = results.trials
+    """Return the best trial and what the search measured of it, where nothing was trained again or measured."""
+    trials, metric = results.trials, results.metric
     done = trials if trials.empty else rewarded(trials)
     layers = "" if results.layers.empty else " Single layers were measured: see Layers."
-    start = f"No network was trained again or measured, so nothing is known of speed and score.{layers}"
+    start = "No network was trained again or measured"
     if done.empty:
-        return Line(start)
+        return Line(f"{start}, so nothing is known of speed and score.{layers}")
     best = done.sort_values(["reward", "number"], ascending=[False, True]).iloc[0]
-    shown = trial_operators(results)[int(best["number"])]
-    name = shown.name if shown.name in results.operators else ""
-    return Line(f"{start} The highest reward of the search is {best['reward']:.4g}: ", name, f"{'' if name else shown.name}.")
+    found = measured_in_search(metrics_of(best), metric)
+    unknown = " after the search" if found else ", so nothing is known of speed and score"
+    shown = trial_operators(results)[int(best["number"])].name
+    after = "".join(f", {one}" for one in found) + "."
+    name = shown if shown in results.operators else ""
+    return Line(
+        f"{start}{unknown}.{layers} The highest reward of the search is {best['reward']:.4g}: ",
+        name, f"{'' if name else shown}{after}",
+    )  # fmt: skip
