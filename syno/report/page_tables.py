@@ -55,7 +55,7 @@ class Table:
 
 
 def summary(results: Results) -> Table:
-    """Return a row for each operator and the original: score, cost, and latency on each device with each compiler."""
+    """Return a row for each operator and the original: score, cost, and latency on each device with each compiler, if any."""
     metric, measured = results.metric, latencies(results)
     reached, judged = targets(measured.values()), "verdict" in results.scores
     fast = "goal_speedup" in results.scores
@@ -72,7 +72,11 @@ def summary(results: Results) -> Table:
         ))  # fmt: skip
     headings = ("operator", "role", metric.heading, "difference", "FLOPs", "parameters")
     timed = (f"{compiler} on {device}" for device, compiler in reached)
-    return Table((*headings, *timed, *(("speedup",) if fast else ()), *(("goal",) if judged else ())), tuple(rows))
+    columns = (*headings, *timed, *(("speedup",) if fast else ()), *(("goal",) if judged else ()))
+    known = [
+        place for place in range(len(columns)) if not results.scores.empty or any(row[place].text != NOTHING for row in rows)
+    ]
+    return Table(tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
 
 
 def trial_lines(results: Results) -> Table:
