@@ -173,6 +173,7 @@ class Dispatch:
                 proposal = self.policy.propose(self._salt)
                 if proposal is EXHAUSTED:
                     self.is_exhausted = True
+                    self.store.exhaust(len(self.ledger.withdrawn))
                     return None
                 trial = self._begin(proposal, attempt=0)
             else:

@@ -216,8 +216,6 @@ class Study:
                     elif not (wait and dispatch.ledger.is_open(n_trials)):
                         break
                     time.sleep(poll_seconds)
-            if dispatch.is_exhausted:
-                self._store.exhaust(len(self._stopping.withdrawn))
             self._stopping.check_end(dispatch.ledger, n_trials)
         except SearchStoppedError:
             self._forget()
