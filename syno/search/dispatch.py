@@ -214,9 +214,8 @@ class Dispatch:
             self.finish(trial, Result("duplicate", message="another worker had begun with this operator a moment before"))
             return False
         if self.ledger.place(purpose.claim.rank) >= most:  # several workers created what they took for the last trial
-            self.finish(
-                trial, Result("interrupted", message=f"the study had {most} trials already; more would go on with this")
-            )
+            reason = f"the study had {most} trials already; more would go on with this"
+            self.finish(trial, Result("interrupted", message=reason))
             return False
         return True
 
