@@ -13,7 +13,7 @@ from syno.base.release import VERSION
 use_compiled()
 
 if TYPE_CHECKING:
-    import syno.notebook.plot as plot
+    import syno.plot as plot
     from syno.algebra import Valuations, VariableTable
     from syno.base.errors import SynoError
     from syno.data import DATASETS, DataSet
@@ -70,7 +70,7 @@ _HOME = {
     "paper": "syno.space",
     "parse": "syno.ir.text",
     "plan": "syno.lower.choose",
-    "plot": "syno.notebook.plot",
+    "plot": "syno.plot",
     "prepare_for_inference": "syno.model",
     "sample": "syno.space.sample",
     "spec_for": "syno.model.spec",

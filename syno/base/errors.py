@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from syno.base.addresses import without_passwords
+
 
 class SynoError(Exception):
-    """Base of every error that Syno raises on bad input.
+    """Base of every error that Syno raises on bad input. Its message is shown without the passwords in addresses.
 
     >>> import syno
     >>> try:
@@ -16,6 +18,9 @@ class SynoError(Exception):
     ...     print(str(error).split(";")[0])
     unknown operator "conv3d"
     """
+
+    def __str__(self) -> str:
+        return without_passwords(super().__str__())
 
 
 class SizeError(SynoError, ValueError):
@@ -94,12 +99,12 @@ class UnknownNameError(SynoError, KeyError):
     """A name that is not in a table."""
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
-        return str(self.args[0])
+        return without_passwords(str(self.args[0]))
 
 
 def one_line(error: BaseException) -> str:
     """Return the message of an error in one line, or the name of its type if it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(without_passwords(str(error)).split()) or type(error).__name__
 
 
 def suggestion(given: str, allowed: Iterable[str]) -> str:

@@ -31,18 +31,22 @@ CHECKSUM_DIGITS = 32  # hexadecimal, of 128 bits
 FOLDERS_NOT_SYNCED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM})
 
 
-def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> None:
+def write_whole(path: Path, content: str | bytes, *, durable: bool = True, mode: int | None = None) -> None:
     """Write a file so that readers see the old content or the new one, never a part.
 
     Args:
         path: the file; its folder is made if it does not exist.
         content: what to write; text is written as UTF-8.
         durable: as for `replaced`.
+        mode: the file's permissions, from before anything is written; None: those of the system.
 
     Raises SpecError if the file cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
     with replaced(path, durable=durable) as temporary:
+        if mode is not None:
+            temporary.touch(mode)
+            temporary.chmod(mode)  # of a file that a killed process has left, too
         temporary.write_bytes(data)
 
 

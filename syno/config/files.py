@@ -17,8 +17,9 @@ from typing import Any
 
 from pydantic import ValidationError, field_validator
 
+from syno.artifact import RECORD
 from syno.base.errors import SpecError, suggestion
-from syno.base.files import check_name
+from syno.base.files import check_name, is_folder
 from syno.base.validation import explained, read_mapping
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.groups import Section
@@ -92,6 +93,9 @@ def load_experiment(given: str | Path) -> Experiment:
     file, name = parted(given)
     if (file / KEPT).is_file():
         file = file / KEPT
+    elif is_folder(file):
+        hint = f" It is an import of published data: syno artifact report {file}" if (file / RECORD).is_file() else ""
+        raise SpecError(f"{file} is a folder without {KEPT}, so it holds no results of an experiment.{hint}")
     found = load_experiments(file)
     if name is None and len(found) == 1:
         return next(iter(found.values()))

@@ -45,14 +45,19 @@ def usages(results: Results, name: str) -> list[Usage]:
     return found
 
 
-def best_network(results: Results, verdict: Sequence[Line]) -> str | None:
-    """Return the first network of the verdict that has kept its weights, else the found one with the best score, if any."""
+def best_to_take(results: Results, verdict: Sequence[Line]) -> str | None:
+    """Return the first network of the verdict that has kept its weights, else the found one with the best score.
+
+    Where no network was kept, it is the first operator of the verdict; None where there is none, or commands cannot find it.
+    """
     kept = [name for name in results.kept.networks if name != ORIGINAL]
     named = [line.operator for line in verdict if line.operator in kept]
     if named:
         return named[0]
     rows = results.scores.reindex(columns=list(SCORE_COLUMNS)).to_dict("records")
-    return next((str(row["operator"]) for row in rows if row["operator"] in kept and row["role"] == "found"), None)
+    scored = [str(row["operator"]) for row in rows if row["operator"] in kept and row["role"] == "found"]
+    alone = [line.operator for line in verdict if line.operator in results.operators and results.kept.experiment]
+    return next(iter([*scored, *alone]), None)
 
 
 def _of_network(results: Results, name: str) -> Usage:

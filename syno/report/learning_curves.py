@@ -12,8 +12,9 @@ from matplotlib.ticker import MaxNLocator
 
 from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
+from syno.report.points import Point, identify
 from syno.report.results import LEARNING_COLUMNS, complete
-from syno.results.metric import METRICS
+from syno.results.metric import METRICS, ScoreMetric
 
 TITLE = "Learning curves"
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#777777")  # of operators; the palette of Okabe and Ito
@@ -44,7 +45,7 @@ def learning_figure(curves: pandas.DataFrame, notes: Sequence[str] = ()) -> Figu
     for name in names:
         style = STYLES[number // len(COLOURS) % len(STYLES)]
         colour = INK if name == ORIGINAL else COLOURS[number % len(COLOURS)]
-        _draw_curve(axes, rows[rows["operator"] == name], name, colour, style)
+        _draw_curve(axes, rows[rows["operator"] == name], name, colour, style, metric)
         number += name != ORIGINAL
     axes.set_xlabel("round of training (an epoch, unless the settings say otherwise)")
     axes.set_ylabel(f"{metric.heading} on the test data")
@@ -54,9 +55,14 @@ def learning_figure(curves: pandas.DataFrame, notes: Sequence[str] = ()) -> Figu
     return figure
 
 
-def _draw_curve(axes: Axes, rows: pandas.DataFrame, name: str, colour: str, style: str) -> None:
+def _draw_curve(axes: Axes, rows: pandas.DataFrame, name: str, colour: str, style: str, metric: ScoreMetric) -> None:
     by_round = rows.groupby("round")["score"].agg(["mean", "min", "max", "count"])
     by_round = by_round[by_round["count"] == rows["seed"].nunique()]
     rounds = by_round.index.to_numpy()
     axes.fill_between(rounds, by_round["min"], by_round["max"], color=colour, alpha=0.15, linewidth=0)
-    axes.plot(rounds, by_round["mean"], style, marker="o", markersize=3.5, color=colour, label=name)
+    (line,) = axes.plot(rounds, by_round["mean"], style, marker="o", markersize=3.5, color=colour, label=name)
+    told = []
+    for number, row in by_round.iterrows():
+        mean, low, high = (metric.text(row[column]) for column in ("mean", "min", "max"))
+        told.append(Point(f"{name}: {metric.name} {mean} ({low} to {high}) after round {number}", name))
+    identify(line, told)

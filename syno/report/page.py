@@ -17,13 +17,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from syno.base.errors import SpecError
-from syno.report.commands import best_network, usages
+from syno.report.commands import best_to_take, usages
 from syno.report.layer_tables import layer_table, network_table
-from syno.report.operators.gallery import cards, order_name
+from syno.report.operators.gallery import cards, is_scored, order_name
 from syno.report.page_tables import latencies, score_rows, summary, targets, trial_lines
-from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes
+from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes, rewarded
 from syno.report.saturation import saturation
 from syno.report.search_tree import search_tree
+from syno.report.trial_points import trial_points
 from syno.report.verdict import verdict_lines
 
 SVG, XML = "http://www.w3.org/2000/svg", "http://www.w3.org/XML/1998/namespace"
@@ -65,7 +66,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         results=results,
         metric=results.metric,
         verdict=verdict,
-        best=best_network(results, verdict),
+        best=best_to_take(results, verdict),
         summary=summary(results),
         trials=trial_lines(results),
         counts=f"{operator_counts(results)}; {outcomes(results.trials)}",
@@ -74,7 +75,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         pictures=pictures,
         network=network_table(results),
         layers=layer_table(results),
-        tree=search_tree(results.trials),
+        tree=search_tree(results.trials, trial_points(results)),
         cards=cards(results),
         orders=orders(results),
         ablations=ablations,
@@ -87,13 +88,21 @@ def operator_counts(results: Results) -> str:
     baselines = {str(row["operator"]) for row in score_rows(results) if row["role"] == "baseline"}
     found = len(results.operators.keys() - baselines)
     text = f"{found} operator{'' if found == 1 else 's'} found"
+    if (
+        results.scores.empty
+        and results.latency.empty
+        and results.layers.empty
+        and not rewarded(complete(results.trials, TRIAL_COLUMNS, "trials")).empty
+    ):
+        text = f"the best {text.removesuffix(' found')} of the search" if found > 1 else text
     return f"{text}, {len(baselines)} baseline{'' if len(baselines) == 1 else 's'}" if baselines else text
 
 
 def orders(results: Results) -> list[tuple[str, bool]]:
     """Return the quantities that cards can be sorted by, and whether more is better."""
     timed = map(order_name, targets(latencies(results).values()))
-    return [(results.metric.name, results.metric.more_is_better), ("FLOPs", False), *((name, False) for name in timed)]
+    best = (results.metric.name, results.metric.more_is_better) if is_scored(results) else ("reward", True)
+    return [best, ("FLOPs", False), *((name, False) for name in timed)]
 
 
 def document(template: str, **values: Any) -> str:

@@ -55,7 +55,7 @@ class Table:
 
 
 def summary(results: Results) -> Table:
-    """Return a row for each operator and the original: score, cost, and latency on each device with each compiler."""
+    """Return a row for each operator and the original: score, cost, and latency on each device with each compiler, if any."""
     metric, measured = results.metric, latencies(results)
     reached, judged = targets(measured.values()), "verdict" in results.scores
     fast = "goal_speedup" in results.scores
@@ -72,7 +72,11 @@ def summary(results: Results) -> Table:
         ))  # fmt: skip
     headings = ("operator", "role", metric.heading, "difference", "FLOPs", "parameters")
     timed = (f"{compiler} on {device}" for device, compiler in reached)
-    return Table((*headings, *timed, *(("speedup",) if fast else ()), *(("goal",) if judged else ())), tuple(rows))
+    columns = (*headings, *timed, *(("speedup",) if fast else ()), *(("goal",) if judged else ()))
+    known = [
+        place for place in range(len(columns)) if not results.scores.empty or any(row[place].text != NOTHING for row in rows)
+    ]
+    return Table(tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
 
 
 def trial_lines(results: Results) -> Table:
@@ -83,12 +87,12 @@ def trial_lines(results: Results) -> Table:
     more = [name for name in measured if name.removeprefix("metric_") not in (*SHOWN_METRICS, metric.name, *of_original)]
     names, rows = trial_operators(results), []
     for row in trials.to_dict("records"):
-        name = names[int(row["number"])].name
+        name, id_ = names[int(row["number"])]
         flops, original = number(row.get("metric_flops")), number(row.get("metric_original_flops"))
         rows.append((
             plain(row["number"]), word(row["outcome"]), plain(row["reward"]), plain(row.get(metric.column)),
             share(flops / original if flops is not None and original else None), quantity(row.get("metric_parameters")),
-            plain(row.get("seconds")), word(name, card=name if name in results.operators else ""),
+            plain(row.get("seconds")), word(name, card=name if name in results.operators else "", note=id_),
             word(row.get("message", "")), *(plain(row[name]) for name in more),
         ))  # fmt: skip
     headings = (
@@ -126,9 +130,9 @@ def number(value: Any) -> float | None:
     return None if value is None or isinstance(value, str) or pandas.isna(value) else float(value)
 
 
-def word(text: Any, card: str = "") -> Cell:
+def word(text: Any, card: str = "", note: str = "") -> Cell:
     """Return a cell with a text."""
-    return Cell("" if text is None or text is pandas.NA or text != text else str(text), card=card, is_number=False)
+    return Cell("" if text is None or text is pandas.NA or text != text else str(text), note=note, card=card, is_number=False)
 
 
 def plain(value: Any) -> Cell:

@@ -90,14 +90,15 @@ def labelled(svg: bytes) -> bytes:
         marks = list(group.iter(f"{{{SVG}}}use")) or [group]
         if len(marks) == len(points):  # else some were outside of the panel, and nothing tells which
             for mark, point in zip(marks, points, strict=True):
-                _label(mark, point)
+                label(mark, point)
     return (HEAD + ElementTree.tostring(root, encoding="unicode") + "\n").encode()
 
 
-def _label(mark: ElementTree.Element, point: Point) -> None:
+def label(mark: ElementTree.Element, point: Point) -> None:
+    """Say in an SVG document what a mark is."""
     mark.set("class", CLASS)
     if point.operator:
         mark.set(OPERATOR, point.operator)
-    title = ElementTree.Element(f"{{{SVG}}}title")
+    title = ElementTree.Element(f"{mark.tag[: mark.tag.find('}') + 1]}title")  # in the mark's namespace, if it has one
     title.text = point.text
     mark.insert(0, title)

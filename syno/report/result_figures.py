@@ -189,8 +189,8 @@ FIGURES.register("learning")(
 FIGURES.register("reward")(
     Drawing(
         REWARDS,
-        "Each dot is a trial of an operator. The marks at the bottom are trials without a reward: they were stopped early, or "
-        "failed.",
+        "Each dot is a trial of an operator. The marks at the bottom are trials without a reward: their operators cannot meet "
+        "the goal (screened), they were stopped early, or failed.",
         lambda found: reward_figure(found.trials, found.notes, trial_points(found)),
     )
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TRIAL_COLUMNS = ("number", "outcome", "reward")
 LEARNING_COLUMNS = ("operator", "role", "metric", "seed", "round", "score")  # rounds count from 1
-METRIC = "metric_"  # the beginning of the names of columns that trials have for metrics
+METRIC, FLOPS = "metric_", "metric_flops"  # the beginning of the names of columns that trials have for metrics
 
 
 def no_layers() -> pandas.DataFrame:
@@ -169,11 +169,15 @@ def rewarded(trials: pandas.DataFrame) -> pandas.DataFrame:
 def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
     """Return a row for each of the best trials, the highest reward first, and the earlier trial first among equals.
 
-    A row has the name of the trial's operator in the store, its reward and its metrics.
+    A row has the name of the trial's operator in the store, its reward and its metrics. FLOPs are shares of the original's, if
+    that has any: as they are, they are of a batch in a training, and of the replaced layers where costs are counted.
     """
     complete = trials[trials["outcome"] == "complete"]
     best = complete.sort_values(["reward", "number"], ascending=[False, True]).head(count)
-    shown = shown_metrics(best)
+    shown, shares = shown_metrics(best), f"{METRIC}{ORIGINAL}flops" in best
+    if shares:
+        best = best.assign(**{FLOPS: [f"{share:.1%}" for share in best[FLOPS] / best[f"{METRIC}{ORIGINAL}flops"]]})
+        shown[FLOPS] = "FLOPs of original"
     return [
         {
             "operator": f"{study}_{row['number']}",

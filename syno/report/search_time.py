@@ -70,7 +70,7 @@ def draw_over_time(
     unit, name = (1, "seconds") if last < MINUTES else (60, "minutes") if last < HOURS else (3600, "hours")
     times = seconds / unit
     (line,) = axes.plot(
-        times[done.index], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, mew=0, label=f"trained ({len(done)})"
+        times[done.index], done["reward"], "o", color=BLUE, markersize=4.5, alpha=0.75, mew=0, label=f"complete ({len(done)})"
     )
     identify_trials(line, done["number"], points)
     for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():

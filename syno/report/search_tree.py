@@ -5,7 +5,7 @@ Trials whose paths begin with the same steps share branches. A branch is a row o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from matplotlib.colors import to_hex
 
 from syno.report.figures import GREY, INK
 from syno.report.page_tables import number
+from syno.report.points import NO_POINTS, Point, label
 from syno.report.results import TRIAL_COLUMNS, Picture, complete
 
 MOST_LEAVES = 160  # in a picture; with more, it cannot be read
@@ -79,8 +80,8 @@ def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) ->
     return Branch(kinds, depth, tuple(walks), tuple(sorted(children, key=lambda child: -len(child.walks))))
 
 
-def search_tree(trials: pandas.DataFrame) -> Picture | None:
-    """Return the picture, an SVG; None if the trials have no paths.
+def search_tree(trials: pandas.DataFrame, points: Mapping[int, Point] = NO_POINTS) -> Picture | None:
+    """Return the picture, an SVG; None if the trials have no paths. `points` are what is said of trials, by their numbers.
 
     The area of a circle is proportional to the number of trials that go through it. Its colour is their mean reward, and its
     tooltip shows both numbers. Its distance from the left is its number of steps.
@@ -96,10 +97,10 @@ def search_tree(trials: pandas.DataFrame) -> Picture | None:
     caption = (
         f"The steps of {len(root.walks):,} trials, from left to right. Trials that begin with the same steps share a line, and "
         "a line without a fork may stand for several steps. The area of a circle is proportional to the number of trials that "
-        "go through it. Its colour is the mean reward of the complete ones; it is grey if none is complete. Hover over a "
+        "go through it. Its colour is the mean reward of the complete ones; it is grey if none is complete. Point at a "
         f"circle for its numbers.{left_out}"
     )
-    return Picture("The search tree", ElementTree.tostring(_drawing(shown), encoding="unicode"), caption)
+    return Picture("The search tree", ElementTree.tostring(_drawing(shown, points), encoding="unicode"), caption)
 
 
 def _walk(row: dict[Any, Any]) -> Walk:
@@ -127,7 +128,7 @@ def _placed(branch: Branch, top: float, parent: tuple[float, float] | None = Non
         top += ROW * child.leaves()
 
 
-def _drawing(root: Branch) -> ElementTree.Element:
+def _drawing(root: Branch, points: Mapping[int, Point]) -> ElementTree.Element:
     places = list(_placed(root, HEAD + MARGIN))
     means = [mean for place in places if (mean := place.branch.mean) is not None] or [0.0]
     low, high = min(means), max(means)
@@ -143,7 +144,7 @@ def _drawing(root: Branch) -> ElementTree.Element:
         if place.parent is not None:
             _edge(svg, place.parent, place.at)
     for place in places:
-        _circle(svg, place, len(root.walks), _colour(place.branch.mean, low, high))
+        _circle(svg, place, len(root.walks), _colour(place.branch.mean, low, high), points)
     return svg
 
 
@@ -154,13 +155,14 @@ def _edge(svg: ElementTree.Element, start: tuple[float, float], end: tuple[float
     ElementTree.SubElement(svg, "path", {"d": path, "fill": "none", "stroke": "#cccccc"})
 
 
-def _circle(svg: ElementTree.Element, place: Placed, total: int, colour: str) -> None:
+def _circle(svg: ElementTree.Element, place: Placed, total: int, colour: str, points: Mapping[int, Point]) -> None:
     branch, (x, y) = place.branch, place.at
     radius = max(LEAST_RADIUS, LARGEST * sqrt(len(branch.walks) / total))
     circle = ElementTree.SubElement(svg, "circle", {
         "cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": f"{radius:.1f}", "fill": colour, "stroke": INK, "stroke-width": "0.5",
     })  # fmt: skip
-    ElementTree.SubElement(circle, "title").text = _told(branch)
+    only = points.get(branch.walks[0].number) if len(branch.walks) == 1 else None
+    label(circle, Point(_told(branch)) if only is None else Point(f"{only.text}; {', '.join(branch.kinds)}", only.operator))
     if branch.children:
         return
     text = {"x": f"{x + radius + 3:.1f}", "y": f"{y + 3:.1f}", "fill": GREY}

@@ -88,7 +88,7 @@ def speed_figure(
         points = [] if original is None else [SpedPoint(ORIGINAL, ORIGINAL, (1.0,) * 3, _mean_interval(original))]
         points += [_point(row, known[row["operator"]]) for row in rows.to_dict("records")]
         groups.append(points)
-        _draw_points(axes, points)
+        _draw_points(axes, points, metric)
         axes.set_title(f"{compiler} on {device}", fontsize=8.5, parse_math=False)
         axes.set_xlabel("times as fast as the original")
     for axes in panels[::columns]:
@@ -145,7 +145,7 @@ def _mean_interval(original: dict[Any, Any]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def _draw_points(axes: Axes, points: Sequence[SpedPoint]) -> None:
+def _draw_points(axes: Axes, points: Sequence[SpedPoint], metric: ScoreMetric) -> None:
     for point in points:
         marker, size, colour, _ = LOOKS.get(point.role, LOOKS["found"])
         (x, left, right), (y, low, high) = point.speedup, point.score
@@ -156,7 +156,7 @@ def _draw_points(axes: Axes, points: Sequence[SpedPoint]) -> None:
             markeredgecolor="white" if point.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
         )  # fmt: skip
         ends = f" ({left:.2f} to {right:.2f})" if right > left else ""
-        identify(line, [Point(f"{point.name}: {x:.2f} times as fast{ends}, score {y:.4f}", point.name)])
+        identify(line, [Point(f"{point.name}: {x:.2f} times as fast{ends}, {metric.name} {y:.4f}", point.name)])
         if bars and not point.in_turns:
             bars[0].set_linestyle(DASHED)
     axes.spines["right"].set_visible(False)

@@ -81,7 +81,7 @@ def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Se
     for axes, ((device, compiler), points) in zip(panels, targets, strict=True):
         groups.append(latency_points(points))
         same = setting(points.to_dict("records"))
-        draw_points(axes, groups[-1], f"latency/ms ({same})" if same else "latency/ms")
+        draw_points(axes, groups[-1], f"latency/ms ({same})" if same else "latency/ms", metric)
         names = ", ".join(dict.fromkeys(points["device_name"].dropna().astype(str)))
         heading = f"{compiler} on {device}" + (f" ({names})" if names else "")
         axes.set_title(fill(heading, int(14 * WIDTHS[columns - 1] / columns)), fontsize=8.5, parse_math=False)
@@ -115,7 +115,7 @@ def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
         return nothing(title, "No operator has both a score and a share of the original's FLOPs.", notes)
     figure = Figure(figsize=(7, 4.8), layout="constrained")
     axes = figure.add_subplot()
-    draw_points(axes, marks, "share of the original's FLOPs")
+    draw_points(axes, marks, "share of the original's FLOPs", metric)
     axes.set_ylabel(metric.heading)
     _completed(figure, [axes], [marks], metric, title, notes)
     return figure
@@ -158,13 +158,13 @@ def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None or isnan(value) else float(value)
 
 
-def draw_points(axes: Axes, marks: Sequence[ScoredPoint], label: str) -> None:
+def draw_points(axes: Axes, marks: Sequence[ScoredPoint], label: str, metric: ScoreMetric) -> None:
     """Draw points with their error bars into a panel, which gets a logarithmic axis if their costs differ much.
 
     Args:
         axes: the panel.
         marks: the points, at least one.
-        label: of the axis of costs.
+        label, metric: of the axes of costs and of scores.
     """
     for mark in marks:
         marker, size, colour, _ = LOOKS.get(mark.role, LOOKS["found"])
@@ -174,7 +174,7 @@ def draw_points(axes: Axes, marks: Sequence[ScoredPoint], label: str) -> None:
             fmt=marker, color=colour, markersize=size, markerfacecolor=colour if mark.trusted else "white",
             markeredgecolor="white" if mark.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
         )  # fmt: skip
-        identify(line, [Point(f"{mark.name}: score {mark.score:.4f}, {label} {mark.cost:.3g}", mark.name)])
+        identify(line, [Point(f"{mark.name}: {metric.name} {mark.score:.4f}, {label}: {mark.cost:.3g}", mark.name)])
     if max(mark.cost for mark in marks) > WIDE * min(mark.cost for mark in marks):
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1.0, 2.0, 5.0)))

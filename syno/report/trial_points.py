@@ -16,7 +16,7 @@ def trial_points(results: Results) -> dict[int, Point]:
         number, reward, score = int(row["number"]), known_number(row["reward"]), known_number(row.get(metric.column))
         name = operators[number].name
         is_known = name in results.operators
-        parts = [f"trial {number}, {name}" if is_known else name if name.startswith("trial ") else f"trial {number}"]
+        parts = [f"trial {number}, {name}" if name else f"trial {number}"]
         parts += [str(row["outcome"]) if reward is None else f"reward {reward:.4g}"]
         parts += [] if score is None else [f"{metric.name} {score:.4f}"]
         found[number] = Point(": ".join([parts[0], ", ".join(parts[1:])]), name if is_known else "")

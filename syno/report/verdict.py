@@ -12,14 +12,16 @@ from typing import Any
 
 from syno.base.files import ORIGINAL
 from syno.report.page_tables import Target, share
-from syno.report.results import Results, rewarded
+from syno.report.results import Results, metrics_of, rewarded
 from syno.report.trial_operators import trial_operators
 from syno.report.verdict_numbers import (
     Margin,
     Network,
     Speedups,
+    doubt_text,
     margin_of,
     measured,
+    measured_in_search,
     network_of,
     rows_of,
     score_text,
@@ -80,13 +82,22 @@ def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Targe
         start = f"The goal is met by {counts['meets']} of {_operators(len(judged))}. "
         return [Line(f"{start}The {BEST[find]} of them: " if counts["meets"] > 1 else f"{start}It is ", best.name, ".")]
     if counts["may meet"]:
-        return [Line(
-            f"Whether the goal is met is not certain: {counts['may meet']} of {_operators(len(judged))} may meet it, since an "
-            "interval contains the limit."
-        )]  # fmt: skip
+        number = f"{counts['may meet']} of {_operators(len(judged))}"
+        return [
+            Line(f"Whether the goal is met is not certain: {number} may meet it, since an interval contains the limit."),
+            *_doubt(results, [one for one in judged if one.state == "may meet"]),
+        ]
     if counts["unknown"] == len(judged):
         return [Line("Whether the goal is met is not known, since something was not measured.")]
     return [Line(f"The goal is not met by any of {_operators(len(judged))}.")]
+
+
+def _doubt(results: Results, doubted: Sequence[Network]) -> list[Line]:
+    """Return how uncertain the nearest of these networks is by its score; nothing if only speedups are in doubt."""
+    nearest = min(doubted, key=lambda one: (isnan(one.lost.value), one.lost.value))
+    most = None if results.aim is None else results.aim.lose_at_most
+    doubt = "" if most is None else doubt_text(nearest, most, results.metric)
+    return [Line("The nearest by its score is ", nearest.name, f", {doubt}.")] if doubt else []
 
 
 def _best_of(met: Sequence[Network], find: str, results: Results, timed: Mapping[Target, Speedups]) -> Network:
@@ -158,14 +169,20 @@ def _cheapest(networks: Sequence[Network], original: Mapping[Any, Any], margin: 
 
 
 def _of_search(results: Results) -> Line:
-    """Return the best trial, where nothing was trained again or measured."""
-    trials = results.trials
+    """Return the best trial and what the search measured of it, where nothing was trained again or measured."""
+    trials, metric = results.trials, results.metric
     done = trials if trials.empty else rewarded(trials)
     layers = "" if results.layers.empty else " Single layers were measured: see Layers."
-    start = f"No network was trained again or measured, so nothing is known of speed and score.{layers}"
+    start = "No network was trained again or measured"
     if done.empty:
-        return Line(start)
+        return Line(f"{start}, so nothing is known of speed and score.{layers}")
     best = done.sort_values(["reward", "number"], ascending=[False, True]).iloc[0]
-    shown = trial_operators(results)[int(best["number"])]
-    name = shown.name if shown.name in results.operators else ""
-    return Line(f"{start} The highest reward of the search is {best['reward']:.4g}: ", name, f"{'' if name else shown.name}.")
+    found = measured_in_search(metrics_of(best), metric)
+    unknown = " after the search" if found else ", so nothing is known of speed and score"
+    shown = trial_operators(results)[int(best["number"])].name
+    after = "".join(f", {one}" for one in found) + "."
+    name = shown if shown in results.operators else ""
+    return Line(
+        f"{start}{unknown}.{layers} The highest reward of the search is {best['reward']:.4g}: ",
+        name, f"{'' if name else shown}{after}",
+    )  # fmt: skip

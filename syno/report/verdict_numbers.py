@@ -10,12 +10,13 @@ from typing import Any
 from syno.base.files import ORIGINAL
 from syno.report.page_tables import Target, number, setting, word
 from syno.report.results import Results, complete
-from syno.results.goal import Span
+from syno.results.goal import Span, speedup_in
 from syno.results.measurement import INT8
 from syno.results.metric import ScoreMetric
 from syno.results.paper import INT8_COMPILER
 from syno.results.speedups import APART, SPEEDUP_COLUMNS
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.search.reward_contract import ORIGINAL as OF_ORIGINAL
 
 WITHIN = {"accuracy": 0.01, "loss": 0.05}  # what a network may lose of the score, where no goal says it
 Speedups = Mapping[str, tuple[str, Span]]  # role and speedup of each network
@@ -45,6 +46,7 @@ class Network:
     lost: Span  # how much worse than the original's its score is; below 0 for a better one
     flops: float  # as a share of the original's
     state: str  # of the verdict by the goal; "" without one
+    seeds: float = nan
 
 
 def margin_of(results: Results) -> Margin:
@@ -71,7 +73,7 @@ def network_of(row: Mapping[Any, Any], metric: ScoreMetric) -> Network:
     state = row.get("verdict")
     return Network(
         str(row["operator"]), str(row["role"]), float(row["score"]), lost, _or_nan(row["flops_share"]),
-        state if isinstance(state, str) else "",
+        state if isinstance(state, str) else "", _or_nan(row["seeds"]),
     )  # fmt: skip
 
 
@@ -119,6 +121,28 @@ def score_text(network: Network, original: Mapping[Any, Any], metric: ScoreMetri
     way = "higher" if value > 0 else "lower"
     way = f"{size} {metric.step_name} {way}" if float(size) else f"the same to {10**-metric.digits:g} {metric.step_name}"
     return f"{metric.name} {way} (95 %: {low} to {high})"
+
+
+def doubt_text(network: Network, most: float, metric: ScoreMetric) -> str:
+    """Return how far the interval of a network's score leaves open whether it loses at most `most`; "" if it does not."""
+    lost = network.lost
+    if not (lost.is_certain and lost.low <= most < lost.high):
+        return ""
+    allowed = Margin(metric, most).words
+    where = f"where {allowed} may be lost" if lost.value > most else f"within the {allowed} that may be lost"
+    return f"{score_text(network, {}, metric)}, {where}: {network.seeds:.0f} seeds cannot tell, more would narrow the interval"
+
+
+def measured_in_search(metrics: Mapping[str, float], metric: ScoreMetric) -> list[str]:
+    """Return the score and the speedup of a trial, as far as its metrics have them."""
+    found = []
+    if metric.name in metrics:
+        original = metrics.get(f"{OF_ORIGINAL}{metric.name}")
+        beside = "" if original is None else f" (the original's: {metric.text(original)})"
+        found.append(f"{metric.name} {metric.text(metrics[metric.name])}{beside}")
+    if (speedup := speedup_in(metrics)) is not None:
+        found.append(speed_text(speedup))
+    return found
 
 
 def measured(results: Results) -> str:

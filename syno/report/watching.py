@@ -86,7 +86,7 @@ def _measured(row: Trial) -> Iterator[str]:
         yield f"{SPEED} {times_as_fast(speedup)}"
     if "flops" in metrics:
         original = metrics.get(f"{ORIGINAL}flops")
-        yield f"{metrics['flops']:,.0f} FLOPs" + (f" ({metrics['flops'] / original:.1%} of the original's)" if original else "")
+        yield f"{metrics['flops'] / original:.1%} of the original's FLOPs" if original else f"{metrics['flops']:,.0f} FLOPs"
 
 
 def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
@@ -118,7 +118,9 @@ def _of_time(found: Snapshot) -> str:
 
 
 def _end(found: Snapshot) -> Iterator[str]:
-    if found.is_over:
+    if found.is_over and found.is_exhausted and found.finished < found.planned:
+        yield "The search is finished: the space holds no further operator."
+    elif found.is_over:
         yield "The search is finished."
     elif found.is_stopped:
         yield f"Failures stopped the search; when they are mended, `syno search` goes on: {_short(found.withdrawn[-1])}"

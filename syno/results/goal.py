@@ -7,6 +7,8 @@
 'misses by 0.09 in speedup: 1.41 times as fast (1.38 to 1.44); accuracy -0.4 points'
 >>> verdict(goal, ACCURACY, Span(1.52, 1.47, 1.57), Span(0.004)).text
 'may meet (the interval of the speedup contains the goal): 1.52 times as fast (1.47 to 1.57); accuracy -0.4 points'
+>>> verdict(Goal(lose_at_most=0.01), ACCURACY, None, Span(0.14, -0.11, 0.39)).text.split(":")[0]
+'may meet (the interval of the accuracy contains the goal, though the measured accuracy misses it)'
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ def verdict(
         case "misses":
             reason = f" by {' and '.join(part.miss for part in parts if part.miss)}"
         case "may meet":
-            reason = f" (the interval of the {' and of the '.join(binding)} contains the goal)"
+            missed = [part.name for part in parts if part.missing > ROUNDING]
+            but = f", though the measured {' and '.join(missed)} misses it" if missed else ""
+            reason = f" (the interval of the {' and of the '.join(binding)} contains the goal{but})"
         case _:
             reason = ""
     return Verdict(state, f"{state}{reason}: {shown}", sum(part.missing for part in parts), binding)

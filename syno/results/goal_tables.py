@@ -67,7 +67,7 @@ def verdicts(
         by_layers = speedup_by_layers(breakdown, *place)
         speedup = turns or by_layers or speedup_apart(latency, *place)
         shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
-        found = verdict(goal, metric, speedup, lost, shares)
+        found = verdict(goal, metric, speedup, None if goal.lose_at_most is None and isnan(lost.value) else lost, shares)
         timed = None if speedup is None else IN_TURNS if turns else BY_LAYERS if by_layers else APART
         fast = speedup or Span(nan)
         rows.append((

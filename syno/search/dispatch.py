@@ -173,6 +173,7 @@ class Dispatch:
                 proposal = self.policy.propose(self._salt)
                 if proposal is EXHAUSTED:
                     self.is_exhausted = True
+                    self.store.exhaust(len(self.ledger.withdrawn))
                     return None
                 trial = self._begin(proposal, attempt=0)
             else:
@@ -213,9 +214,8 @@ class Dispatch:
             self.finish(trial, Result("duplicate", message="another worker had begun with this operator a moment before"))
             return False
         if self.ledger.place(purpose.claim.rank) >= most:  # several workers created what they took for the last trial
-            self.finish(
-                trial, Result("interrupted", message=f"the study had {most} trials already; more would go on with this")
-            )
+            reason = f"the study had {most} trials already; more would go on with this"
+            self.finish(trial, Result("interrupted", message=reason))
             return False
         return True
 

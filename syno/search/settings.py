@@ -10,12 +10,13 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
+from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError
 from syno.search.ledger import is_running
 from syno.search.policies import Policy, Proposal
 from syno.search.reward import Reward
 from syno.search.storage.records import FINGERPRINT, Result, worker_of
-from syno.search.storage.store import TrialStore
+from syno.search.storage.store import EXHAUSTED, TrialStore
 
 ATTRIBUTE = "syno"  # the study's attribute that holds them
 FORMAT = 1
@@ -73,8 +74,10 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
     if numbers:
         store.withdraw(numbers, "the study was given other settings")
     store.describe(ATTRIBUTE, given)
+    store.describe(EXHAUSTED, None)  # it was another space
     warnings.warn(
-        f'study "{name}" in {place} takes other settings, as no trial has succeeded with those it had: {"; ".join(found)}',
+        f'study "{name}" in {without_passwords(place)} takes other settings, as no trial has succeeded with those it had: '
+        f"{'; '.join(found)}",
         stacklevel=4,
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from syno.search.halving import Step
 from syno.search.ledger import Ledger
 from syno.search.storage.records import Kind, table
-from syno.search.storage.store import with_withdrawn, withdrawn
+from syno.search.storage.store import is_exhausted, with_withdrawn, withdrawn
 from syno.search.storage.view import Stored
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Snapshot:
         trials: all trials, as in `syno.search.storage.records.table`.
         withdrawn: why trials that failed alike stopped the search, the latest reason last.
         is_over: whether no operator is left to evaluate or to propose, within the plan.
+        is_exhausted: whether a worker found no operator of the space left to propose.
     """
 
     now: datetime
@@ -71,6 +72,7 @@ class Snapshot:
     trials: pandas.DataFrame
     withdrawn: tuple[str, ...]
     is_over: bool
+    is_exhausted: bool = False
 
     @property
     def finished(self) -> int:
@@ -140,7 +142,8 @@ def snapshot(stored: Stored, plan: Plan, now: datetime) -> Snapshot:
     reasons = withdrawn(stored.attributes)
     ledger = Ledger(plan.most_attempts, frozenset(reasons), plan.keep)
     ledger.update(stored.trials)
-    proposes = ledger.counted < plan.trials and ledger.screened.total() < plan.most_screened
+    exhausted = is_exhausted(stored.attributes)
+    proposes = not exhausted and ledger.counted < plan.trials and ledger.screened.total() < plan.most_screened
     ended: dict[Kind, int] = {**ledger.ended, "paused": len(ledger.waiting)}
     return Snapshot(
         now=now,
@@ -151,4 +154,5 @@ def snapshot(stored: Stored, plan: Plan, now: datetime) -> Snapshot:
         trials=table(with_withdrawn(stored.trials, stored.attributes)),
         withdrawn=tuple(dict.fromkeys(reasons[number] for number in sorted(reasons))),
         is_over=not (proposes or ledger.is_open(plan.trials) or ledger.to_resume(plan.trials)),
+        is_exhausted=exhausted,
     )

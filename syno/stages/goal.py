@@ -10,7 +10,9 @@ from syno.report.results import metrics_of
 from syno.results.breakdown import read_breakdown
 from syno.results.goal import SPEED, STATES, Verdict, lost_in, speedup_in, verdict_on_trial
 from syno.results.goal_tables import GOAL_SPEEDUP, answer, help_with, verdicts
-from syno.results.metric import METRICS, front
+from syno.results.measurement import INT8
+from syno.results.metric import ACCURACY, METRICS, front
+from syno.results.table import SCORE_COLUMNS
 from syno.search.goal import Goal
 from syno.search.goal_reward import score_of
 from syno.search.reward_contract import ORIGINAL
@@ -80,9 +82,15 @@ def help_of_search(experiment: Experiment, chosen: list[Mapping[str, float]]) ->
 
 
 def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.DataFrame) -> pandas.DataFrame | None:
-    """Return the verdicts on the trained networks (`syno.results.goal_tables.verdicts`); None without a goal or trainings."""
-    if experiment.goal is None or scores.empty:
+    """Return the verdicts on the networks (`syno.results.goal_tables.verdicts`); None without a goal or networks.
+
+    Where no network is trained, they are on those that were measured.
+    """
+    if experiment.goal is None or (scores.empty and latency.empty):
         return None
+    if scores.empty:
+        scores = latency[latency["key"] != INT8].drop_duplicates("key").reindex(columns=[*SCORE_COLUMNS, "key"])
+        scores = scores.assign(metric=ACCURACY.name)
     file = experiment.folder / SELECTED
     searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
@@ -99,6 +107,6 @@ def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> p
 
 
 def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:
-    """Return in sentences which operators meet the goal, or how near they come; () without a goal or trainings."""
+    """Return in sentences which operators meet the goal, or how near they come; () without a goal or networks."""
     found = verdict_table(experiment, scores, latency)
     return () if experiment.goal is None or found is None else tuple(answer(experiment.goal, found))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import write_whole
 from syno.config import Experiment
@@ -15,6 +16,7 @@ from syno.space.space import Space
 from syno.stages.places import FROZEN, SELECTED
 from syno.stages.study import open_study
 
+OWNER_ONLY, OF_OTHERS = 0o600, 0o077  # permissions of a file
 MAY_CHANGE = ("n_trials", "pruner", "heartbeat_seconds", "grace_seconds")  # settings of a study that may change later
 
 
@@ -29,13 +31,18 @@ def keep_config(experiment: Experiment) -> Path:
 
 
 def write_kept(experiment: Experiment) -> Path:
-    """Write the experiment beside its results without a check; returns the file."""
+    """Write the experiment beside its results without a check; returns the file.
+
+    Jobs read the storage's address in it, so a password in this address stays there, and only the file's owner can read it.
+    """
     import yaml
 
     file = experiment.folder / KEPT
     text = f"{HEAD}{yaml.safe_dump(experiment.model_dump(mode='json'), sort_keys=False)}"
-    if not file.is_file() or file.read_bytes() != text.encode():
-        write_whole(file, text)
+    is_secret = without_passwords(text) != text
+    is_written = file.is_file() and file.read_bytes() == text.encode()
+    if not is_written or (is_secret and file.stat().st_mode & OF_OTHERS):
+        write_whole(file, text, mode=OWNER_ONLY if is_secret else None)
     return file
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from syno.base.addresses import without_passwords
 from syno.base.text_tables import Row
 from syno.config import Experiment
 from syno.config.experiment import RESULTS
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import pandas
 
     from syno.report.results import Kept, Results
-
-PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
 
 
 def read(experiment: Experiment) -> Results:
@@ -141,11 +139,6 @@ def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[s
         ),
         without_passwords(file.read_text(encoding="utf-8")) if file.is_file() else "",
     )
-
-
-def without_passwords(text: str) -> str:
-    """Return settings without the passwords in addresses such as `postgresql://user:password@host`."""
-    return PASSWORD.sub(r"\1:***@", text)
 
 
 def _network(experiment: Experiment) -> tuple[Row, ...]:

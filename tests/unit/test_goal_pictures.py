@@ -138,7 +138,7 @@ class TestTime:
         (axes,) = time_figure(trials, GOAL, 0.7).axes
         lines = {str(line.get_label()): line for line in axes.lines}
         met = trials[(trials["outcome"] == "complete") & (trials["metric_accuracy"] >= 0.88)]
-        assert {"trained (10)", "screened (1)", "paused (1)", "failed (2)", f"meets the goal ({len(met)})"} <= lines.keys()
+        assert {"complete (10)", "screened (1)", "paused (1)", "failed (2)", f"meets the goal ({len(met)})"} <= lines.keys()
         assert list(lines["just meets the goal"].get_ydata()) == [0.7, 0.7]
         assert list(lines["screened (1)"].get_xdata()) == pytest.approx([2.9])
         rings = lines[f"meets the goal ({len(met)})"]

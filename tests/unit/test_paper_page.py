@@ -65,6 +65,12 @@ def test_deviations_are_beside_their_figures(html: str) -> None:
     assert "NAS-PTE" not in own and "NAS-PTE" in section(html, "figure-9")
 
 
+@pytest.mark.parametrize("name", ["figure-5", "figure-6", "figure-9"])
+def test_bars_and_points_say_what_they_are(name: str, html: str) -> None:
+    told = re.findall(r'class="point" data-operator="(\w+)"[^>]*>\s*<title>([^<]+): [^<]+</title>', section(html, name))
+    assert told and all(operator and network for operator, network in told)
+
+
 def test_it_stands_alone(html: str) -> None:
     assert not re.search(r'(?:src|href)="(?!#|data:)', html)
     assert not re.search(r"url\((?!#)", html)

@@ -89,7 +89,7 @@ class TestBestSoFar:
         axes = syno.plot.best_so_far(trials, over="time")
         done = trials[trials["outcome"] == "complete"]
         minutes = [number + 0.9 for number in done["number"]]
-        assert list(line(axes, "trained").get_xdata()) == pytest.approx(minutes) and "minutes" in axes.get_xlabel()
+        assert list(line(axes, "complete").get_xdata()) == pytest.approx(minutes) and "minutes" in axes.get_xlabel()
         assert list(line(axes, "best so far").get_ydata())[:-1] == list(done["reward"].cummax())
 
     def test_what_cannot_be_drawn_is_an_error(self) -> None:

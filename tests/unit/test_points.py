@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+import pandas
 from html_document import Document
 from result_tables import NAMES, latency_table, results, score_table, trial_table
 
 from syno.report.figures import drawn
+from syno.report.learning_curves import learning_figure
 from syno.report.page import page
 from syno.report.points import SVG
 from syno.report.result_figures import pictures
-from syno.report.results import Results
+from syno.report.results import LEARNING_COLUMNS, Results
+from syno.report.search_tree import search_tree
 from syno.report.trade_off import cost_figure, pareto_figure
+from syno.report.trial_points import trial_points
 
 
 def titles(svg: bytes) -> dict[str, str | None]:
@@ -25,7 +29,7 @@ def titles(svg: bytes) -> dict[str, str | None]:
 
 def test_every_point_has_its_name_and_numbers() -> None:
     found = titles(drawn(pareto_figure(score_table(), latency_table()), "svg"))
-    assert found["operator_1: score 0.9467, latency/ms (batch of 8, 1 thread) 9.74"] == "operator_1"
+    assert found["operator_1: accuracy 0.9467, latency/ms (batch of 8, 1 thread): 9.74"] == "operator_1"
     assert set(found.values()) == {"original", *NAMES}
     assert len(found) == 11  # six with one compiler, and one less with the other, where one failed
 
@@ -45,7 +49,21 @@ def test_bars_and_trials_have_titles_too() -> None:
     for title in ("Rewards of the search", "Search over time"):
         assert len(found[title]) == len(trial_table())
         assert found[title]["trial 3, operator_1: reward 0.11, accuracy 0.5550"] == "operator_1"
-        assert found[title]["trial 2: pruned"] is None
+        assert found[title]["trial 2, glyphs_2: pruned"] is None
+
+
+def test_points_of_learning_curves_and_of_the_search_tree_have_titles() -> None:
+    curves = pandas.DataFrame(
+        [("operator_1", "found", "accuracy", seed, at, 0.8 + at / 10 + seed / 100) for seed in (0, 2) for at in (0, 1)],
+        columns=list(LEARNING_COLUMNS),
+    )
+    found = titles(drawn(learning_figure(curves), "svg"))
+    assert found["operator_1: accuracy 0.9100 (0.9000 to 0.9200) after round 1"] == "operator_1" and len(found) == 2
+    trials = trial_table().assign(path="Reduce Share", steps=[f"a {number}" for number in range(30)])
+    picture = search_tree(trials, trial_points(results(trials=trials)))
+    assert picture is not None
+    points = titles(picture.svg.encode())
+    assert points["trial 3, operator_1: reward 0.11, accuracy 0.5550; Share"] == "operator_1" and len(points) == 32
 
 
 def test_the_page_shows_notes_once_and_as_text() -> None:

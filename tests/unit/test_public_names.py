@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import matplotlib
@@ -37,6 +38,7 @@ def examples(name: str) -> list[doctest.DocTest]:
 def test_dir_lists_the_public_names_and_no_others() -> None:
     assert dir(syno) == sorted(syno.__all__) == sorted(syno._HOME)
     assert dir(syno.plot) == sorted(syno.plot.__all__)
+    assert import_module("syno.plot") is syno.plot
     with pytest.raises(AttributeError, match="module 'syno' has no attribute 'spec_of'"):
         _ = syno.spec_of
 

@@ -16,6 +16,10 @@ from syno.results.speedups import APART, IN_TURNS, SPEEDUP_COLUMNS
 from syno.search.goal import Goal
 
 EMPTY = pandas.DataFrame()
+MEASURED = pandas.DataFrame([{
+    "number": 2, "outcome": "complete", "reward": 0.9, "name": "glyphs_2",
+    "metric_speedup": 3.98, "metric_speedup_low": 3.81, "metric_speedup_high": 4.09,
+}])  # fmt: skip
 GOAL = Goal(speedup=1.5, lose_at_most=0.02, compiler="inductor", device="cpu")
 FOUND = {"shift_conv1x1": 3.0, "operator_1": 1.6, "operator_2": 5.0}
 
@@ -96,8 +100,13 @@ def test_for_a_loss_more_is_worse() -> None:
         ),
         (
             {"scores": EMPTY, "latency": EMPTY},
-            "No network was trained again or measured, so nothing is known of speed and score. The highest reward of the "
-            "search is 0.99: ",
+            "No network was trained again or measured after the search. The highest reward of the search is 0.99: glyphs_27, "
+            "accuracy 0.9950.",
+        ),
+        (
+            {"scores": EMPTY, "latency": EMPTY, "trials": MEASURED},
+            "No network was trained again or measured after the search. The highest reward of the search is 0.9: glyphs_2, "
+            "3.98 times as fast (95 %: 3.81 to 4.09).",
         ),
         (
             {"scores": EMPTY, "latency": EMPTY, "trials": EMPTY},
@@ -146,6 +155,15 @@ class TestGoal:
         scores = lost(1.5).assign(verdict=[verdicts.get(name) for name in score_table()["operator"]], verdict_reason=None)
         found = texts(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
         assert found[0].startswith(expected)
+
+    def test_a_wide_interval_is_told(self) -> None:
+        scores = lost(14, 25).assign(seeds=2, verdict_reason=None)
+        scores["verdict"] = ["may meet" if name == "operator_1" else "misses" for name in scores["operator"]]
+        found = verdict_lines(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
+        assert found[1].operator == "operator_1" and found[1].text == (
+            "The nearest by its score is operator_1, accuracy 14.0 points lower (95 %: -39.0 to +11.0), where 2 points may be "
+            "lost: 2 seeds cannot tell, more would narrow the interval."
+        )
 
     def test_its_margin_counts_and_its_compiler_comes_first(self) -> None:
         given = pandas.concat([speedups(FOUND, "eager"), speedups(FOUND)])

@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas
 import pytest
 from postgresql_server import missing, server
-from small_studies import diverging, evaluate, stop, study
+from search_trees import small_tree
+from small_studies import diverging, evaluate, sound, stop, study
 
 from syno.base.errors import SpecError, StorageError
 from syno.ir.graph import PGraph
@@ -101,6 +102,25 @@ class TestReading:
             assert look(view).finished == 3
             searched.run(evaluate, 4, poll_seconds=0)
             assert look(view).finished == 4
+
+
+class TestSpacesWithoutFurtherOperators:
+    def test_they_are_searched_to_the_end(self, storage: str) -> None:
+        searched, view = study(storage, tree=small_tree()), StudyView(storage, "study")
+        searched.run(evaluate, 2, poll_seconds=0)
+        assert not look(view, 50).is_over
+        searched.run(evaluate, 50, poll_seconds=0)
+        found = look(view, 50)
+        assert found.is_over and 2 < found.finished < 50
+        assert watch_text("x", found).splitlines()[-1] != "The search is finished."
+        assert "The search is finished: the space holds no further operator." in watch_text("x", found)
+
+    def test_withdrawn_trials_are_searched_again(self) -> None:
+        searched = study(tree=small_tree())
+        searched.run(sound, 50, poll_seconds=0)
+        assert snapshot(stored(searched), Plan(50), datetime.now()).is_over
+        searched._store.withdraw([0], "the set-up was broken")
+        assert not snapshot(stored(searched), Plan(50), datetime.now()).is_over
 
 
 class TestErrors:

@@ -28,10 +28,12 @@ from syno.report.page_tables import (
     latencies,
     latency,
     number,
+    plain,
     quantity,
     score,
     score_rows,
     setting,
+    share,
     word,
 )
 from syno.report.results import TRIAL_COLUMNS, Results, complete, metrics_of
@@ -103,6 +105,19 @@ def cards(results: Results) -> list[Card]:
     ]
 
 
+def is_scored(results: Results) -> bool:
+    """Return whether some network was trained, again or in the search."""
+    return not results.scores.empty or results.metric.column in results.trials
+
+
+def of_search(row: Row) -> Cell:
+    """Return a cell with the FLOPs of the search, as a share if known: they are of a batch or of the replaced layers."""
+    cell, part = quantity(row["flops"]), share(row["flops_share"])
+    return (
+        cell if part.value is None else Cell(f"{part.text} of the original's", cell.value, f"{cell.note} as the search counts")
+    )
+
+
 def order_name(target: Target) -> str:
     """Return the name of the sorting by latency on this device with this compiler."""
     return f"latency, {target[1]} on {target[0]}"
@@ -122,7 +137,9 @@ def _searched(results: Results) -> dict[str, Row]:
             for name, cost in costs.items()
             if cost is not None and (original := metrics.get(f"{ORIGINAL}{name}"))
         }
-        found[names[int(row["number"])].name] = {"score": metrics.get(results.metric.name), **costs, **shares}
+        given = {"score": metrics.get(results.metric.name), "reward": row["reward"], **costs, **shares}
+        if number(row["reward"]) is not None:
+            found[names[int(row["number"])].name] = given
     return found
 
 
@@ -142,12 +159,14 @@ def _card(place: int, name: str, results: Results, row: Row, times: dict[Target,
     graph, metric = results.operators[name], results.metric
     row = {**dict.fromkeys(SCORE_COLUMNS), **row}
     trained = score(row, metric)
-    order = {metric.name: trained.value, "FLOPs": number(row["flops"])}
+    best = {metric.name: trained.value} if is_scored(results) else {"reward": number(row.get("reward"))}
+    order = {**best, "FLOPs": number(row["flops"])}
     order |= {order_name(target): latency(time).value for target, time in times.items()}
+    scores = ((metric.heading, trained), ("difference", difference(row, metric))) if is_scored(results) else ()
     facts = (
-        (metric.heading, trained),
-        ("difference", difference(row, metric)),
-        ("FLOPs", quantity(row["flops"], row["flops_share"])),
+        *((("reward", plain(row["reward"])),) if "reward" in row else ()),
+        *scores,
+        ("FLOPs", of_search(row) if "reward" in row else quantity(row["flops"], row["flops_share"])),
         ("parameters", quantity(row["parameters"], row["parameters_share"])),
         ("id", Cell(graph.id[:8], note=graph.id)),
     )

@@ -15,6 +15,7 @@ from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
 from syno.report.paper import origins
 from syno.report.paper.comparisons import BASELINE, NAS_PTE_NAME, OURS
 from syno.report.paper.titles import compiler_title, compilers_of, model_title, models_of, operator_title, panels_of, places_of
+from syno.report.points import Point, identify
 from syno.results.paper import LAYERS, OF_THE_PAPER
 
 WIDTH, LEAST_WIDTH = 4.2, 9.0  # inches of a panel, and of a figure, whose title and legend need room
@@ -63,7 +64,8 @@ def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: st
             average = means[(means["place"] == place) & (means["compiler"] == compiler)]
             heights = [*(float(rows["speedup"].get(model, float("nan"))) for model in models), *average["speedup"]]
             wrong = [*(bool(rows["is_wrong"].get(model, False)) for model in models), bool(rows["is_wrong"].any())]
-            group(axes, heights, number, len(own), compilers.index(compiler), wrong=wrong)
+            told = [_told(model_title(model), compiler, rows, model) for model in models]
+            group(axes, heights, number, len(own), compilers.index(compiler), wrong=wrong, told=told)
             for model, row in (*rows.iterrows(), *((MEAN, row) for _, row in average.iterrows())) if mixed else ():
                 middle, width = middles([*models, MEAN].index(str(model)), number, len(own))
                 origins.mark_bar(axes, middle, width, 0, row["speedup"], row)
@@ -96,10 +98,11 @@ def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: st
         labels += sorted(set(here["label"]) - set(labels))
         own = [name for name in looks if name in set(here["series"])]
         for number, name in enumerate(own):
-            speedups = here[here["series"] == name].set_index("label")["speedup"]
-            heights = [float(speedups.get(label, float("nan"))) for label in labels]
-            group(axes, heights, number, len(own), looks[name], base=1.0)
-            for label, row in here[here["series"] == name].set_index("label").iterrows() if origins.is_mixed(bars) else ():
+            rows = here[here["series"] == name].set_index("label")
+            heights = [float(rows["speedup"].get(label, float("nan"))) for label in labels]
+            told = [_told(label, compiler, rows, label) for label in labels]
+            group(axes, heights, number, len(own), looks[name], base=1.0, told=told)
+            for label, row in rows.iterrows() if origins.is_mixed(bars) else ():
                 middle, width = middles(labels.index(str(label)), number, len(own))
                 origins.mark_bar(axes, middle, width, 1.0, row["speedup"], row)
         axes.set_yscale("log")
@@ -121,6 +124,15 @@ def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: st
     finish(figure, every, f"{title}{of}", notes, columns=min(count, SHARE))
     no_vertical_grid(every)
     return figure
+
+
+def _told(what: str, compiler: str, rows: pandas.DataFrame, key: str) -> Point:
+    """Return what a bar says, by the row of its key; nothing is known where there is no such row, and no bar."""
+    if key not in rows.index:
+        return Point("")
+    row = rows.loc[key]
+    speedup = f"{row['speedup']:.2f} times as fast with {compiler_title(compiler)}"
+    return Point(f"{what}, {operator_title(str(row['operator']))}: {speedup}", str(row["operator"]))
 
 
 def _series(table: pandas.DataFrame) -> pandas.DataFrame:
@@ -161,16 +173,27 @@ def middles(number: int, place: int, count: int) -> tuple[float, float]:
 
 
 def group(
-    axes: Axes, values: Sequence[float], place: int, count: int, look: int, *, base: float = 0.0, wrong: Sequence[bool] = ()
+    axes: Axes,
+    values: Sequence[float],
+    place: int,
+    count: int,
+    look: int,
+    *,
+    base: float = 0.0,
+    wrong: Sequence[bool] = (),
+    told: Sequence[Point] = (),
 ) -> None:
-    """Draw bars of one look, one in each group, from `base`; those of wrong code are marked."""
+    """Draw bars of one look, one in each group, from `base`; those of wrong code are marked. `told` is what each bar says."""
     colour, hatch = LOOKS[look % len(LOOKS)]
     found = [middles(number, place, count) for number in range(len(values))]
     heights = [value - base for value in values]
-    axes.bar(
+    bars = axes.bar(
         [middle for middle, _ in found], heights, GROUP / count,
         bottom=base, color=colour, hatch=hatch, edgecolor="white", linewidth=0, zorder=2,
     )  # fmt: skip
+    for bar, value, point in zip(bars, values, told, strict=False):
+        if isfinite(value):
+            identify(bar, [point])
     if not base:  # from 0 upwards there is room for the values
         for number, ((middle, _), value) in enumerate(zip(found, values, strict=True)):
             if isfinite(value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp
 from textwrap import fill
+from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
@@ -24,6 +25,7 @@ from syno.report.paper.titles import (
     operator_title,
     panels_of,
 )
+from syno.report.points import Point, identify
 from syno.results.paper import LANGUAGE_MODEL, PERPLEXITIES, PERPLEXITY_STEPS
 
 LOOKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "v"), ("#E69F00", "P"), ("#56B4E9", "D"))  # of networks
@@ -68,14 +70,23 @@ def imagenet_figure(points: pandas.DataFrame, title: str, notes: Sequence[str]) 
 def _network(axes: Axes, found: pandas.DataFrame, colour: str, mark: str, mixed: bool) -> None:
     is_original, is_baseline = found["operator"] == ORIGINAL, found["is_baseline"].astype(bool)
     operators, originals, baselines = found[~is_original & ~is_baseline], found[is_original], found[is_baseline]
-    axes.plot(operators["latency_ms"], operators["accuracy"], mark, color=colour, markersize=6.5 if mixed else 4.5, zorder=3)
-    axes.plot(baselines["latency_ms"], baselines["accuracy"], "x", color=colour, markersize=5, zorder=3)
+    size = 6.5 if mixed else 4.5
+    (filled,) = axes.plot(operators["latency_ms"], operators["accuracy"], mark, color=colour, markersize=size, zorder=3)
+    (crosses,) = axes.plot(baselines["latency_ms"], baselines["accuracy"], "x", color=colour, markersize=5, zorder=3)
     (hollow,) = axes.plot(originals["latency_ms"], originals["accuracy"], mark, color=colour, markersize=8, zorder=3)
     hollow.set_markerfacecolor("white")
+    for line, rows in ((filled, operators), (crosses, baselines), (hollow, originals)):
+        identify(line, [_point(row) for row in rows.to_dict("records")])
     for _, row in found[~is_baseline].iterrows() if mixed else ():
         origins.mark_point(axes, row, mark)
     ahead = found[found["on_front"]].sort_values("latency_ms")
     axes.plot(ahead["latency_ms"], ahead["accuracy"], color=colour, linewidth=1, zorder=2)
+
+
+def _point(row: dict[Any, Any]) -> Point:
+    """Return what the mark of a network says."""
+    network = f"{model_title(row['model'])}, {operator_title(row['operator'])}"
+    return Point(f"{network}: accuracy {row['accuracy']:.4f}, latency {row['latency_ms']:.3g} ms", str(row["operator"]))
 
 
 def language_figure(curves: pandas.DataFrame, known: Scores, title: str, notes: Sequence[str]) -> Figure:

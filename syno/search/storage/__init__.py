@@ -1,6 +1,7 @@
 """The storage of a study: trials in a database or a journal file, shared by any number of workers.
 
-What is stored. A study has its settings (attribute "syno") and the numbers of the trials that do not count ("withdrawn ...").
+What is stored. A study has its settings (attribute "syno"), the numbers of the trials that do not count ("withdrawn ..."),
+and whether no operator is left to propose ("exhausted").
 A trial is created with everything that is known before its evaluation: the operator's text, fingerprint and path, the attempt,
 the worker, and what its policy knew (`records.attributes`). Its result is added in one piece when the evaluation ends
 (`records.Result`). Both parts carry a checksum, which is verified when the trial is read.

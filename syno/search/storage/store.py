@@ -26,6 +26,7 @@ from syno.search.storage.records import CHECKSUM, RESULT, Result, is_intact
 T = TypeVar("T")
 
 WITHDRAWN = "withdrawn "  # prefix of study attributes, one for each decision: several workers may decide at the same moment
+EXHAUSTED = "exhausted"  # study attribute: the number of withdrawn trials when a worker found no operator left to propose
 
 
 class TrialStore:
@@ -63,6 +64,11 @@ class TrialStore:
     def withdraw(self, numbers: Iterable[int], reason: str) -> None:
         """Store that the trials of these numbers do not count, and why."""
         self.describe(f"{WITHDRAWN}{uuid.uuid4().hex}", {"trials": sorted(numbers), "reason": reason})
+
+    def exhaust(self, withdrawn: int) -> None:
+        """Store that the space holds no operator to propose, besides those of so many withdrawn trials."""
+        if self.attributes.get(EXHAUSTED) != withdrawn:
+            self.describe(EXHAUSTED, withdrawn)
 
     def trials(self) -> list[FrozenTrial]:
         """Return all trials as they are stored now, in the order of their numbers. The caller must not change them.
@@ -150,6 +156,11 @@ def withdrawn(attributes: Mapping[str, Any]) -> dict[int, str]:
     """
     decisions = [value for key, value in attributes.items() if key.startswith(WITHDRAWN)]
     return {int(number): str(decision["reason"]) for decision in decisions for number in decision["trials"]}
+
+
+def is_exhausted(attributes: Mapping[str, Any]) -> bool:
+    """Return whether a worker found no operator left to propose, and no trial was withdrawn since then."""
+    return attributes.get(EXHAUSTED) == len(withdrawn(attributes))
 
 
 def with_withdrawn(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> list[FrozenTrial]:

@@ -123,7 +123,7 @@ def front(
     if not marks:
         raise SpecError(f'nothing has both a score and the cost "{cost}"')
     axes = _axes(ax)
-    draw_points(axes, marks, LABELS.get(cost, cost))
+    draw_points(axes, marks, LABELS.get(cost, cost), metric)
     axes.set_ylabel(metric.heading)
     name_looks(axes, marks)
     _finished(axes)

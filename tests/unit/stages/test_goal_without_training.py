@@ -1,0 +1,35 @@
+"""A goal of a search without training: verdicts are on what was measured, and prefer what was timed in turns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas
+import pytest
+from result_tables import latency_table
+
+from syno.config import load_experiment
+from syno.stages import goal as stage
+from syno.stages.goal import answer_of
+
+CONFIG = Path(__file__).parents[3] / "config" / "faster-resnet18.yaml"
+
+
+@pytest.mark.parametrize(
+    ("searched", "expected"), [({}, 2.05), ({"speedup": 1.7, "speedup_low": 1.6, "speedup_high": 1.8}, 1.7)]
+)
+def test_what_was_measured_is_judged(
+    searched: dict[str, float], expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    latency = latency_table(("operator_1",)).assign(key=lambda rows: rows["operator"])
+    experiment = load_experiment(CONFIG)
+    assert answer_of(experiment, pandas.DataFrame(), pandas.DataFrame()) == ()
+    chosen = type("Chosen", (), {"key": "operator_1", "metrics": searched})
+    monkeypatch.setattr(stage, "read_selected", lambda file: [chosen])
+    (experiment.folder / "selected.json").parent.mkdir(parents=True)
+    (experiment.folder / "selected.json").touch()
+    found = stage.verdict_table(experiment, pandas.DataFrame(), latency)
+    assert found is not None and list(found["verdict"]) == ["meets"]
+    assert found["speedup"].iloc[0] == pytest.approx(expected, abs=0.01)
+    assert answer_of(experiment, pandas.DataFrame(), latency)[1].startswith(f"operator_1 meets: {expected:.2f} times as fast")
