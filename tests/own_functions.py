@@ -31,8 +31,8 @@ def any_layer(layer: object) -> None:
     """A rule for layers: all are replaced."""
 
 
-def network_without_classes(*, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
-    return network(classes=CLASSES, channels=channels, width=width, seed=seed)
+def network_of_more_settings(*, classes: int, blocks: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
+    return network(classes=classes, channels=channels, width=width, seed=seed)
 
 
 def no_network(**arguments: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
@@ -15,6 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "evaluation.md"
 ROW = re.compile(r"^\| `(\w+)` \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| (\d+): ", re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_table_of_backbones() -> None:
     shown = {name: [int(number.replace(",", "")) for number in numbers] for name, *numbers in ROW.findall(PAGE.read_text())}
     counted = {}

@@ -183,6 +183,7 @@ class TestCommands:
         assert first.startswith("pydoc: ") and first.endswith(" sequences of 64 tokens, 256 different ones")
         assert second == "gpt_tiny: 2 layers to replace, 15,728,640 FLOPs, 278,592 parameters"
 
+    @pytest.mark.slow
     def test_a_model_is_measured_without_its_experiment(self, tmp_path: Path) -> None:
         file = tmp_path / "record.json"
         sizes = ("--vocabulary", str(VOCABULARY), "--length", str(LENGTH), "--batch", "2")

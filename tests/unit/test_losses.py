@@ -186,6 +186,7 @@ class TestWhatIsShown:
         assert "loss" in lines[0]
         assert [line.split()[1] for line in lines[2:4]] == ["losses_0", "losses_1"]
 
+    @pytest.mark.slow
     def test_figures_and_page(self, trained: Experiment) -> None:
         assert figures.names(trained) == ("score-flops", "learning", "reward", "search-time")
         for name in figures.names(trained):

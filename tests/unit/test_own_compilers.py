@@ -76,6 +76,7 @@ def test_its_latency_is_recorded_under_its_name() -> None:
     assert record.latency_ms is not None and record.latency_ms > 0
 
 
+@pytest.mark.slow
 def test_it_has_settings_and_a_tolerance_of_its_own() -> None:
     from my_compilers import Factor
 

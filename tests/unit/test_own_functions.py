@@ -63,7 +63,7 @@ def line_of(function: str) -> str:
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        ({"model": "network_without_classes"}, r"got an unexpected keyword argument 'classes'"),
+        ({"model": "network_of_more_settings"}, r"missing a required .*argument: 'blocks'"),
         ({"model": "no_network"}, r"returned an int; it must return the network, an nn\.Module"),
         ({"model": "network_of_wrong_channels"}, r"shape \[16, 3, 8, 8\], failed: RuntimeError: .* to have 4 channels"),
         ({"model": "network_that_raises"}, "IndexError: no such layer .*" + re.escape(line_of("network_that_raises"))),

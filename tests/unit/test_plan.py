@@ -34,6 +34,7 @@ def test_operator_1_takes_the_published_number_of_flops() -> None:
     assert chosen.parameters(valuation) == 18_432 + 192
 
 
+@pytest.mark.slow
 def test_every_published_operator_takes_the_published_number_of_flops(artifact: Path) -> None:
     for operator in read_artifact(artifact):
         layers = Valuations([operator.valuations[index] for index in operator.placeholders])

@@ -25,6 +25,7 @@ def url() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 def test_workers_that_come_and_go_share_the_trials(url: str, tmp_path: Path) -> None:
     notes, count = tmp_path / "notes", 16
     command = [sys.executable, str(PROGRAM), url, "mcts", str(count), str(notes), "0.05"]

@@ -106,6 +106,7 @@ def test_the_layers_are_those_that_were_replaced(published: list[PublishedOperat
                 assert all(values[name] == value for name, value in layer.values.items() if name in values and name != "N")
 
 
+@pytest.mark.slow
 def test_parameters_and_flops_of_each_network(published: list[PublishedOperator]) -> None:
     """The first operator in each."""
     first = {setting: (operator, setting, *counts) for operator, setting, *counts in reversed(list(figures(published)))}

@@ -75,6 +75,7 @@ def all_of_them() -> list[PGraph]:
     return [operator for _, operator in symmetric().enumerate()]
 
 
+@pytest.mark.slow
 def test_shifts_of_whole_axes_are_recognised_where_asked_for(all_of_them: list[PGraph]) -> None:
     space = symmetric("S1")
     without = [operator for _, operator in space.enumerate()]

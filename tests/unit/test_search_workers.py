@@ -86,7 +86,7 @@ def test_killing_one_of_two_workers_loses_nothing(tmp_path: Path, kind: str) -> 
     assert (study.trials.outcome != "running").all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK_KINDS)
 def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +108,7 @@ def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
 
 
 @pytest.mark.parametrize("kind", QUICK_KINDS)
+@pytest.mark.slow
 def test_a_living_worker_keeps_its_trial(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than the grace, and with others looking on from elsewhere."""
     storage, notes = place(kind, tmp_path), tmp_path / "notes"

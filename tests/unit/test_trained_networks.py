@@ -53,7 +53,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     return experiment
 
 
-@pytest.mark.parametrize("form", ["module", "export"])
+@pytest.mark.parametrize("form", ["module", pytest.param("export", marks=pytest.mark.slow)])
 def test_without_syno_it_has_the_recorded_accuracy(trained: Experiment, tmp_path: Path, form: str) -> None:
     (line,) = take_network(trained, OPERATOR, tmp_path / "taken", (form,))
     assert "outputs equal to the trained network's" in line and line.endswith("as recorded")

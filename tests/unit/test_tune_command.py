@@ -63,6 +63,7 @@ def tune_network(given: str, file: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["tune", "network", given, *network, *arguments, "--output", str(file)])
 
 
+@pytest.mark.slow
 def test_a_network_is_measured_without_its_experiment(tmp_path: Path) -> None:
     operator, file = tmp_path / "brought.txt", tmp_path / "taken" / "record.json"
     operator.write_text(str(OPERATORS["separable_conv2d"]()), encoding="utf-8")
@@ -75,6 +76,7 @@ def test_a_network_is_measured_without_its_experiment(tmp_path: Path) -> None:
     assert f"separable_conv2d, eager on {record.device.name}: {record.latency_ms:.4g} ms" in result.stdout
 
 
+@pytest.mark.slow
 def test_the_network_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     assert tune_network("original", file).exit_code == 0

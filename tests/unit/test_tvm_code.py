@@ -91,6 +91,7 @@ def test_kernels_of_a_gpu(name: str) -> None:
     check_compiled(source, name)
 
 
+@pytest.mark.slow
 def test_kernels_of_a_language_model() -> None:
     tokens = torch.zeros(1, 8, dtype=torch.long)
     model = SEQUENCE_BACKBONES["gpt_tiny"](vocabulary=16, context=8, width=1 / 4)

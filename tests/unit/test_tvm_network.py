@@ -126,6 +126,7 @@ def test_tensors_are_not_copied() -> None:
     assert torch.equal(call(x), torch.zeros(64)) and first.count_nonzero() > 0
 
 
+@pytest.mark.slow
 def test_channels_last_is_refused() -> None:
     module, x = network()
     with pytest.raises(ShapeError, match=r'dense in the order of their axes.*"contiguous"'):

@@ -82,6 +82,7 @@ def test_the_page_says_how_many_jobs_the_paper_takes() -> None:
     assert counts in (ROOT / "docs" / "workflow.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_one_of_several_takes_with_it_only_what_it_needs(tmp_path: Path) -> None:
     paper = ROOT / "config" / "paper.yaml"
     needed = all_jobs(paper, "imagenet-resnet18", "resnet18")

@@ -127,6 +127,7 @@ class TestDamagedFiles:
 
 
 class TestOtherSettings:
+    @pytest.mark.slow
     def test_a_study_of_other_settings_is_refused_and_its_own_are_kept(self, done: Done) -> None:
         before = done.kept(), (done.results / "experiment.yaml").read_bytes()
         ended = snakemake(done.folder, done.changed(workload={"training": {"epochs": 3}}))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from dry_run import dry_run
 from small_run import ROOT, write_config
 
 LOCAL = ROOT / "workflow" / "profiles" / "local"
 
 
+@pytest.mark.slow
 def test_a_dry_run_has_a_job_for_each_compiler_on_each_machine(tmp_path: Path) -> None:
     boards = {
         "board": {"kind": "ssh", "host": "pi@10.0.0.7", "compilers": ["inductor", "inductor-int8"]},

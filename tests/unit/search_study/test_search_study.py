@@ -81,6 +81,7 @@ class TestTrials:
         assert not any(cycle() for cycle in cycles[:99])
         assert not gc.get_freeze_count()
 
+    @pytest.mark.slow
     def test_workers_hear_what_others_found_closed(self, journal: str) -> None:
         first, second = study(journal, tree=hard_tree()), study(journal, tree=hard_tree())
         first.run(evaluate, 100)
@@ -99,6 +100,7 @@ class TestTrials:
         assert max(map(len, told)) == 1 and len({name for names in told for name in names}) > 10
         assert len(found.policy.found_closed) > 1  # what is still to be told
 
+    @pytest.mark.slow
     def test_trials_of_earlier_versions_have_nothing_closed(self, journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
         def without(*arguments: Any, **more: Any) -> dict[str, Any]:
             stored = attributes(*arguments, **more)

@@ -68,6 +68,7 @@ def test_the_jobs_are_those_that_are_named() -> None:
     assert set(figures.names(given)) >= {"ablation-canonical", "ablation-distance"}
 
 
+@pytest.mark.slow
 def test_all_three_are_measured_drawn_and_on_the_page() -> None:
     given = experiment({
         "canonical": {"samples": 3, "complete": 2, "rules": [OWN]},

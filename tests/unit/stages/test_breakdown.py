@@ -155,6 +155,7 @@ def small(done: Experiment, tmp_path: Path) -> Experiment:
 
 
 class TestStage:
+    @pytest.mark.slow
     def test_the_command_writes_a_record_which_tables_and_page_show(
         self, small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

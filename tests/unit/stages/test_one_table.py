@@ -135,6 +135,7 @@ class TestMixtures:
         (note,) = [note for note in PAPER_FIGURES["figure-5"].notes(read_numbers(mixed)) if note.startswith("Sources: ")]
         assert note == ("Sources: latency: measurements made here; accuracy: the authors' published data and the paper.")
 
+    @pytest.mark.slow
     def test_every_figure_is_drawn_of_what_there_is(self, mixed: Path) -> None:
         files = draw_paper(mixed)
         assert {file.stem for file in files if file.suffix == ".svg"} == set(PAPER_FIGURES)
