@@ -45,7 +45,7 @@ def test_one_takes_the_operators_of_another(tmp_path: Path) -> None:
     assert best.key in {one.key for one in read_selected(results / "searched" / "selected.json")}
     assert (results / "taking" / "train" / best.key / "seed4.json").is_file()
 
-    assert planned(tmp_path, config) == {"figure": 3, "report": 1}  # of the other; nothing is trained again
+    assert planned(tmp_path, config) == {"figure": 4, "report": 1}  # of the other; nothing is trained again
     worse = merged(GROUP, {"experiments": {"taking": {"select": {"within": 1.0}}}})
     assert planned(tmp_path, write(tmp_path, worse), "taking") == {"select": 1, "tables": 1, "figure": 1, "report": 1}
     longer = merged(GROUP, {"experiments": {"taking": {"workload": {"training": {"epochs": 3}}}}})
