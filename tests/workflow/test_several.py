@@ -47,10 +47,10 @@ def test_one_takes_the_operators_of_another(tmp_path: Path) -> None:
 
     assert planned(tmp_path, config) == {"figure": 4, "report": 1}  # of the other; nothing is trained again
     worse = merged(GROUP, {"experiments": {"taking": {"select": {"within": 1.0}}}})
-    assert planned(tmp_path, write(tmp_path, worse), "taking") == {"select": 1, "tables": 1, "figure": 1, "report": 1}
+    assert planned(tmp_path, write(tmp_path, worse), "taking") == {"select": 1, "tables": 1, "figure": 2, "report": 1}
     longer = merged(GROUP, {"experiments": {"taking": {"workload": {"training": {"epochs": 3}}}}})
     jobs = planned(tmp_path, write(tmp_path, longer), "taking")
-    assert jobs == {"data": 1, "train": 2, "tables": 1, "figure": 1, "report": 1}
+    assert jobs == {"data": 1, "train": 2, "tables": 1, "figure": 2, "report": 1}
 
 
 def test_experiments_that_wait_for_each_other_are_one_message(tmp_path: Path) -> None:
