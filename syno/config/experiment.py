@@ -12,17 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import ValidationError, field_validator, model_validator
+from pydantic import SerializerFunctionWrapHandler, ValidationError, field_validator, model_serializer, model_validator
 
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
 from syno.base.validation import explained, read_mapping
 from syno.config.ablations import Ablations
+from syno.config.after import After, as_given, check_placed, with_operators
 from syno.config.defaults import following
 from syno.config.goal import check_goal
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kept_file import completed
-from syno.config.kinds import check_alone, check_has_data, check_without_workload, no_search
+from syno.config.kinds import check_alone, check_compares_with_nothing, check_has_data, check_without_workload, no_search
 from syno.config.parts import Part, parts
 from syno.config.policies import PolicyChoice, policy_settings
 from syno.config.selection import check_selection
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
-COSTS = {"original_flops", "original_parameters"}  # metrics
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
 OF_ANY = ("name", "output", "code")  # options of every experiment; one of published data, or of joined results, has one more
 OF_PUBLISHED = ("artifact", "ablations")  # further ones of an experiment of published data
@@ -56,6 +56,8 @@ class Experiment(Section):
     """a preset, a spec file, or options; with `preset`, options that differ from it"""
     workload: WorkloadSettings | None = None
     """a network and a data set; the spec is then that of the network's layers"""
+    after: After | None = None
+    """another experiment on the same network, which goes first: its operator is in the layers that it replaced already"""
     artifact: Path | None = None
     """the data that the paper's authors published, to take operators from and to draw its figures; without any other option"""
     join: JoinSettings | None = None
@@ -115,10 +117,15 @@ class Experiment(Section):
         if self.workload is not None and self.searches:
             self._set_defaults()
         try:
+            self.__dict__["workload"] = with_operators(self.after, self.workload, lambda file: type(self).load(file).workload)
             self._check()
         except SynoError as error:
             raise ValueError(str(error)) from None
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return as_given(write(self))
 
     def _set_defaults(self) -> None:
         """Set the options whose defaults follow from the workload."""
@@ -133,7 +140,7 @@ class Experiment(Section):
         for name in self.baselines:
             check_name(name, "train: baselines: the name of an operator, or of its file without the ending,")
         self.policy_settings  # noqa: B018  (each raises what is wrong with it)
-        needs = self.make_reward().needs
+        reward = self.make_reward()
         check_stopping(self.study, rounds_of(self.workload, self.evaluation))
         check_goal(self.goal, str(self.reward.get("name")), self.select, self.tune, searches=self.searches)
         check_selection(self.select, self.train, self.tune, self.workload, self.evaluation)
@@ -148,11 +155,8 @@ class Experiment(Section):
         needing = {"evaluate: training": self.evaluation == "training", "relative_budget": self.relative_budget}
         check_without_workload(self.searches, self.select, self.spec, {**needing, "goal": self.goal})
         self.operator_spec  # noqa: B018
-        if self.evaluation == "cost" and self.original is None and not COSTS.isdisjoint(needs):
-            raise SpecError(
-                f'the reward "{self.make_reward().name}" compares with the original model: give its cost, as in '
-                "original: {flops: 2.3e+11, parameters: 1.1e+7}"
-            )
+        if self.evaluation == "cost" and self.original is None:
+            check_compares_with_nothing(reward)
 
     def _check_alone(self) -> None:
         """Raise SpecError if an experiment of published data, or of joined results, has other options."""
@@ -161,9 +165,7 @@ class Experiment(Section):
         given = [name for name in fields if name not in allowed and getattr(self, name) != fields[name].default]
         if self.ablations.canonical or self.ablations.distance:
             given.append('ablation but "patterns"')
-        check_alone(self.name, kind, given)
-        if self.join is not None and self.join.of == "all":
-            raise SpecError("join: of: all means the other experiments in the same file, and there is none; give folders")
+        check_alone(self.name, kind, given, self.join)
 
     # ---- properties -----------------------------------------------------------------------------------------------
 
@@ -171,6 +173,11 @@ class Experiment(Section):
     def folder(self) -> Path:
         """The folder of the results."""
         return self.output or RESULTS / self.name
+
+    @property
+    def goes_first(self) -> tuple[Path, ...]:
+        """The folder of results of the experiment named by `after`; () if there is none."""
+        return () if self.after is None else (self.after.source,)
 
     @property
     def searches(self) -> bool:
@@ -225,6 +232,7 @@ class Experiment(Section):
                 f'experiment "{self.name}" has no workload: give the network and the data set, as in '
                 "workload: {model: resnet8}"
             )
+        check_placed(self.name, self.after, self.workload)
         from syno.train.workload import Workload  # imports torch
 
         return Workload.of(self.workload)

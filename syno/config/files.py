@@ -11,7 +11,7 @@ Several have settings in common, and each has some of its own:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +170,17 @@ def _one(name: str, plan: Mapping[str, Any], folders: Mapping[str, Path]) -> Exp
     if "name" in plan:
         raise SpecError(f'experiment "{name}": name: it is "{name}" already, by its place under experiments; leave it out')
     fields = {**plan, "name": name, "output": folders[name] if plan.get("output") is None else plan["output"]}
-    select = plan.get("select")
-    source = select.get("source") if isinstance(select, Mapping) else None
-    if isinstance(source, str) and source in folders:
-        fields["select"] = {**plan["select"], "source": str(folders[source])}
-    elif isinstance(source, str) and not Path(source).exists() and (meant := suggestion(source, folders)):
-        raise SpecError(
-            f'experiment "{name}": select: source: neither an experiment here nor a folder is called "{source}".{meant}'
-        )
+    after = plan.get("after")
+    if isinstance(after, str):
+        fields["after"] = after = {"source": after}
+    for option, given in (("select", plan.get("select")), ("after", after)):
+        source = given.get("source") if isinstance(given, Mapping) else None
+        if isinstance(given, Mapping) and isinstance(source, str) and source in folders:
+            fields[option] = {**given, "source": str(folders[source])}
+        elif isinstance(source, str) and not Path(source).exists() and (meant := suggestion(source, folders)):
+            raise SpecError(
+                f'experiment "{name}": {option}: source: neither an experiment here nor a folder is called "{source}".{meant}'
+            )
     return Experiment(**fields)
 
 
@@ -193,16 +196,32 @@ def _check_folders(found: Iterable[Experiment]) -> None:
             )
 
 
-def _check_sources(found: Iterable[Experiment]) -> None:
-    """Raise SpecError if an experiment takes its operators from itself through others."""
-    sources = {experiment.folder: experiment.select.source for experiment in found}
+def _check_sources(found: Sequence[Experiment]) -> None:
+    """Raise SpecError if an experiment takes its operators from itself through others, or waits for itself."""
+    sources = {one.folder: [] if one.select.source is None else [one.select.source] for one in found}
+    waits = {one.folder: [*sources[one.folder], *one.goes_first] for one in found}
     for experiment in found:
-        way, after = [experiment.folder], sources[experiment.folder]
-        while after is not None and after not in way:
-            way.append(after)
-            after = sources.get(after)
-        if after == experiment.folder:
+        if way := _way_back(experiment.folder, sources):
             raise SpecError(
                 f'experiment "{experiment.name}": select: source leads back to itself: '
-                f"{' takes from '.join(map(str, [*way, after]))}; let one of them search"
+                f"{' takes from '.join(map(str, way))}; let one of them search"
             )
+        if way := _way_back(experiment.folder, waits):
+            raise SpecError(
+                f'experiment "{experiment.name}": after leads back to itself: {" waits for ".join(map(str, way))}; let one of '
+                "them go first"
+            )
+
+
+def _way_back(folder: Path, follows: Mapping[Path, Sequence[Path]]) -> list[Path]:
+    """Return a way from a folder to itself, with the folder at both ends; an empty list if there is none."""
+    ways = [[folder]]
+    seen = {folder}
+    for way in ways:
+        for after in follows.get(way[-1], ()):
+            if after == folder:
+                return [*way, after]
+            if after not in seen:
+                seen.add(after)
+                ways.append([*way, after])
+    return []

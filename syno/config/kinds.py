@@ -7,8 +7,10 @@ from pathlib import Path
 
 from syno.base.errors import SpecError
 from syno.config.stages import JoinSettings, SelectSettings
+from syno.search.reward import Reward
 
 SHAPES = "shapes"  # the data set without pictures
+COSTS = {"original_flops", "original_parameters"}  # metrics
 
 
 def no_search(name: str, select: SelectSettings, artifact: Path | None, join: JoinSettings | None) -> str | None:
@@ -26,13 +28,16 @@ def no_search(name: str, select: SelectSettings, artifact: Path | None, join: Jo
     return f'experiment "{name}" takes {origin}, so it has no search and no trials; begin with `syno select`'
 
 
-def check_alone(name: str, kind: str, given: list[str]) -> None:
+def check_alone(name: str, kind: str, given: list[str], join: JoinSettings | None) -> None:
     """Raise SpecError if an experiment of published data, or of joined results, has options of a search or a training.
+
+    An experiment that is alone in its file cannot join all others, either.
 
     Args:
         name: the experiment's name.
         kind: "artifact" or "join".
         given: the options that it has but must not have.
+        join: what it joins.
     """
     if given and kind == "join":
         raise SpecError(f"join: an experiment of joined results has no {given[0]}; give it to an experiment that is joined")
@@ -40,6 +45,17 @@ def check_alone(name: str, kind: str, given: list[str]) -> None:
         raise SpecError(
             f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment "
             f"in the same file, which takes the operators: select: {{source: {name}}}"
+        )
+    if join is not None and join.of == "all":
+        raise SpecError("join: of: all means the other experiments in the same file, and there is none; give folders")
+
+
+def check_compares_with_nothing(reward: Reward) -> None:
+    """Raise SpecError if a reward needs the cost of the original model, which is not known."""
+    if not COSTS.isdisjoint(reward.needs):
+        raise SpecError(
+            f'the reward "{reward.name}" compares with the original model: give its cost, as in '
+            "original: {flops: 2.3e+11, parameters: 1.1e+7}"
         )
 
 

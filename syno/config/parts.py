@@ -16,6 +16,9 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     whole = {**settings, "select": dict(settings["select"]), "tune": dict(settings["tune"])}
     if isinstance(whole["spec"], dict) and whole["spec"].get("reads") == NONE:  # as before there was this option
         whole["spec"] = {name: value for name, value in whole["spec"].items() if name != "reads"}
+    after = whole.pop("after")
+    if after is not None:  # files from before there was this option stay valid
+        whole["workload"] = {**whole["workload"], "after": after}
     if whole["goal"] is None:
         del whole["goal"]  # as before there was this option
     else:

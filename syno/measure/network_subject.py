@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
@@ -14,6 +14,7 @@ from syno.data.samples import is_picture
 from syno.ir.graph import PGraph
 from syno.measure.subjects import SEED, Subject
 from syno.model.baselines import Replacement, read_replacement
+from syno.model.placed import PlacedOperator, with_placed
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +29,7 @@ class BackboneSubject(Subject):
     Attributes:
         model: the backbone, by name or as `package.module:function`.
         width: multiplies its features.
+        placed: operators that are in other layers already.
         operator: the text of the operator in its layers, or of a baseline that is a module; None for the network as it is.
         layers: the layers to replace, as in `syno.train.settings.WorkloadSettings`.
         layer: the name of one of them, such as "layer2.0.conv1": it is measured by itself, on as large an input as it has in
@@ -36,9 +38,16 @@ class BackboneSubject(Subject):
 
     model: str
     width: float = 1.0
+    placed: tuple[PlacedOperator, ...] = ()
     operator: str | None = None
     layers: str
     layer: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_placed(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the subject as it was before operators could be placed, if there is none: names of records depend on it."""
+        found: dict[str, Any] = write(self)
+        return found if self.placed else {name: value for name, value in found.items() if name != "placed"}
 
     @property
     def replacement(self) -> Replacement | None:
@@ -61,9 +70,13 @@ class BackboneSubject(Subject):
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of an input without the batch."""
 
-    @abstractmethod
     def backbone(self) -> nn.Module:
-        """Return the network as it is."""
+        """Return the network as it is, with the operators that are placed in it."""
+        return with_placed(self._made(), self.placed, self.example(), SEED)
+
+    @abstractmethod
+    def _made(self) -> nn.Module:
+        """Return the network without any operator."""
 
     def example(self, batch: int = 1) -> torch.Tensor:
         """Return an input of zeros."""
@@ -158,8 +171,7 @@ class NetworkSubject(BackboneSubject):
         """The shape of a picture, or of another sample."""
         return self.image_shape
 
-    def backbone(self) -> nn.Module:
-        """Return the network as it is."""
+    def _made(self) -> nn.Module:
         from syno.model.backbones import BACKBONES
         from syno.model.network_function import call
 
@@ -197,8 +209,7 @@ class LanguageModelSubject(BackboneSubject):
         """The shape of a sequence."""
         return (self.length,)
 
-    def backbone(self) -> nn.Module:
-        """Return the network as it is."""
+    def _made(self) -> nn.Module:
         from syno.model.backbones import SEQUENCE_BACKBONES
         from syno.model.network_function import call
 

@@ -1,7 +1,8 @@
 """The table of measurements: its schema, its file, its views, and statistics over its rows."""
 
-# Of a folder of results: the folder of tables, and their names. Importing them loads nothing.
+# Of a folder of results: the folder of tables, their names, and the folder of the operator store. Importing them loads nothing.
 FOLDER, MEASUREMENTS, SCORES, LATENCY, LOSSES = "tables", "measurements", "scores", "latency", "losses"
+OPERATORS = "operators"
 OF_LAYERS = "layers"
 OF_GOAL = "goal"
 OF_BREAKDOWN = "breakdown"

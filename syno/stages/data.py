@@ -36,6 +36,7 @@ class DataRecord(Record):
         label_shape: the shape of a sample's labels; () if it has one, and for text.
         length: tokens of a sequence; None for pictures.
         model: name of the backbone.
+        placed: layers that have an operator already, each with the operator's name.
         layers: names of the layers that operators replace.
         layers_that_stay: the other layers of that kind, each with the reason why it isn't replaced.
         layers_with_bias: replaced layers with a bias, which stays and is added after the operator.
@@ -60,6 +61,7 @@ class DataRecord(Record):
     label_shape: tuple[Count, ...] = ()
     length: Count | None = None
     model: str
+    placed: Mapping[str, str] = {}
     layers: tuple[str, ...]
     layers_that_stay: Mapping[str, str] = {}
     layers_with_bias: tuple[str, ...] = ()
@@ -157,6 +159,7 @@ def look(experiment: Experiment) -> DataRecord:
         test_images=data.test_count,
         **shape,
         model=settings.model,
+        placed=network.placed_layers,
         layers=tuple(layer.name for layer in layers),
         layers_that_stay=stay,
         layers_with_bias=tuple(layer.name for layer in layers if layer.module.bias is not None),

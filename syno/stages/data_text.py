@@ -31,6 +31,9 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         f"{counts} {samples}; "
         f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
     )
+    for operator in dict.fromkeys(record.placed.values()):
+        places = tuple(layer for layer, name in record.placed.items() if name == operator)
+        yield f"these layers have the operator {operator} already, which the table does not show: {_names(places)}"
     yield f"\n{markdown(as_table(record.table, record.flops, record.time_shares), left=5)}"
     if record.layers_with_bias:
         yield f"the bias of these layers stays, and is added after the operator: {_names(record.layers_with_bias)}"

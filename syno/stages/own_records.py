@@ -52,10 +52,10 @@ def _check_measured(
         return
     subject = measured.model_dump(mode="json")
     whole = workload.model_dump(mode="json")
-    parts = [name for name in ("model", "width", "layers") if name in subject]
-    there = {"workload": {name: subject[name] for name in parts}, "latency": settings.model_dump(mode="json")}
+    parts = [name for name in ("model", "width", "placed", "layers") if name in subject or name == "placed"]
+    there = {"workload": {name: subject.get(name) for name in parts}, "latency": settings.model_dump(mode="json")}
     latency = tolerant(experiment.tune.latency, compiler_named(compiler))
-    here = {"workload": {name: whole[name] for name in parts}, "latency": latency.model_dump(mode="json")}
+    here = {"workload": {name: whole.get(name) for name in parts}, "latency": latency.model_dump(mode="json")}
     _check(file, there, here, again)
 
 

@@ -45,8 +45,9 @@ def look_over(experiment: Experiment, change: bool) -> list[Path]:
     if not found:
         return []
     restore_times(experiment.folder)
-    if experiment.select.source is not None:
-        restore_times(experiment.select.source)
+    for source in (experiment.select.source, *experiment.goes_first):
+        if source is not None:
+            restore_times(source)
     changed = [file for file, sha256 in found.items() if _is_changed(file, sha256, experiment, known)]
     again = _made_again(experiment, changed, known is not None)
     _check_records([file for file in changed if file not in again], experiment)

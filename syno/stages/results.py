@@ -204,7 +204,8 @@ def _notes(
     if workload is not None:
         seeds = ", ".join(map(str, experiment.train.seeds))
         trained = f"{workload.training.epochs} epochs; trained again with seeds {seeds}" if seeds else "not trained"
-        lines.insert(1, f"{workload.model} on {workload.data}, {trained}")
+        placed = "".join(f", with {one.replacement.name} in place of its layers {one.layers}," for one in workload.placed)
+        lines.insert(1, f"{workload.model}{placed} on {workload.data}, {trained}")
     for what, table in (("the whole network", latency), ("single layers", layers)):
         if not table.empty:
             first = table.iloc[0]

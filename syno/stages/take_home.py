@@ -122,6 +122,7 @@ def _facts(experiment: Experiment, record: TrainingRecord, data: DataRecord) -> 
         "experiment": experiment.name,
         "model": record.workload.model,
         "operator_id": record.operator_id,
+        "placed": dict(data.placed),
         "layers": list(data.layers),
         "input": [data.length] if data.image_shape is None else list(data.image_shape),
         "classes": data.classes,
@@ -145,6 +146,9 @@ def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) 
             f"`{record.workload.model}` with the operator `{record.name}` (its text is in operator.txt) in place of "
             f"{len(data.layers)} layers: {', '.join(f'`{name}`' for name in data.layers)}."
         )
+    for name in dict.fromkeys(data.placed.values()):
+        layers = ", ".join(f"`{layer}`" for layer, operator in data.placed.items() if operator == name)
+        replaced += f" An earlier experiment put the operator `{name}` in place of {layers}."
     shape = ["N", data.length] if data.image_shape is None else ["N", *data.image_shape]
     positions = (
         f" at each position: [{', '.join(map(str, ('N', data.classes, *data.label_shape)))}]" if data.label_shape else ""

@@ -13,6 +13,7 @@ from syno.base.errors import SpecError
 from syno.base.gpu_leases import leased
 from syno.base.progress import Display, Progress, display
 from syno.config import Experiment
+from syno.config.after import check_placed
 from syno.data.samples import is_picture
 from syno.stages.data import DataRecord, look
 from syno.stages.operators import key_of, operator_of
@@ -58,6 +59,7 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
 
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
+    check_placed(experiment.name, experiment.after, experiment.workload)
     operator = operator_of(experiment, given)
     remote = experiment.tune.device(device, compiler)
     if remote is None:
@@ -103,7 +105,7 @@ def subject_of(
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 
     given: dict[str, Any] = {
-        **{"model": workload.model, "width": workload.width, "layers": workload.layers},
+        **{"model": workload.model, "width": workload.width, "placed": workload.placed, "layers": workload.layers},
         "operator": None if operator is None else str(operator),
     }
     if data.image_shape is None:

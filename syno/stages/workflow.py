@@ -21,7 +21,7 @@ from syno.artifact.imported import is_published
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.results import MEASUREMENTS
-from syno.stages.places import SELECTED, TABLE
+from syno.stages.places import SCORES_FILE, SELECTED, TABLE
 
 PLUGIN = "snakemake_executor_plugin_slurm"
 QUERY = "query_job_status"
@@ -92,7 +92,7 @@ def asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -
         folder = left.pop()
         if folder in experiments and folder not in found:
             found[folder] = experiments[folder]
-            left += [str(found[folder].select.source), *map(str, joined_folders(found[folder]))]
+            left += map(str, (found[folder].select.source, *found[folder].goes_first, *joined_folders(found[folder])))
     return [experiment for folder, experiment in experiments.items() if folder in found]
 
 
@@ -102,10 +102,10 @@ def joined_folders(experiment: Experiment) -> list[Path]:
 
 
 def check_source(experiment: Experiment, experiments: Collection[str]) -> None:
-    """Raise SpecError if an experiment takes its operators, or joins results, from a folder that does not exist.
+    """Raise SpecError if an experiment takes operators, goes on, or joins results from a folder that does not exist.
 
     Args:
-        experiment: the experiment, which may have a source.
+        experiment: the experiment.
         experiments: folders of all experiments of the workflow; what is missing there, the workflow makes.
     """
     for folder in joined_folders(experiment):
@@ -113,6 +113,12 @@ def check_source(experiment: Experiment, experiments: Collection[str]) -> None:
             raise SpecError(
                 f'experiment "{experiment.name}": join: of: {folder} is neither an experiment in the same file nor a folder of '
                 f"results: {folder / MEASURED} is not there; `syno tables` or `syno artifact import` makes it"
+            )
+    for folder in experiment.goes_first:
+        if str(folder) not in experiments and not (folder / SCORES_FILE).is_file():
+            raise SpecError(
+                f'experiment "{experiment.name}": after: {folder} is neither an experiment in the same file nor a folder of '
+                f"results: {folder / SCORES_FILE} is not there; give the folder of an experiment that has trained operators"
             )
     source = experiment.select.source
     if source is None or str(source) in experiments or is_published(source) or (source / SELECTED).is_file():

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from syno.base.devices import DEVICE_PATTERN
 from syno.base.errors import UnknownNameError
 from syno.base.registry import Registry
+from syno.model.placed import PlacedOperator
 
 QUICK = "quick"
 RECIPES: Registry[Mapping[str, Any]] = Registry("recipe of training")
@@ -200,6 +209,8 @@ class WorkloadSettings(BaseModel):
     """layers to replace: a rule (`spatial`, `pointwise`, `grouped`, `transposed`, `linear`, `paper-3x3`, `paper`,
     `projections`, or `package.module:rule`; or several, as in `spatial, pointwise`), names and patterns of layers, such as
     `stem, blocks.*.conv1`, or both"""
+    placed: tuple[PlacedOperator, ...] = ()
+    """operators that are in other layers already; `after` of an experiment gives them"""
     data: str = "glyphs"
     """data set: a name in docs/data.md, or your own as `package.module:function`"""
     data_settings: Mapping[str, Any] = {}
@@ -218,3 +229,9 @@ class WorkloadSettings(BaseModel):
             return MILESTONES[given] if isinstance(given, str) else given
         except UnknownNameError as error:
             raise ValueError(str(error)) from None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_placed(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the settings as they were before operators could be placed, if there is none."""
+        found: dict[str, Any] = write(self)
+        return found if self.placed else {name: value for name, value in found.items() if name != "placed"}

@@ -25,6 +25,7 @@ from syno.model.baselines import Replacement
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
 from syno.model.layers import LAYER_RULES
+from syno.model.placed import placed_layers, with_placed
 from syno.model.requirement import Requirement, requirement
 from syno.model.spec import replaced_share, rest_cost, spec_for
 from syno.model.substitution import substitute
@@ -76,10 +77,21 @@ class Workload:
     def model(self, seed: int | None = None) -> nn.Module:
         """Return the original network, with weights of this seed, or of the settings' seed if it is None.
 
+        It has the operators that the settings place in it.
+
         Raises SpecError if the network doesn't take such data, UserCodeError if the user's own function failed.
         """
+        chosen = self.settings.seed if seed is None else seed
+        return with_placed(self._made(chosen), self.settings.placed, self.example, chosen)
+
+    @property
+    def placed_layers(self) -> dict[str, str]:
+        """The names of the layers that have an operator already, each with the operator's name."""
+        return placed_layers(self._made(self.settings.seed), self.settings.placed, self.example)
+
+    def _made(self, chosen: int) -> nn.Module:
         settings, data = self.settings, self.data
-        width, chosen = settings.width, settings.seed if seed is None else seed
+        width = settings.width
         if isinstance(data, TokenSet):
             if settings.model in BACKBONES:
                 raise SpecError(_mismatch(settings, "text", "pictures", "text", SEQUENCE_BACKBONES))

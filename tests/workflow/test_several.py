@@ -22,6 +22,7 @@ GROUP: Mapping[str, Any] = {
     "experiments": {
         "searched": {"select": {"count": 2}},
         "taking": {"workload": {"training": {"epochs": 2}}, "select": {"source": "searched"}, "train": {"seeds": [4]}},
+        "next": {"after": "searched", "workload": {"layers": "stem"}, "select": {"operators": ["conv2d"]}, "train": {"seeds": [4]}},
     },
 }
 

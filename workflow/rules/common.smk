@@ -143,6 +143,15 @@ def selectable(wildcards):
     return [f"{source / SELECTED}", f"{source / SCORES_FILE}"]
 
 
+def before_the_data(wildcards):
+    """Return the input of the stage `data`: files that other formats are made of, and the tables of an experiment that goes first.
+
+    These only have to be there. If they change, so that another operator would be taken, commands say what differs.
+    """
+    first = [f"{folder / SCORES_FILE}" for folder in EXPERIMENTS[wildcards.folder].goes_first]
+    return [*files_of(wildcards.folder, STAGES["data"].after), *map(ancient, first)]
+
+
 def joinable(wildcards):
     """Return the input of joined results: the tables of other experiments, and those in other folders as they are."""
     found = []

@@ -16,7 +16,7 @@ rule convert:
 
 rule data:
     input:
-        read_by("data"),
+        before_the_data,
     output:
         written_by("data"),
     params:

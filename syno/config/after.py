@@ -1,0 +1,111 @@
+"""An experiment that goes on from another one: the network has the other one's best operator already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import model_validator
+
+from syno.base.errors import SpecError
+from syno.config.groups import Section
+from syno.config.kept_file import KEPT
+from syno.ir.text import read_operator_file
+from syno.model.placed import PlacedOperator
+from syno.results import FOLDER, OPERATORS, SCORES
+from syno.results.goal import STATES
+from syno.results.parquet import read_parquet
+from syno.train.settings import WorkloadSettings
+
+OF_NETWORK = ("model", "width")  # settings that must be equal in both experiments
+SCORES_OF_SOURCE = f"{FOLDER}/{SCORES}.parquet"  # in the folder of results of the other experiment
+
+
+class After(Section):
+    """Another experiment, whose operator is in the network already. A text in place of the mapping is its `source`."""
+
+    source: Path
+    """the other experiment, by its name in this file or its folder of results"""
+    operator: str | None = None
+    """the operator, by its name or key; null: the one nearest to the goal, if there is one, and with the best mean score"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return {"source": given} if isinstance(given, str | Path) else given
+
+
+def with_operators(
+    after: After | None, workload: WorkloadSettings | None, load: Callable[[Path], WorkloadSettings | None]
+) -> WorkloadSettings | None:
+    """Return the workload of an experiment, with the operators that are in the network already, if they are known.
+
+    They are as soon as the other experiment has tables.
+
+    Args:
+        after: the other experiment; None if the experiment goes on from no other.
+        workload: the network as the experiment gives it.
+        load: returns the workload of the experiment in a file.
+
+    Raises SpecError if there is no workload, the networks differ, or the other experiment has trained no such operator;
+    ParseError if the operator's file is damaged.
+    """
+    if after is None:
+        return workload
+    if workload is None:
+        raise SpecError("after: needs a workload: give the network that both experiments are about")
+    if workload.placed:
+        raise SpecError("after: says which operators are placed; leave out workload: placed")
+    if not ((after.source / KEPT).is_file() and (after.source / SCORES_OF_SOURCE).is_file()):
+        return workload
+    placed = _placed(after, load(after.source / KEPT), workload)
+    return workload.model_copy(update={"placed": placed})
+
+
+def check_placed(name: str, after: After | None, workload: WorkloadSettings) -> None:
+    """Raise SpecError if an experiment's network is not known yet, since the one that goes first has found no operator."""
+    if after is not None and not workload.placed:
+        raise SpecError(
+            f'experiment "{name}" goes on from {after.source}, which has no tables with trained operators yet; run that '
+            "experiment first, or both with `syno run FILE`"
+        )
+
+
+def as_given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return an experiment's settings without the operators that follow from `after`: they change when it has been run."""
+    if settings["after"] is None or settings["workload"] is None:
+        return settings
+    return {**settings, "workload": {name: value for name, value in settings["workload"].items() if name != "placed"}}
+
+
+def _placed(after: After, source: WorkloadSettings | None, own: WorkloadSettings) -> tuple[PlacedOperator, ...]:
+    """Return the operators that are in the network: those that the other experiment began with, and the one it found."""
+    if source is None:
+        raise SpecError(f"after: {after.source} has no workload, so it has found no operator for this network")
+    for name in OF_NETWORK:
+        if getattr(source, name) != getattr(own, name):
+            raise SpecError(
+                f"after: the network of {after.source} has the {name} {getattr(source, name)}, and that of this experiment "
+                f"{getattr(own, name)}; give both the same"
+            )
+    file = after.source / SCORES_OF_SOURCE
+    table = read_parquet(file, "syno tables", ("operator", "key", "role", "score"))
+    found = table[(table["role"] == "found") & table["score"].notna()]  # the best first
+    rows = list[Mapping[Any, Any]](found.to_dict("records"))
+    if after.operator is not None:
+        known = ", ".join(str(row["operator"]) for row in rows) or "none"
+        rows = [row for row in rows if after.operator in (row["operator"], row["key"])]
+        if not rows:
+            raise SpecError(f'after: {after.source} has trained no operator "{after.operator}"; it has: {known}')
+    if not rows:
+        raise SpecError(f"after: {file} has no operator with a score; select and train one there (train: seeds)")
+    best = min(rows, key=_place)
+    text = str(read_operator_file(after.source / OPERATORS / f"{best['key']}.txt", written_by_program=True))
+    return (*source.placed, PlacedOperator(operator=text, layers=source.layers))
+
+
+def _place(row: Mapping[Any, Any]) -> int:
+    """Return the place of an operator's verdict among the verdicts on a goal, the best first; 0 without a goal."""
+    verdict = row.get("verdict")
+    return STATES.index(verdict) if verdict in STATES else 0

@@ -1,0 +1,64 @@
+"""Operators that are in a network before others are searched for: those that earlier searches found for other layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from syno.model.baselines import Replacement, read_replacement
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+SEEDS_APART = 2**32  # an operator's weights differ from those of one that is searched for, which begin with the same seed
+
+
+class PlacedOperator(BaseModel):
+    """An operator that is in a network already."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    operator: str
+    """the operator's text, or `module NAME` of a baseline that is a PyTorch module"""
+    layers: str
+    """the layers that it is in, as in `layers` of a workload"""
+
+    @property
+    def replacement(self) -> Replacement:
+        """The operator, or the baseline that is a module. Raises ParseError if the text holds neither."""
+        return read_replacement(self.operator)
+
+
+def with_placed(model: nn.Module, placed: Sequence[PlacedOperator], example: torch.Tensor, seed: int) -> nn.Module:
+    """Return a copy of a network with operators in place of its layers, or the network itself if there is none.
+
+    Args:
+        model: the network as it is made.
+        placed: the operators, each for layers of the network with those before it.
+        example: an input of the network.
+        seed: of the operators' weights.
+
+    Raises the errors of `syno.substitute`.
+    """
+    from syno.model.substitution import substitute
+
+    for number, one in enumerate(placed, 1):
+        model = substitute(model, one.replacement, example, where=one.layers, seed=seed + number * SEEDS_APART)
+    return model
+
+
+def placed_layers(model: nn.Module, placed: Sequence[PlacedOperator], example: torch.Tensor) -> dict[str, str]:
+    """Return the names of the layers that have an operator already, each with the operator's name.
+
+    Arguments and errors are those of `with_placed`.
+    """
+    from syno.model.extraction import replaceable
+
+    found: dict[str, str] = {}
+    for number, one in enumerate(placed):
+        before = with_placed(model, placed[:number], example, seed=0)
+        found |= {layer.name: one.replacement.name for layer in replaceable(before, example, one.layers)}
+    return found
