@@ -13,7 +13,9 @@ import yaml
 from small_run import COUNTED, FIELDS, ROOT, environment, merged, planned, snakemake, write_config
 
 from syno.config import Experiment
+from syno.stages.data import DataRecord
 from syno.stages.selection import read_selected
+from syno.train.training_record import TrainingRecord
 
 QUICK = merged(FIELDS, {"tune": {"compilers": []}})
 COMMON = {key: value for key, value in QUICK.items() if key not in ("name", "output")}
@@ -22,7 +24,6 @@ GROUP: Mapping[str, Any] = {
     "experiments": {
         "searched": {"select": {"count": 2}},
         "taking": {"workload": {"training": {"epochs": 2}}, "select": {"source": "searched"}, "train": {"seeds": [4]}},
-        "next": {"after": "searched", "workload": {"layers": "stem"}, "select": {"operators": ["conv2d"]}, "train": {"seeds": [4]}},
     },
 }
 
@@ -52,6 +53,23 @@ def test_one_takes_the_operators_of_another(tmp_path: Path) -> None:
     longer = merged(GROUP, {"experiments": {"taking": {"workload": {"training": {"epochs": 3}}}}})
     jobs = planned(tmp_path, write(tmp_path, longer), "taking")
     assert jobs == {"data": 1, "train": 2, "tables": 1, "figure": 2, "report": 1}
+
+
+@pytest.mark.slow
+def test_one_goes_on_from_another(tmp_path: Path) -> None:
+    after = {"after": "searched", "workload": {"layers": "stem"}, "select": {"operators": ["conv2d"]}, "train": {"seeds": [4]}}
+    config = write(tmp_path, merged(GROUP, {"experiments": {"next": after}}))
+    results = tmp_path / "results" / "group"
+    dry = planned(tmp_path, config, "next")
+    assert dry["worker"] == 1 and dry["data"] == 2  # the search goes first
+    done = snakemake(tmp_path, config, "next")
+    assert done.returncode == 0, done.stdout
+    found = {one.name for one in read_selected(results / "searched" / "selected.json")}
+    assert set(DataRecord.read(results / "next" / "data.json").placed.values()) < found
+    (record, _) = (TrainingRecord.read(file) for file in results.glob("next/train/*/seed4.json"))
+    (placed,) = record.workload.placed
+    assert placed.replacement.name in found and placed.layers == "spatial"
+    assert planned(tmp_path, config, "next") == {}
 
 
 def test_experiments_that_wait_for_each_other_are_one_message(tmp_path: Path) -> None:
