@@ -11,6 +11,8 @@ import torch
 
 from syno.base.errors import ShapeError
 
+ALIGNMENT = 64  # bytes: TVM allocates tensors so (kAllocAlignment), and its code loads whole vectors from such addresses
+
 
 def fused(module: Any, target: Any) -> Any:
     """Return the network with its operations as PrimFuncs, neighbours fused. Tasks and schedules are those of its PrimFuncs."""
@@ -103,7 +105,10 @@ def saved(executable: Any, path: Path) -> None:
 
 
 class TvmModule:
-    """A built network as a function of PyTorch tensors on its device. Inputs and outputs are not copied.
+    """A built network as a function of PyTorch tensors on its device.
+
+    Outputs are not copied, and neither are inputs whose memory begins where TVM's would: those that PyTorch allocated, but not
+    all parts of others, nor all that NumPy allocated.
 
     Args:
         executable: a `relax.VMExecutable`.
@@ -130,7 +135,12 @@ class TvmModule:
                     f"TVM takes tensors that are dense in the order of their axes; this one has shape {tuple(tensor.shape)} "
                     f'and strides {tensor.stride()}: use the memory format "contiguous"'
                 )
-        return _tensors(self._main(*(tvm_ffi.from_dlpack(tensor.detach()) for tensor in tensors)))
+        return _tensors(self._main(*(tvm_ffi.from_dlpack(_aligned(tensor.detach())) for tensor in tensors)))
+
+
+def _aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, or a copy of one whose memory begins elsewhere: the generated code would end the process."""
+    return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
 
 
 def _tensors(output: Any) -> Any:
