@@ -86,6 +86,8 @@ def test_search_train_measure_and_take_home(name: str, tmp_path: Path, monkeypat
     for form in COMPILED if name in IN_ALL_FORMATS else ():  # outputs that differ are an error
         (line,) = run("get", config, chosen["name"], "--to", form, "--output", "taken").stdout.splitlines()
         assert " on the test data, as recorded" in line
+    if name in IN_ALL_FORMATS:  # a library beside the code is not imported in its place
+        assert without_syno(config, tmp_path / "taken", LOADED["module"]) == pytest.approx(record["score"], abs=1e-12)
 
 
 def without_syno(config: str, folder: Path, load: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.machinery import all_suffixes
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,10 @@ class TestOnnx:
         monkeypatch.setattr(program, "find_spec", lambda name: None if name.startswith("onnx") else find_spec(name))
         with pytest.raises(MissingPackageError, match=r"take onnx, onnxscript, onnxruntime, .* pip install 'syno\[onnx\]'"):
             FORMATS["onnx"].write(OPERATORS["conv2d"](), tmp_path / "it.onnx", SIZES)
+
+
+def test_no_other_format_is_imported_in_place_of_the_module() -> None:
+    assert [form.ending for form in FORMATS.values() if form.ending in all_suffixes()] == [".py"]
 
 
 @needs_tvm

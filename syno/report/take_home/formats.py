@@ -86,5 +86,5 @@ FORMATS: Registry[Format] = Registry("format of an operator")
 FORMATS.register("module")(Format(".py", take_home))
 FORMATS.register("export")(Format(".pt2", write_program))
 FORMATS.register("onnx")(Format(".onnx", write_onnx))
-FORMATS.register("tvm")(Format(".so", write_library))
+FORMATS.register("tvm")(Format("_tvm.so", write_library))  # Python would import NAME.so in place of NAME.py
 FORMATS.register("te")(Format("_te.py", write_tensor_expressions))

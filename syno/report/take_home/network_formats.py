@@ -126,7 +126,7 @@ def write_library(network: nn.Module, inputs: torch.Tensor, folder: Path, title:
 
     module, to = tvm(), target("host")
     executable = built(scheduled(fused(import_network(network, inputs[:1]), to), to), to)
-    file = folder / "network.so"
+    file = folder / "network_tvm.so"  # Python would import network.so in place of network.py
     with replaced(file) as temporary, TemporaryDirectory(prefix="syno-library-") as made:
         library = Path(made) / "network.so"
         try:
@@ -193,7 +193,7 @@ NETWORK_FORMATS.register("aoti")(
 NETWORK_FORMATS.register("tvm")(
     NetworkFormat(
         write_library,
-        'import tvm\n\nlibrary = tvm.runtime.load_module("network.so")\n'
+        'import tvm\n\nlibrary = tvm.runtime.load_module("network_tvm.so")\n'
         'machine = tvm.relax.VirtualMachine(library, tvm.cpu())\ny = machine["main"](tvm.runtime.tensor(x))',
         "apache-tvm",
     )
