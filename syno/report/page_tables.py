@@ -65,14 +65,14 @@ def summary(results: Results) -> Table:
         times = measured.get(name, {})
         rows.append((
             word(name, card=name if name in results.operators else ""), word(row["role"]),
-            score(row, metric), difference(row, metric), quantity(row["flops"], row["flops_share"]),
-            quantity(row["parameters"], row["parameters_share"]),
-            *(latency(times.get(target)) for target in reached),
+            score(row, metric), difference(row, metric),
             *((speedup(row),) if fast else ()), *((verdict(row),) if judged else ()),
+            quantity(row["flops"], row["flops_share"]), quantity(row["parameters"], row["parameters_share"]),
+            *(latency(times.get(target)) for target in reached),
         ))  # fmt: skip
-    headings = ("operator", "role", metric.heading, "difference", "FLOPs", "parameters")
+    asked = (*(("speedup",) if fast else ()), *(("goal",) if judged else ()))
     timed = (f"{compiler} on {device}" for device, compiler in reached)
-    columns = (*headings, *timed, *(("speedup",) if fast else ()), *(("goal",) if judged else ()))
+    columns = ("operator", "role", metric.heading, "difference", *asked, "FLOPs", "parameters", *timed)
     known = [
         place for place in range(len(columns)) if not results.scores.empty or any(row[place].text != NOTHING for row in rows)
     ]

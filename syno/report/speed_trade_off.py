@@ -97,7 +97,7 @@ def speed_figure(
     corners = [_corner(goal, metric, original) if target == place else None for target, _ in targets]
     for axes, points, corner in zip(panels, groups, corners, strict=True):
         _set_across(axes, points, corner)
-    _set_upwards(panels[0], groups, corners)
+    _set_upwards(panels[0], groups, corners, metric)
     for axes, corner in zip(panels, corners, strict=True):
         if goal is not None and corner is not None:
             _shade(axes, goal, metric, corner)
@@ -184,9 +184,13 @@ def _set_across(axes: Axes, points: Sequence[SpedPoint], corner: Corner | None) 
     axes.set_xlim(max(0.0, low), high)
 
 
-def _set_upwards(axes: Axes, groups: Sequence[Sequence[SpedPoint]], corners: Sequence[Corner | None]) -> None:
+def _set_upwards(
+    axes: Axes, groups: Sequence[Sequence[SpedPoint]], corners: Sequence[Corner | None], metric: ScoreMetric
+) -> None:
+    """Show all intervals as far as there are scores: an interval of few seeds may reach beyond."""
     worst = [corner[1] for corner in corners if corner is not None and corner[1] is not None]
-    axes.set_ylim(_with_room([*(end for points in groups for point in points for end in point.score), *worst]))
+    ends = [*(end for points in groups for point in points for end in point.score), *worst]
+    axes.set_ylim(_with_room([min(max(end, metric.lowest), metric.highest) for end in ends]))
 
 
 def _with_room(values: Sequence[float]) -> tuple[float, float]:

@@ -57,8 +57,14 @@ def verdict_lines(results: Results) -> list[Line]:
     original = next((row for row in rows_of(results.scores, SCORE_COLUMNS, "scores") if row["role"] == ORIGINAL), {})
     timed = speedups_by_target(results)
     lines = [] if results.aim is None else _by_goal(results, list(networks.values()), timed)
+    far: dict[str, list[str]] = {}  # the nearest operators where none is within the margin, each with its speedups
     for target, speedups in timed.items():
-        lines.append(_fastest(f"with {target[1]} on {target[0]}", speedups, networks, original, margin))
+        where = f"with {target[1]} on {target[0]}"
+        if (nearest := _nearest_beyond(speedups, networks, margin)) is None:
+            lines.append(_fastest(where, speedups, networks, original, margin))
+        else:
+            far.setdefault(nearest, []).append(f"{speed_text(speedups[nearest][1])} {where}")
+    lines += [_beyond(networks[name], speeds, original, margin) for name, speeds in far.items()]
     if not timed and networks:
         lines.append(_cheapest(list(networks.values()), original, margin))
     if not lines:
@@ -111,6 +117,21 @@ def _operators(count: int) -> str:
     return f"{count} operator{'' if count == 1 else 's'}"
 
 
+def _nearest_beyond(speedups: Speedups, networks: Mapping[str, Network], margin: Margin) -> str | None:
+    """Return the found operator with the best score, if scores are known and all are beyond the margin; else None."""
+    lost = {name: networks[name].lost.value for name, (role, _) in speedups.items() if role == FOUND and name in networks}
+    known = {name: value for name, value in lost.items() if not isnan(value)}
+    return min(known, key=known.__getitem__) if known and min(known.values()) > margin.most else None
+
+
+def _beyond(network: Network, speeds: Sequence[str], original: Mapping[Any, Any], margin: Margin) -> Line:
+    """Return that no operator is within the margin, with the nearest one and its speedups."""
+    return Line(
+        f"No operator is within {margin.words} of the original's {margin.metric.name}. The nearest: ", network.name,
+        f", {score_text(network, original, margin.metric)}, {', '.join(speeds)}.",
+    )  # fmt: skip
+
+
 def _fastest(
     where: str,
     speedups: Speedups,
@@ -118,7 +139,10 @@ def _fastest(
     original: Mapping[Any, Any],
     margin: Margin,
 ) -> Line:
-    """Return which found operator is the fastest within the margin by one compiler on one device, or why none is."""
+    """Return which found operator is the fastest within the margin by one compiler on one device, or why none is.
+
+    If scores are known, one is within the margin.
+    """
     metric, words = margin.metric, margin.words
     fastest = sorted(speedups, key=lambda name: -speedups[name][1].value)
     found = [name for name in fastest if speedups[name][0] == FOUND]
@@ -129,14 +153,7 @@ def _fastest(
         best = found[0]
         score = f"; its {metric.name} and the original's were not both measured"
         return Line(f"The fastest {where}: ", best, f", {speed_text(speedups[best][1])}{score}.")
-    near = [name for name in scored if networks[name].lost.value <= margin.most]
-    if not near:
-        best = min(scored, key=lambda name: networks[name].lost.value)
-        return Line(
-            f"No operator is within {words} of the original's {metric.name}. The nearest: ", best,
-            f", {score_text(networks[best], original, metric)}, {speed_text(speedups[best][1])} {where}.",
-        )  # fmt: skip
-    best = near[0]
+    best = next(name for name in scored if networks[name].lost.value <= margin.most)
     speed, network = speedups[best][1], networks[best]
     also = "" if not network.lost.high > margin.most else f"; the interval of the {metric.name} reaches beyond {words}"
     numbers = f"{speed_text(speed)}, {score_text(network, original, metric)}{also}"

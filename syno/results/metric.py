@@ -42,6 +42,7 @@ class ScoreMetric:
         step: The unit that differences are printed in, as a score.
         step_name: The name of that unit, in the plural.
         digits: The number of digits of a difference after the decimal point.
+        lowest, highest: The ends of the range of scores, which intervals of them may exceed.
     """
 
     name: str
@@ -50,6 +51,8 @@ class ScoreMetric:
     step: float
     step_name: str
     digits: int
+    lowest: float = -inf
+    highest: float = inf
 
     @property
     def heading(self) -> str:
@@ -82,8 +85,10 @@ class ScoreMetric:
         return f"{found} {self.step_name} ({100 * CONFIDENCE:.0f} %: {least} to {most})"
 
 
-ACCURACY = ScoreMetric("accuracy", unit="", more_is_better=True, step=0.01, step_name="points", digits=1)
-LOSS = ScoreMetric("loss", unit="nats per token", more_is_better=False, step=1.0, step_name="nats", digits=3)
+ACCURACY = ScoreMetric(
+    "accuracy", unit="", more_is_better=True, step=0.01, step_name="points", digits=1, lowest=0.0, highest=1.0
+)
+LOSS = ScoreMetric("loss", unit="nats per token", more_is_better=False, step=1.0, step_name="nats", digits=3, lowest=0.0)
 METRICS: Mapping[str, ScoreMetric] = {metric.name: metric for metric in (ACCURACY, LOSS)}
 
 

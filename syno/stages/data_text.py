@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from syno.base.text_tables import markdown
 from syno.config import Experiment
 from syno.model.layer_row import as_table
+from syno.space.options import Budget
 from syno.space.reads import AUTO
 from syno.stages.data import DataRecord
 
 MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
-UNLIMITED = 1e6  # a budget above this share of the original is no bound
 
 
 def data_text(experiment: Experiment, record: DataRecord) -> str:
@@ -73,8 +73,8 @@ def _budget(experiment: Experiment) -> str:
     budget, original = experiment.operator_spec.budget, experiment.network.original
     return ", ".join(
         (
-            _bounds("FLOPs", budget.least_flops, budget.most_flops, budget.rest_flops, original.flops),
-            _bounds("parameters", budget.least_parameters, budget.most_parameters, budget.rest_parameters, original.parameters),
+            _bounds("FLOPs", budget, "flops", original.flops),
+            _bounds("parameters", budget, "parameters", original.parameters),
         )
     )
 
@@ -91,10 +91,12 @@ def _requirement(experiment: Experiment) -> str:
     return f"requirement: {in_words(reads)}, because {found.reason}; `reads: none` under `spec` switches it off"
 
 
-def _bounds(what: str, least: float, most: float, rest: float, original: float) -> str:
+def _bounds(what: str, budget: Budget, name: str, original: float) -> str:
     """Return the range of shares of the original's cost that a search accepts, in words."""
+    least, most, rest = (getattr(budget, f"{end}_{name}") for end in ("least", "most", "rest"))
+    is_bounded = most < Budget.model_fields[f"most_{name}"].default
     low = f"at least {least / original:.1%}" if least > rest else f"more than {rest / original:.1%}"
-    high = "" if most / original > UNLIMITED else f" and at most {most / original:.1%}"
+    high = f" and at most {most / original:.1%}" if is_bounded else ""
     return f"{low}{high} of the {what}"
 
 

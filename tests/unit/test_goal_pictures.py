@@ -70,6 +70,12 @@ class TestSpeedFigure:
         points = [tuple(line.get_xydata()[0]) for line in axes.lines if line.get_marker() == "D" and len(line.get_xdata())]
         assert points == [(1.0, score_table()["score"][0])]
 
+    def test_intervals_beyond_what_an_accuracy_can_be_are_cut_off(self) -> None:
+        wide = scored()
+        wide.loc[wide["operator"] == "operator_1", ["difference_low", "difference_high"]] = [-1.5, 1.5]
+        low, high = panels(speed_figure(wide, SPEEDUPS))["inductor on cpu"].get_ylim()
+        assert -0.5 < low < 0 and 1 < high < 1.5
+
     def test_a_goal_without_a_speed_has_a_band_and_one_without_limits_has_nothing(self) -> None:
         axes = panels(speed_figure(scored(), SPEEDUPS, GOAL.model_copy(update={"speedup": None})))["inductor on cpu"]
         band = corner(axes)

@@ -18,7 +18,10 @@ from typer.testing import CliRunner
 from syno.base import user_code
 from syno.base.errors import DataError, UserCodeError
 from syno.cli import app
+from syno.config import Experiment
 from syno.data import DataSet
+from syno.stages.data import look
+from syno.stages.data_text import data_text
 
 WORKLOAD: dict[str, Any] = {"model": "network", "data": "pictures", "training": {"epochs": 1, "batch": 16}}
 
@@ -133,6 +136,15 @@ def test_data_says_which_shares_can_be_reached() -> None:
     assert re.search(r"0 +\| 3x3 convolution +\| 3x8x8 .* stays: it is the first convolution", text)
     assert re.search(r"\| linear .* stays: the rule takes no such layer", text)
     assert text.endswith("one step of training and one of testing work on cpu\n")
+
+
+def test_data_tells_no_limit_where_there_is_none() -> None:
+    """The budget without a limit is a number, some 100,000 times the FLOPs of this network."""
+    workload = {"width": 2, "data": "shapes", "data_settings": {"size": 48}, "training": {"batch": 32}}
+    large = Experiment(name="large", workload=workload, evaluate="cost", reward={"name": "savings"}, train={"seeds": []})
+    assert re.search(
+        r"budget of the search: more than [\d.]+% of the FLOPs, more than [\d.]+% of the par", data_text(large, look(large))
+    )
 
 
 def test_data_says_whose_bias_stays() -> None:

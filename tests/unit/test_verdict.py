@@ -70,6 +70,15 @@ def test_for_a_loss_more_is_worse() -> None:
     assert line.endswith("loss 0.020 nats higher (95 %: +0.017 to +0.023).")
 
 
+def test_that_none_is_near_is_said_once_for_all_compilers() -> None:
+    both = pandas.concat([speedups(FOUND), speedups({"operator_1": 1.2}, compiler="eager")])
+    first, last = texts(results(scores=lost(1.9), speedups=both))
+    assert first.startswith("No operator is within 1 point of the original's accuracy. The nearest: operator_1, accuracy 1.9")
+    assert "1.20 times as fast (95 %: 1.15 to 1.25) with eager on cpu, 1.60 times as fast" in first
+    assert first.endswith(" (95 %: 1.55 to 1.65) with inductor on cpu.")
+    assert last.startswith("Measured: ")
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
