@@ -111,7 +111,7 @@ def test_the_reason_names_three_tasks_at_most() -> None:
 @pytest.mark.slow
 def test_a_network_is_tuned_and_then_tuned_no_more(tmp_path: Path) -> None:
     subject = NetworkSubject(
-        model="resnet8", width=0.25, classes=4, image_shape=(3, 8, 8), operator=str(OPERATORS["separable_conv2d"]())
+        model="resnet6", width=0.25, classes=4, image_shape=(3, 8, 8), operator=str(OPERATORS["separable_conv2d"]())
     )
     records = [tune(subject, "tvm", settings=FAST, time_limit_s=1000, tvm=SETTINGS, folder=tmp_path) for _ in range(2)]
     for record in records:
