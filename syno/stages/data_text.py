@@ -29,7 +29,8 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         samples = f"{record.samples} of {' x '.join(map(str, record.image_shape))}, {record.classes} classes{positions}"
     yield (
         f"{counts} {samples}; "
-        f"{record.model}: {len(record.layers)} layers to replace, {record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
+        f"{record.model}: {len(record.layers)} layer{'' if len(record.layers) == 1 else 's'} to replace, "
+        f"{record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
     )
     for operator in dict.fromkeys(record.placed.values()):
         places = tuple(layer for layer, name in record.placed.items() if name == operator)

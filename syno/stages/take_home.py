@@ -144,7 +144,7 @@ def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) 
     else:
         replaced = (
             f"`{record.workload.model}` with the operator `{record.name}` (its text is in operator.txt) in place of "
-            f"{len(data.layers)} layers: {', '.join(f'`{name}`' for name in data.layers)}."
+            f"{len(data.layers)} layer{'' if len(data.layers) == 1 else 's'}: {', '.join(f'`{name}`' for name in data.layers)}."
         )
     for name in dict.fromkeys(data.placed.values()):
         layers = ", ".join(f"`{layer}`" for layer, operator in data.placed.items() if operator == name)
