@@ -15,8 +15,10 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not slow and not slurm and not gpu" -n auto --dist worksteal
 
+# One process more than there are cores: a third of the time, these tests wait for servers, kills and limits of time.
 slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m "slow and not slurm and not gpu" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "slow and not slurm and not gpu" --dist worksteal \
+	    -n $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 # These tests start a real Slurm on this host (tests/slurm/cluster.py). They need root and Slurm's packages.
 slurm: $(INSTALLED)
