@@ -18,6 +18,10 @@ from syno.search.snapshot import Snapshot
 
 SHOWN = 5  # running trials, last trials, reasons of failures
 LONGEST_REASON = 100  # characters
+VERBS = {  # of one trial, and of several
+    "meets": ("meets it", "meet it"), "may meet": ("may meet it",) * 2, "misses": ("misses it", "miss it"),
+    "unknown": ("is uncertain", "are uncertain"),
+}  # fmt: skip
 FAULTY = ("failed", "interrupted", "withdrawn")  # outcomes of trials that have a reason
 Trial = Mapping[Hashable, Any]
 
@@ -100,7 +104,7 @@ def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
         return f"goal: no trial is complete yet{measured}"
     counts = Counter(one.state for one, _ in judged)
     nearest, row = min(judged, key=lambda pair: (STATES.index(pair[0].state), pair[0].missing, -pair[1]["reward"]))
-    states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    states = ", ".join(f"{counts[state]} {VERBS[state][counts[state] != 1]}" for state in STATES if counts[state])
     said = f"of {len(judged)} complete {_trials_word(len(judged))}, {states}"
     return f"goal: {said}; the nearest, {name}_{row['number']}, {nearest.text}"
 

@@ -201,7 +201,7 @@ class TestText:
         found = at([3, 2, 1])
         found.trials["metric_speedup"], found.trials["metric_accuracy"] = [1.2, 1.6, 1.4], [0.8, 0.8, 0.8]
         text = watch_text("x", _described(found), Goal(speedup=1.5))
-        assert "goal: of 3 complete trials, 1 meets, 2 misses; the nearest, x_1, meets: 1.60 times as fast" in text
+        assert "goal: of 3 complete trials, 1 meets it, 2 miss it; the nearest, x_1, meets: 1.60 times as fast" in text
         assert "goal: no trial is complete yet\n" in watch_text("x", at([]), Goal(speedup=1.5))
         found.trials["outcome"] = "screened"
         assert "complete yet; the fastest operator so far is 1.60 times as fast" in watch_text("x", found, Goal(speedup=1.5))
