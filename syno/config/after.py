@@ -74,7 +74,7 @@ def check_placed(name: str, after: After | None, workload: WorkloadSettings) -> 
 
 def as_given(settings: dict[str, Any]) -> dict[str, Any]:
     """Return an experiment's settings without the operators that follow from `after`: they change when it has been run."""
-    if settings["after"] is None or settings["workload"] is None:
+    if settings.get("after") is None or settings.get("workload") is None:  # defaults may be left out
         return settings
     return {**settings, "workload": {name: value for name, value in settings["workload"].items() if name != "placed"}}
 

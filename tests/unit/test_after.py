@@ -155,3 +155,4 @@ def test_settings_without_such_an_operator_are_written_as_before() -> None:
     assert plain.workload is not None and "placed" not in plain.workload.model_dump()
     assert "placed" not in subject_of(plain.workload, look(plain), None, "eager").model_dump()
     assert "after" not in plain.part("train")
+    assert "after" not in plain.model_dump(exclude_defaults=True)
