@@ -152,7 +152,8 @@ def _experiment() -> dict[str, Any]:
     }
     names = {"type": "array", "items": {"enum": list(groups["Ablations"]["properties"])}}
     groups["Ablations"] = {"anyOf": [groups["Ablations"], names]}
-    groups["OperatorChoice"] = {"anyOf": [{"type": "string"}, groups["OperatorChoice"]]}
+    for name in ("OperatorChoice", "After"):
+        groups[name] = {"anyOf": [{"type": "string"}, groups[name]]}
     return schema
 
 

@@ -70,9 +70,9 @@ class BackboneSubject(Subject):
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of an input without the batch."""
 
-    def backbone(self) -> nn.Module:
-        """Return the network as it is, with the operators that are placed in it."""
-        return with_placed(self._made(), self.placed, self.example(), SEED)
+    def backbone(self, batch: int | None = None) -> nn.Module:
+        """Return the network as it is, with the operators that are placed in it, in a form for this batch size."""
+        return with_placed(self._made(), self.placed, self.example(), SEED, batch)
 
     @abstractmethod
     def _made(self) -> nn.Module:
@@ -98,7 +98,7 @@ class BackboneSubject(Subject):
         from syno.model.layers import rule_for
         from syno.model.substitution import substitute
 
-        operator, layout, original = self.replacement, self.layout(), self.backbone()
+        operator, layout, original = self.replacement, self.layout(), self.backbone(batch)
         shape, symbols = (batch, *self.sample_shape), self.symbols
         # These are the whole network's, even if only one of its layers is measured.
         rule, causal = rule_for(original, self.layers), getattr(original, "causal", False)

@@ -32,7 +32,9 @@ class PlacedOperator(BaseModel):
         return read_replacement(self.operator)
 
 
-def with_placed(model: nn.Module, placed: Sequence[PlacedOperator], example: torch.Tensor, seed: int) -> nn.Module:
+def with_placed(
+    model: nn.Module, placed: Sequence[PlacedOperator], example: torch.Tensor, seed: int, batch: int | None = None
+) -> nn.Module:
     """Return a copy of a network with operators in place of its layers, or the network itself if there is none.
 
     Args:
@@ -40,20 +42,22 @@ def with_placed(model: nn.Module, placed: Sequence[PlacedOperator], example: tor
         placed: the operators, each for layers of the network with those before it.
         example: an input of the network.
         seed: of the operators' weights.
+        batch: the batch size to choose the form of their code for; None: a usual one.
 
     Raises the errors of `syno.substitute`.
     """
     from syno.model.substitution import substitute
 
     for number, one in enumerate(placed, 1):
-        model = substitute(model, one.replacement, example, where=one.layers, seed=seed + number * SEEDS_APART)
+        own_seed = seed + number * SEEDS_APART
+        model = substitute(model, one.replacement, example, where=one.layers, seed=own_seed, batch=batch)
     return model
 
 
 def placed_layers(model: nn.Module, placed: Sequence[PlacedOperator], example: torch.Tensor) -> dict[str, str]:
     """Return the names of the layers that have an operator already, each with the operator's name.
 
-    Arguments and errors are those of `with_placed`.
+    Its errors are those of `with_placed`, and so are its arguments.
     """
     from syno.model.extraction import replaceable
 

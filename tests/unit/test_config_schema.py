@@ -55,10 +55,16 @@ def test_configs_meet_it(file: Path, validator: Draft202012Validator) -> None:
         {"experiments": {"a": {}}, "common": {"reward": {"name": "luck"}}},
         {"experiments": {"a": {}}, "workload": {}},
         {"experiments": {"a b": {}}},
+        {"after": {"operator": "conv2d"}},
     ],
 )
 def test_wrong_keys_and_values_do_not(wrong: dict[str, Any], validator: Draft202012Validator) -> None:
     assert not validator.is_valid(wrong)
+
+
+@pytest.mark.parametrize("given", ["first", {"source": "results/first", "operator": "first_3"}, None])
+def test_an_experiment_goes_on_after_a_name_or_a_mapping(given: object, validator: Draft202012Validator) -> None:
+    assert validator.is_valid({"experiments": {"second": {"after": given}}})
 
 
 def test_every_key_says_what_it_means(validator: Draft202012Validator) -> None:

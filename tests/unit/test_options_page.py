@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from syno.base.text_tables import markdown
 from syno.config import Experiment
+from syno.config.after import After
 from syno.config.files import ExperimentGroup
 from syno.config.groups import OperatorChoice, Original, RelativeBudget
 from syno.config.options import options_table
@@ -35,6 +36,7 @@ MODELS = [
         HalvingSettings,
         Goal,
         RelativeBudget,
+        After,
         Original,
         OperatorChoice,
         DeviceSettings,
@@ -106,6 +108,8 @@ def page() -> str:
         + options_table(HalvingSettings),
         "## A goal\n\n`goal` of an experiment; [search.md](search.md#a-goal) says more.\n\n" + options_table(Goal),
         "## A relative budget\n\n`relative_budget` of an experiment.\n\n" + options_table(RelativeBudget),
+        "## An experiment that goes first\n\n`after` of an experiment, whose name alone is the `source`; "
+        "[evaluation.md](evaluation.md#replacing-layers) says more.\n\n" + options_table(After),
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
         "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"
         + options_table(OperatorChoice),
