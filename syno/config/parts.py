@@ -18,7 +18,7 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
         whole["spec"] = {name: value for name, value in whole["spec"].items() if name != "reads"}
     after = whole.pop("after")
     if after is not None:  # files from before there was this option stay valid
-        whole["workload"] = {**whole["workload"], "after": after}
+        whole["workload"] = {**whole["workload"], "after": after["source"]}  # its operator may be named later
     if whole["goal"] is None:
         del whole["goal"]  # as before there was this option
     else:

@@ -13,7 +13,8 @@ from syno.config import Experiment
 from syno.config.files import in_place
 from syno.config.kept_file import HEAD, KEPT
 from syno.space.space import Space
-from syno.stages.places import FROZEN, SELECTED
+from syno.stages.data import DataRecord
+from syno.stages.places import DATA, FROZEN, SELECTED
 from syno.stages.study import open_study
 
 OWNER_ONLY, OF_OTHERS = 0o600, 0o077  # permissions of a file
@@ -56,6 +57,7 @@ def read_kept(folder: Path) -> Experiment | None:
 
 def check_goes_on(experiment: Experiment) -> None:
     """Raise SpecError, which says what differs, if the experiment cannot continue with the results in its folder."""
+    _check_placed(experiment)
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
         if folder.is_dir() and experiment.searches and _has_trials(experiment):
@@ -80,6 +82,7 @@ def check_goes_on(experiment: Experiment) -> None:
 
 def check_shown(experiment: Experiment) -> None:
     """Raise SpecError, which says what differs, if existing results are of other settings than the experiment's."""
+    _check_placed(experiment)
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
         return
@@ -90,6 +93,21 @@ def check_shown(experiment: Experiment) -> None:
         raise SpecError(
             f"the results in {folder} are of other settings, as {folder / KEPT} says: {'; '.join(found)}. Give {folder} in "
             "place of the config to see them, or give another name to begin an experiment of these settings"
+        )
+
+
+def _check_placed(experiment: Experiment) -> None:
+    """Raise SpecError if the network of the results has another operator of an experiment that went first."""
+    file = experiment.folder / DATA
+    if experiment.after is None or experiment.workload is None or not (experiment.workload.placed and file.is_file()):
+        return
+    there = list(dict.fromkeys(DataRecord.read(file).placed.values()))
+    here = list(dict.fromkeys(one.replacement.name for one in experiment.workload.placed))
+    if there and there != here:
+        raise SpecError(
+            f"the results in {experiment.folder} are of a network with {' and '.join(there)}, and that of the experiment would "
+            f"have {' and '.join(here)}. To go on with them, name the operator, as in after: {{source: "
+            f"{experiment.after.source}, operator: {there[-1]}}}, or give the experiment another name to begin a new one"
         )
 
 

@@ -18,7 +18,7 @@ from syno.model.counting import model_cost
 from syno.results.table import write_table
 from syno.stages.data import look
 from syno.stages.data_text import data_text
-from syno.stages.kept import write_kept
+from syno.stages.kept import check_goes_on, check_shown, keep_config, write_kept
 from syno.stages.own_records import check_training
 from syno.stages.store import OperatorStore
 from syno.stages.tune import subject_of
@@ -140,6 +140,19 @@ class TestTheNetwork:
         lines = data_text(found, record).splitlines()
         assert lines[1].startswith(f"these layers have the operator {SEPARABLE} already") and "blocks.1.conv2" in lines[1]
         assert set(record.layers) == {"blocks.2.conv1", "blocks.2.conv2"}
+
+    def test_results_are_of_the_operator_that_was_there_whether_it_is_named_or_not(self) -> None:
+        searched([(SEPARABLE, 0.8), (SHUFFLED, 0.7)])
+        found = experiment()
+        look(found).write(found.folder / "data.json")
+        keep_config(found)
+        named, other = (experiment(after={"source": FIRST, "operator": name}) for name in (SEPARABLE, SHUFFLED))
+        for check in (check_goes_on, check_shown):
+            check(named)
+            with pytest.raises(
+                SpecError, match=f"with {SEPARABLE}, .* have {SHUFFLED}.*source: results.first, operator: {SEPARABLE}"
+            ):
+                check(other)
 
     def test_records_of_a_network_with_another_operator_are_refused(self) -> None:
         searched([(SEPARABLE, 0.8), (SHUFFLED, 0.7)])

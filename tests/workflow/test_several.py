@@ -70,6 +70,8 @@ def test_one_goes_on_from_another(tmp_path: Path) -> None:
     (placed,) = record.workload.placed
     assert placed.replacement.name in found and placed.layers == "spatial"
     assert planned(tmp_path, config, "next") == {}
+    after["after"] = {"source": "searched", "operator": placed.replacement.name}
+    assert planned(tmp_path, write(tmp_path, merged(GROUP, {"experiments": {"next": after}})), "next") == {}
 
 
 def test_experiments_that_wait_for_each_other_are_one_message(tmp_path: Path) -> None:
