@@ -12,7 +12,7 @@ from syno.base.errors import SpecError
 from syno.config.groups import Section
 from syno.config.kept_file import KEPT
 from syno.ir.text import read_operator_file
-from syno.model.placed import PlacedOperator
+from syno.model.placed import PlacedOperator, without_placed
 from syno.results import FOLDER, OPERATORS, SCORES
 from syno.results.goal import STATES
 from syno.results.parquet import read_parquet
@@ -76,7 +76,7 @@ def as_given(settings: dict[str, Any]) -> dict[str, Any]:
     """Return an experiment's settings without the operators that follow from `after`: they change when it has been run."""
     if settings.get("after") is None or settings.get("workload") is None:  # defaults may be left out
         return settings
-    return {**settings, "workload": {name: value for name, value in settings["workload"].items() if name != "placed"}}
+    return {**settings, "workload": without_placed(settings["workload"])}
 
 
 def _placed(after: After, source: WorkloadSettings | None, own: WorkloadSettings) -> tuple[PlacedOperator, ...]:

@@ -14,7 +14,7 @@ from syno.data.samples import is_picture
 from syno.ir.graph import PGraph
 from syno.measure.subjects import SEED, Subject
 from syno.model.baselines import Replacement, read_replacement
-from syno.model.placed import PlacedOperator, with_placed
+from syno.model.placed import PlacedOperator, with_placed, without_placed
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ class BackboneSubject(Subject):
     def _without_what_is_not_placed(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the subject as it was before operators could be placed, if there is none: names of records depend on it."""
         found: dict[str, Any] = write(self)
-        return found if self.placed else {name: value for name, value in found.items() if name != "placed"}
+        return found if self.placed else without_placed(found)
 
     @property
     def replacement(self) -> Replacement | None:

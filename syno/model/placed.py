@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -30,6 +30,11 @@ class PlacedOperator(BaseModel):
     def replacement(self) -> Replacement:
         """The operator, or the baseline that is a module. Raises ParseError if the text holds neither."""
         return read_replacement(self.operator)
+
+
+def without_placed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a network, as they are written, without the operators that are placed in it."""
+    return {name: value for name, value in settings.items() if name != "placed"}
 
 
 def with_placed(

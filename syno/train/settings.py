@@ -19,7 +19,7 @@ from pydantic import (
 from syno.base.devices import DEVICE_PATTERN
 from syno.base.errors import UnknownNameError
 from syno.base.registry import Registry
-from syno.model.placed import PlacedOperator
+from syno.model.placed import PlacedOperator, without_placed
 
 QUICK = "quick"
 RECIPES: Registry[Mapping[str, Any]] = Registry("recipe of training")
@@ -234,4 +234,4 @@ class WorkloadSettings(BaseModel):
     def _without_what_is_not_placed(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the settings as they were before operators could be placed, if there is none."""
         found: dict[str, Any] = write(self)
-        return found if self.placed else {name: value for name, value in found.items() if name != "placed"}
+        return found if self.placed else without_placed(found)
