@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CORES ?= 2
 
-.PHONY: demo test slow slurm ffcv gpu check docs lock clean compiled pure
+.PHONY: demo test slow slurm ffcv gpu check docs lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/syno run quickstart --cores $(CORES)
@@ -34,14 +34,6 @@ gpu:
 ffcv: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[dev,imagenet]"
 	$(BIN)/python -m pytest -n auto -rs tests/unit/imagenet
-
-# The modules that draw operators, compiled by mypyc for this checkout: docs/space.md. They need a C compiler. After a change of
-# their sources, Python uses the sources again, with a warning, until this is run again.
-compiled: $(INSTALLED)
-	SYNO_COMPILED=1 $(BIN)/python setup.py -q build_ext --inplace
-
-pure:
-	rm -rf syno/_compiled
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from syno.artifact.published_operator import PublishedOperator, distinct, read_artifact
 from syno.base.errors import SynoError, UnknownNameError, suggestion
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
+from syno.paper.artifact.published_operator import PublishedOperator, distinct, read_artifact
 
 ARTIFACT = "SYNO_ARTIFACT"  # names the environment variable with the published artifact's data folder
 GPT2 = {"N": 1, "seq_len": 2048, "H_in": 768}  # the layer that the published operator for GPT-2 replaces

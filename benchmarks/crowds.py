@@ -62,10 +62,10 @@ class Setting:
             return vast_tree()
         if self.depth is None:
             return load(self.space)
-        from syno.space.presets import paper
+        from syno.space.presets import preset
         from syno.space.space import Space
 
-        return Space(paper(self.space).with_(depth=self.depth))
+        return Space(preset(self.space).with_(depth=self.depth))
 
     def store(self) -> TrialStore:
         return TrialStore(*open_storage(self.storage, ALWAYS, QUIET), NAME)

@@ -14,7 +14,7 @@ import reports
 
 from syno.config import Experiment, load_experiment
 from syno.ir.graph import PGraph
-from syno.search.replay import OperatorTable, TableEntry
+from syno.paper.replay import OperatorTable, TableEntry
 from syno.space.reads import AUTO
 from syno.space.requirements import Requirements
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import reports
 
-from syno.space.presets import PRESETS, paper
+from syno.space.presets import PRESETS, preset
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "operators apart.",
     ]
     for name in options.spec:
-        spec = two_axes() if name == "two_axes" else paper(name)
+        spec = two_axes() if name == "two_axes" else preset(name)
         results = []
         for limit in options.limits if name != "two_axes" else [limit for limit in options.limits if limit <= 6]:
             results.append(explore(spec, limit))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from syno.artifact.files import read_latency
-from syno.artifact.places import TARGETS
 from syno.base.errors import ParseError, SpecError
-from syno.results.paper import A100, MOBILE_CPU, NAS_PTE, NAS_PTE_MODULES
+from syno.paper.artifact.files import read_latency
+from syno.paper.artifact.places import TARGETS
+from syno.paper.numbers import A100, MOBILE_CPU, NAS_PTE, NAS_PTE_MODULES
 
 DEVICES = {MOBILE_CPU: "cpu", A100: "cuda"}  # what is compared with which kind of device
 PLACES = {(DEVICES[target.device], target.compiler): target for target in TARGETS if target.device in DEVICES}

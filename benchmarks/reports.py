@@ -12,7 +12,6 @@ from pathlib import Path
 from textwrap import wrap
 
 import syno
-from syno.base.compiled import is_compiled
 from syno.base.files import write_whole
 from syno.measure.machine import processor
 
@@ -40,7 +39,7 @@ def heading(title: str, command: str) -> list[str]:
         "",
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"- Machine: {processor()}, {os.cpu_count()} logical cores; load average before the start {os.getloadavg()[0]:.2f}",
-        f"- Versions: Python {platform.python_version()}, syno {syno.__version__}{' (compiled)' if is_compiled() else ''}",
+        f"- Versions: Python {platform.python_version()}, syno {syno.__version__}",
         f"- Command: `python {command}`",
     ]
 

@@ -16,7 +16,7 @@ import reports
 import yaml
 
 from syno.base.collection import seldom_collected
-from syno.space.presets import paper
+from syno.space.presets import preset
 from syno.space.sample import Sampler
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
@@ -46,7 +46,7 @@ class Mark:
 
 def spec_of(name: str, reads: str) -> OperatorSpec:
     """The paper's spec of a model, with a requirement if one is given."""
-    spec = paper(name)
+    spec = preset(name)
     return spec.with_(reads=yaml.safe_load(reads)) if reads else spec
 
 
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"--without-seconds {options.without_seconds:g} --walks {options.walks} --seed {options.seed}"
     ) + (f' --reads "{options.reads}"' if options.reads else "")
     plain = spec_of(options.spec, "")
-    lines = reports.heading(f"Random sampling of {options.spec}'s space, depth {paper(options.spec).depth}", command)
+    lines = reports.heading(f"Random sampling of {options.spec}'s space, depth {preset(options.spec).depth}", command)
     start, found = run(plain, options.operators, options.seed, most_seconds=options.seconds)
     table = rows("with the distance", found)
     shares = [f"{walks(plain, options.walks, options.seed):.1%} ended in an operator"]

@@ -69,10 +69,10 @@ def load(name: str) -> Tree:
         from search_trees import wide_tree
 
         return wide_tree()
-    from syno.space.presets import paper
+    from syno.space.presets import preset
     from syno.space.space import Space
 
-    return Space(paper(name))
+    return Space(preset(name))
 
 
 def hidden(tree: Tree, which: str, candidates: int = 30) -> frozenset[Action]:

@@ -33,7 +33,7 @@ from syno.measure.prediction.predictor import LEAST_RECORDS, SpeedupPredictor
 from syno.measure.speedup_record import SpeedupRecord
 from syno.measure.speedup_store import SpeedupStore
 from syno.model.extraction import replaceable
-from syno.search.replay.table import COMPILERS, FOLDER, OperatorTable
+from syno.paper.replay.table import COMPILERS, FOLDER, OperatorTable
 from syno.train.workload import Workload
 
 LEARNT = (10, 20, 50, 100, 300)  # operators

@@ -21,11 +21,11 @@ from typing import TypeAlias
 import reports
 from stopping_fitted import fitted
 
+from syno.paper.replay import OperatorTable
+from syno.paper.replay.entries import PARTS, TableEntry
+from syno.paper.replay.stopping import Curves, Rule, Work, brackets, halving, milestones, percentile, promotion
+from syno.paper.replay.table import FOLDER, Subset
 from syno.search.halving import HalvingSettings
-from syno.search.replay import OperatorTable
-from syno.search.replay.entries import PARTS, TableEntry
-from syno.search.replay.stopping import Curves, Rule, Work, brackets, halving, milestones, percentile, promotion
-from syno.search.replay.table import FOLDER, Subset
 
 BEST = 0.1  # the share of operators that count as the best
 MOST_LOST, LEAST_SAVED = 0.02, 0.5  # what is required

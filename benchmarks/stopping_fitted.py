@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from syno.search.replay.entries import PARTS, TableEntry
-from syno.search.replay.stopping import Work
+from syno.paper.replay.entries import PARTS, TableEntry
+from syno.paper.replay.stopping import Work
 
 FOLDS = 10
 Entries = Sequence[TableEntry]

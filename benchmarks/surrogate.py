@@ -24,9 +24,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.preprocessing import StandardScaler
 
+from syno.paper.replay import REWARD, OperatorTable, Subset
+from syno.paper.replay.table import FOLDER
 from syno.search.policies.surrogate_model import LEAST_DEVIATION, Model
-from syno.search.replay import REWARD, OperatorTable, Subset
-from syno.search.replay.table import FOLDER
 from syno.space.features import OperatorFeatures
 
 LEARNT = (10, 20, 50, 100, 200)  # operators

@@ -5,7 +5,7 @@
 
 `draw` lists the operators. `measure` writes a record for each training and each latency; its parts are `training-0`,
 `training-1` and `latency`. `proxies` scores the untrained networks. Several processes may measure at the same time, and what
-has a record is not measured again. `pack` makes the kept files of the records, in syno/search/replay/resnet8,
+has a record is not measured again. `pack` makes the kept files of the records, in syno/paper/replay/resnet8,
 and `page` writes docs/measured/table.md and its figure, which takes minutes.
 """
 
@@ -24,7 +24,7 @@ from table_page import page
 from table_proxies import scores
 from table_records import SEEDS, experiment, operators
 
-from syno.search.replay.table import FOLDER
+from syno.paper.replay.table import FOLDER
 
 MEASURE = (*(f"training-{seed}" for seed in SEEDS), "latency")
 PARTS = ("draw", *MEASURE, "measure", "proxies", "pack", "page")

@@ -20,10 +20,10 @@ from syno.base.files import write_whole
 from syno.ir.text import parse_stored
 from syno.measure.machine import processor
 from syno.measure.timing import interval_of_median
+from syno.paper.replay.entries import PARTS
+from syno.paper.replay.table import ABOUT, COMPILERS, OPERATORS, SPEC, STEPS
+from syno.paper.replay.tree import ROOT
 from syno.results.parquet import write_parquet
-from syno.search.replay.entries import PARTS
-from syno.search.replay.table import ABOUT, COMPILERS, OPERATORS, SPEC, STEPS
-from syno.search.replay.tree import ROOT
 from syno.space.complete import Cost, cost
 from syno.space.orders import all_orders
 from syno.space.space import Space

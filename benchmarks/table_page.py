@@ -13,12 +13,12 @@ from table_statistics import spearman
 
 from syno.base.files import write_whole
 from syno.base.progress import display
+from syno.paper.replay.comparison import FLOPS, LOSE, quartiles
+from syno.paper.replay.entries import TableEntry
+from syno.paper.replay.figure import draw
+from syno.paper.replay.report import compare, table_in
+from syno.paper.replay.table import COMPILERS, OperatorTable, Subset
 from syno.report.figures import save
-from syno.report.replay_figure import draw
-from syno.report.replays import compare, table_in
-from syno.search.replay.comparison import FLOPS, LOSE, quartiles
-from syno.search.replay.entries import TableEntry
-from syno.search.replay.table import COMPILERS, OperatorTable, Subset
 
 PAGE, FIGURE = Path("docs/measured/table.md"), Path("docs/images/table-policies")
 GOOD = 0.9  # accuracy
@@ -90,7 +90,7 @@ def made(table: OperatorTable) -> list[str]:
         ),
         f"- *Success*: at most {LOSE} less accurate than the original at no more than {FLOPS:.0%} of its FLOPs.",
         "",
-        "The table is in `syno/search/replay/resnet8`; `syno.search.replay.OperatorTable.read()` returns it, and",
+        "The table is in `syno/paper/replay/resnet8`; `syno.paper.replay.OperatorTable.read()` returns it, and",
         "`OperatorTable.read().frame` is a pandas frame.",
     ]
 

@@ -7,10 +7,10 @@ from statistics import median
 
 import reports
 
+from syno.paper.replay.comparison import Contender, Searches, p_value, quartiles, summary
+from syno.paper.replay.table import OperatorTable, Subset
 from syno.search.policies import POLICIES
 from syno.search.policies.mcts_choice import PRESETS
-from syno.search.replay.comparison import Contender, Searches, p_value, quartiles, summary
-from syno.search.replay.table import OperatorTable, Subset
 
 PUBLISHED = "mcts, published"
 SEARCHES, TRIALS = 100, 60

@@ -7,10 +7,7 @@ other large package.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from syno.base.compiled import use_compiled
 from syno.base.release import VERSION
-
-use_compiled()
 
 if TYPE_CHECKING:
     import syno.plot as plot
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
     from syno.notebook.training import Training
     from syno.search.policies import POLICIES
     from syno.search.reward import REWARDS
-    from syno.space import OperatorSpec, Space, paper
+    from syno.space import OperatorSpec, Space, preset
     from syno.space.complete import cost
     from syno.space.sample import sample
 
@@ -67,7 +64,7 @@ _HOME = {
     "load": "syno.model.saved",
     "loop_nest": "syno.ir.coordinates",
     "model_cost": "syno.model.counting",
-    "paper": "syno.space",
+    "preset": "syno.space",
     "parse": "syno.ir.text",
     "plan": "syno.lower.choose",
     "plot": "syno.plot",
@@ -105,11 +102,11 @@ __all__ = [
     "load",
     "loop_nest",
     "model_cost",
-    "paper",
     "parse",
     "plan",
     "plot",
     "prepare_for_inference",
+    "preset",
     "sample",
     "spec_for",
     "substitute",

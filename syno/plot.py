@@ -3,7 +3,7 @@
 Each takes a `syno.Study`, a table of trials, or the folder of an experiment's results (also its name in `results/`).
 
 >>> import syno
->>> space = syno.Space(syno.paper("resnet18").with_(depth=4))
+>>> space = syno.Space(syno.preset("resnet18").with_(depth=4))
 >>> study = syno.Study(space, lambda operator: {"value": 0.5, "flops": syno.cost(operator, space.spec).flops})
 >>> study.run(4, progress=False)
 >>> syno.plot.best_so_far(study).get_ylabel(), syno.plot.front(study).get_ylabel()

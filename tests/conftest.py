@@ -13,11 +13,6 @@ os.environ.setdefault("SYNO_CORE_LOCKS", "off")  # tests do not wait for what el
 import pytest
 import torch
 
-from syno.base.compiled import VARIABLE, is_compiled
-
-if not is_compiled():  # where compiled modules are out of date, one process has said so
-    os.environ[VARIABLE] = "0"
-
 torch.set_num_threads(1)  # whatever is set outside
 
 ARTIFACT_VARIABLE = "SYNO_ARTIFACT"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from syno.artifact.dot_file import SIDES
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+from syno.paper.artifact.dot_file import SIDES
 
 
 def published_dot(graph: PGraph, seed: int) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 
 from published_dot import published_dot
 
-from syno.artifact.places import LANGUAGE_LOG, MACHINES, TARGETS, Target
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.results.paper import LAYERS, MODELS, NAS_PTE
+from syno.paper.artifact.places import LANGUAGE_LOG, MACHINES, TARGETS, Target
+from syno.paper.numbers import MODELS, NAS_PTE
+from syno.results.layers import LAYERS
 
 SHARES = {"good": 1 / 2, "better": 1 / 3, "poor": 1 / 6}  # of the network's latency
 ACCURACIES = {"good": 0.799, "better": 0.785, "poor": 0.70}  # on CIFAR-100: enough in both ResNets, in one, in none

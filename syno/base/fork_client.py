@@ -26,7 +26,7 @@ LENGTH_BYTES = 8  # before a request
 # GPUs that are seen, can still be set then.
 READ_ONCE = (
     "ATEN_", "CUDA_", "DNNL_", "GLIBC_", "GOMP_", "KMP_", "LANG", "LC_", "LD_", "MALLOC_", "MKL_", "MPL", "OMP_", "ONEDNN_",
-    "OPENBLAS_", "PYTHON", "PYTORCH", "SYNO_COMPILED", "TORCH",
+    "OPENBLAS_", "PYTHON", "PYTORCH", "TORCH",
 )  # fmt: skip
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SET_LATER = (*THREADS, "CUDA_VISIBLE_DEVICES")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from syno.base.errors import SpecError, SynoError, UnknownNameError, UserCodeError, suggestion
+from syno.base.extensions import load_extensions
 from syno.base.user_code import reason_of
 
 T = TypeVar("T")
@@ -50,6 +51,8 @@ class Registry(Mapping[str, T], Generic[T]):
         return enter
 
     def __getitem__(self, name: str) -> T:
+        if name not in self._entries:
+            load_extensions()
         try:
             return self._entries[name]
         except KeyError:
@@ -73,6 +76,9 @@ class Registry(Mapping[str, T], Generic[T]):
         if not self._accepts(found):
             raise SpecError(f'the {self.kind} is "{given}", which is {found!r}; it must be {self._needed}')
         return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries  # without extensions: a word that is no name would load them each time
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

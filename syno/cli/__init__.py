@@ -1,24 +1,10 @@
 """The commands. Each reads its arguments, calls the library, and prints the result."""
 
-from syno.cli import (
-    artifacts,
-    benches,
-    evaluations,
-    operators,
-    outputs,
-    preparations,
-    speedups,
-    studies,
-    take_home,
-    watching,
-    workflow,
-)
-from syno.cli.app import app
+from syno.cli import evaluations, operators, outputs, preparations, speedups, studies, take_home, watching, workflow
+from syno.cli.app import add_commands_of_extensions, app
 
 __all__ = [
     "app",
-    "artifacts",
-    "benches",
     "evaluations",
     "operators",
     "outputs",
@@ -29,3 +15,5 @@ __all__ = [
     "watching",
     "workflow",
 ]
+
+add_commands_of_extensions()

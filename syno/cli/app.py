@@ -6,6 +6,7 @@ An error of the input has exit code 2, an interruption exit code 130.
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from typer.core import TyperGroup
 
 from syno.base.addresses import without_passwords
 from syno.base.errors import SynoError, UserCodeError
+from syno.base.extensions import COMMANDS, load_extensions
 
 WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
 OTHERS = ("watch", "top", "show", "get", "measurements", "artifact")  # commands after those of the stages, in their order
@@ -74,6 +76,13 @@ def _common(
     debug: Annotated[bool, typer.Option("--debug", envvar="SYNO_DEBUG", help="Show where an error was raised.")] = False,
 ) -> None:
     """Read the options of all commands."""
+
+
+def add_commands_of_extensions() -> None:
+    """Import the modules of commands that extensions name in `COMMANDS`."""
+    load_extensions()
+    for module in COMMANDS:
+        import_module(module)
 
 
 def stopped(what: str) -> typer.Exit:

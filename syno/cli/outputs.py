@@ -1,4 +1,4 @@
-"""Commands that collect, join and show results: tables, joined results, figures and the report."""
+"""Commands that collect and show results: tables, measurements, figures and the report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from syno.cli.app import STAGES, app
+from syno.cli.app import RESULTS, STAGES, app
 from syno.cli.arguments import Config, OutputFile, experiment_of
 
 
@@ -25,23 +25,6 @@ def tables(config: Config) -> None:
 
 
 @app.command(rich_help_panel=STAGES)
-def join(config: Config) -> None:
-    """Put the results of other experiments together in one table, and list what is not there yet."""
-    from syno.stages.join import join as joined
-    from syno.stages.places import JOINED
-    from syno.stages.top import find_join
-
-    experiment = find_join(config)
-    record = joined(experiment)
-    for line in (f"missing: {what}" for what in record.missing):
-        typer.echo(line)
-    names = ", ".join(one.name for one in record.experiments if one.measurements)
-    typer.echo(
-        f"{record.measurements:,} measurements of {names} in {experiment.folder}; {experiment.folder / JOINED} lists them"
-    )
-
-
-@app.command(rich_help_panel=STAGES)
 def figure(config: Config, name: Annotated[str, typer.Argument(metavar="FIGURE", help="Name of the figure.")]) -> None:
     """Draw a figure of an experiment."""
     from syno.stages.figures import draw
@@ -56,3 +39,14 @@ def report(config: Config, output: OutputFile = None) -> None:
     from syno.stages.figures import write_report
 
     typer.echo(write_report(experiment_of(config), output))
+
+
+@app.command(rich_help_panel=RESULTS)
+def measurements(config: Config) -> None:
+    """Collect all measurements of an experiment in one tidy table."""
+    from syno.results import FOLDER, MEASUREMENTS
+    from syno.stages.tables import collect
+
+    experiment = experiment_of(config)
+    table = collect(experiment)
+    typer.echo(f"{len(table)} measurements in {experiment.folder / FOLDER / MEASUREMENTS}.parquet and .csv")

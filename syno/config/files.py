@@ -17,7 +17,6 @@ from typing import Any
 
 from pydantic import ValidationError, field_validator
 
-from syno.artifact import RECORD
 from syno.base.errors import SpecError, suggestion
 from syno.base.files import check_name, is_folder
 from syno.base.validation import explained, read_mapping
@@ -27,6 +26,7 @@ from syno.config.joining import check_joins, folders_of_join
 from syno.config.kept_file import KEPT, completed, is_kept
 from syno.config.own_code import use_code
 from syno.config.specs import find_spec, merged
+from syno.results import IMPORT_RECORD
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
 
@@ -94,7 +94,7 @@ def load_experiment(given: str | Path) -> Experiment:
     if (file / KEPT).is_file():
         file = file / KEPT
     elif is_folder(file):
-        hint = f" It is an import of published data: syno artifact report {file}" if (file / RECORD).is_file() else ""
+        hint = f" It is an import of published data: syno artifact report {file}" if (file / IMPORT_RECORD).is_file() else ""
         raise SpecError(f"{file} is a folder without {KEPT}, so it holds no results of an experiment.{hint}")
     found = load_experiments(file)
     if name is None and len(found) == 1:

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from syno.artifact.published_operator import find_operator
 from syno.base.errors import SpecError
 from syno.base.registry import is_path
 from syno.ir.graph import PGraph
+from syno.ir.library import find_operator
 from syno.ir.rewriting import with_variables
 from syno.model.baselines import Replacement, is_module_baseline, key_of_path, module_baseline
 from syno.space.complete import Cost, cost

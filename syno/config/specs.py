@@ -9,7 +9,7 @@ from typing import Any
 from syno.algebra.limits import shortened
 from syno.base.errors import SpecError, suggestion
 from syno.base.files import is_file
-from syno.space.presets import PRESETS, paper
+from syno.space.presets import PRESETS, preset
 from syno.space.spec import OperatorSpec
 
 
@@ -23,7 +23,7 @@ def find_spec(given: str, kind: str = "spec file") -> OperatorSpec:
     Raises SpecError if it is neither, or the file holds no valid spec.
     """
     if given in PRESETS:
-        return paper(given)
+        return preset(given)
     file = Path(given)
     if not is_file(file):
         raise SpecError(

@@ -43,7 +43,7 @@ class Study:
     """A search for operators: trials of operators of a space, which are stored and can be resumed.
 
     >>> import syno
-    >>> space = syno.Space(syno.paper("resnet18").with_(depth=4))
+    >>> space = syno.Space(syno.preset("resnet18").with_(depth=4))
     >>> study = syno.Study(space, lambda operator: 1 / len(operator.weights), name="few_weights")
     >>> study.run(5, progress=False)
     >>> study

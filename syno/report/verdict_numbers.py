@@ -11,9 +11,8 @@ from syno.base.files import ORIGINAL
 from syno.report.page_tables import Target, number, setting, word
 from syno.report.results import Results, complete
 from syno.results.goal import Span, speedup_in
-from syno.results.measurement import INT8
+from syno.results.measurement import INT8, INT8_COMPILER
 from syno.results.metric import ScoreMetric
-from syno.results.paper import INT8_COMPILER
 from syno.results.speedups import APART, SPEEDUP_COLUMNS
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.search.reward_contract import ORIGINAL as OF_ORIGINAL

@@ -6,4 +6,6 @@ OPERATORS = "operators"
 OF_LAYERS = "layers"
 OF_GOAL = "goal"
 OF_BREAKDOWN = "breakdown"
+# Of an import of published data: its record, and its numbers.
+IMPORT_RECORD, IMPORT_NUMBERS = "artifact.json", "measurements.json"
 ABLATION = "ablation-"  # the beginning of the names of tables of ablations

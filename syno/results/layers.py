@@ -8,9 +8,22 @@ from typing import Any
 from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import NetworkSubject
 from syno.results.measurement import Measurement
-from syno.results.paper import LAYERED, LAYERS
 from syno.results.rows import rows_of_tuning
 
+# The numbers that the paper gives the layers of its ResNet-34.
+LAYERS = {
+    "conv_io64": "L1",
+    "conv_i64_o128": "L7",
+    "conv_io128": "L8",
+    "residual_i64_o128": "L9",
+    "conv_i128_o256": "L16",
+    "conv_io256": "L17",
+    "residual_i128_o256": "L18",
+    "conv_i256_o512": "L29",
+    "conv_io512": "L30",
+    "residual_i256_o512": "L31",
+}
+LAYERED = "resnet34"
 IMAGE = (224, 224)  # height and width of the pictures for which the paper's layers are named
 
 

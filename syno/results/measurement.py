@@ -37,6 +37,7 @@ UNITS: dict[Quantity, str] = {
 }
 OK: Status = "ok"
 INT8 = "int8"  # the baseline of a network in 8-bit integers
+INT8_COMPILER = "-int8"  # the end of the names of compilers to 8-bit integers
 SUSPICIOUS = "suspicious: faster than the device's own peak allows"
 
 

@@ -18,7 +18,6 @@ from syno.base.files import ORIGINAL, write_whole
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
 from syno.results.measurement import OK, SUSPICIOUS, Measurement
 from syno.results.metric import METRICS, Difference, difference, spread
-from syno.results.paper import LANGUAGE_DATA, LANGUAGE_MODEL
 from syno.results.parquet import read_parquet, write_parquet
 
 if TYPE_CHECKING:
@@ -123,17 +122,12 @@ def curve_rows(record: TrainingRecord, source: str, key: str | None, experiment:
 def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
     """Return the loss curves in a folder of results (`LOSS_COLUMNS`); a table without rows if there are none.
 
-    Tables of earlier versions have only steps, minutes and losses: those of GPT-2 as it is, in the published data. An import
-    names no experiment.
+    Those of an import name no experiment.
     """
     file = folder / FOLDER / f"{LOSSES}.parquet"
     if not file.is_file():
         return loss_table([])
-    table = read_parquet(file, made_by, ("step", "minutes", "loss"))
-    if "operator" not in table:
-        published = {"operator": ORIGINAL, "model": LANGUAGE_MODEL, "data": LANGUAGE_DATA, "origin": "artifact"}
-        table = table.assign(**published)
-    return table.reindex(columns=list(LOSS_COLUMNS))
+    return read_parquet(file, made_by, ("step", "minutes", "loss", "operator")).reindex(columns=list(LOSS_COLUMNS))
 
 
 # ---- the views of an experiment -------------------------------------------------------------------------------------

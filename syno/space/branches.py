@@ -62,7 +62,10 @@ class Branches:
 
     def likely_first(self) -> Iterator[Branch]:
         """Yield all branches, first those of the kinds that lead on most often."""
-        return chain.from_iterable(self._of_kind(kind) for kind in LIKELY_FIRST if kind in self._made)
+        # All kinds, also those that LIKELY_FIRST does not name: a kind left out would never be looked at, and its operators
+        # would be missing without a word.
+        order = dict.fromkeys((*LIKELY_FIRST, *self._made))
+        return chain.from_iterable(self._of_kind(kind) for kind in order if kind in self._made)
 
     def by_kind(self) -> dict[str, list[Branch | PGraph]]:
         """Return all branches by their kind, without kinds that have none."""

@@ -54,7 +54,7 @@ def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
     """Return the cost of the spec's model with the operator, by the cheapest plan.
 
     >>> import syno
-    >>> spec = syno.paper("resnet18")
+    >>> spec = syno.preset("resnet18")
     >>> syno.cost(syno.OPERATORS["conv1x1"](), spec).parameters < syno.cost(syno.OPERATORS["operator_1"](), spec).parameters
     True
     """

@@ -2,9 +2,9 @@
 
 They follow from the operator's graph and the sizes of its spec alone; nothing is trained or timed.
 
->>> from syno.space.presets import paper
+>>> from syno.space.presets import preset
 >>> import syno
->>> features = OperatorFeatures(paper("resnet18"))
+>>> features = OperatorFeatures(preset("resnet18"))
 >>> found = dict(zip(features.columns, features(syno.OPERATORS["operator_1"]()), strict=True))
 >>> [round(2 ** found[f"{times}: least positions"]) for times in ("once", "twice")]
 [3, 5]

@@ -20,11 +20,11 @@ BATCH = 128  # images
 PRESETS: Registry[Callable[[], OperatorSpec]] = Registry("model")
 
 
-def paper(model: str) -> OperatorSpec:
+def preset(model: str) -> OperatorSpec:
     """Return the paper's search for a model.
 
     >>> import syno
-    >>> spec = syno.paper("resnet18")
+    >>> spec = syno.preset("resnet18")
     >>> spec.depth, spec.input, sum(layer.count for layer in spec.layers)
     (12, 'N, C_in: unordered, H, H', 19)
 

@@ -37,7 +37,7 @@ def why_infeasible(feasibility: Feasibility, state: State) -> str:
     bound = feasibility.flops.lower_bound(state)
     if bound > most:
         return f"it needs {bound:.4g} FLOPs in the replaced layers, of {most:.4g} (budget)"
-    if feasibility.published is not None:
+    if feasibility.other is not None:
         return f"its distance is above {left}, the primitives left (distance: {feasibility.kind}, which may be too large)"
     if feasibility.distance_of(state) < UNREACHABLE:
         return f"no operator made of it reaches the {least:.4g} FLOPs that the replaced layers need (budget)"

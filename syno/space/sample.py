@@ -110,8 +110,8 @@ class Sampler:
 def sample(space: Space, count: int, *, seed: int = 0, most_walks: int | None = None) -> list[PGraph]:
     """Return random operators of a space. No two of them mean the same. Equal arguments give equal operators.
 
-    >>> from syno import Space, paper, sample
-    >>> space = Space(paper("resnet18").with_(depth=4))
+    >>> from syno import Space, preset, sample
+    >>> space = Space(preset("resnet18").with_(depth=4))
     >>> [operator.name for operator in sample(space, 3, seed=1)]
     ['resnet18_1', 'resnet18_2', 'resnet18_3']
 

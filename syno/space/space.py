@@ -28,8 +28,8 @@ class Space(StateGraph):
 
     Every answer is a function of the spec: what a space remembers makes it faster and changes no answer.
 
-    >>> from syno import Space, paper
-    >>> len(list(Space(paper("resnet18").with_(depth=4)).enumerate()))
+    >>> from syno import Space, preset
+    >>> len(list(Space(preset("resnet18").with_(depth=4)).enumerate()))
     36
 
     Args:

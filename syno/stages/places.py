@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno import artifact, results
+from syno import results
 from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DATA, FROZEN, SELECTED, REPORT = "data.json", "trials.parquet", "selected.json", "report.html"
 SHORTLIST = "shortlist.json"  # of a selection by latency
-RECORD, NUMBERS = artifact.RECORD, artifact.NUMBERS  # of an import of published data
+RECORD, NUMBERS = results.IMPORT_RECORD, results.IMPORT_NUMBERS  # of an import of published data
 WORKER = "search/worker{number}.json"
 ORIGINAL_TRAINING = "search/original.json"  # of a search whose reward compares with the original
 TRAINING = "train/{key}/seed{seed}.json"

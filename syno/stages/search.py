@@ -18,7 +18,7 @@ from syno.base.gpus import visible_gpus
 from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
 from syno.measure.machine import device_name
-from syno.report.ablations.sampling import rejections
+from syno.report.operators.sampling import rejections
 from syno.search.evaluation import EVALUATIONS, find_evaluation
 from syno.search.stoppable import Stoppable, StoppingDisplay
 from syno.search.workers import Interruption, Worker, worker_processes

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.artifact.imported import is_published
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
@@ -14,9 +13,9 @@ from syno.ir.text import parse_stored
 from syno.report.results import metrics_of
 from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
 from syno.results.parquet import read_parquet
-from syno.stages.artifact import best_published
 from syno.stages.fastest import fastest
 from syno.stages.goal import nearest_first
+from syno.stages.kinds import source_of
 from syno.stages.margin import near_the_original
 from syno.stages.places import SCORES_FILE, SELECTED, SHORTLIST
 from syno.stages.selection import Selected, check_in_store, read_selected, write_selected
@@ -68,8 +67,8 @@ def choose(experiment: Experiment) -> list[Selected]:
         return [Selected(key=key, name=name, metrics={}) for key, name in named.items()]
     if source is None:
         return _of_search(experiment)
-    if is_published(source):
-        return [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]
+    if (kind := source_of(source)) is not None:
+        return kind.choose(experiment)
     selected = read_selected(source / SELECTED)
     check_in_store(selected, source)
     return _of_source(experiment, source, selected)

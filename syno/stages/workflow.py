@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from syno.artifact.imported import is_published
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.results import MEASUREMENTS
+from syno.stages.kinds import source_of
 from syno.stages.places import SCORES_FILE, SELECTED, TABLE
 
 PLUGIN = "snakemake_executor_plugin_slurm"
@@ -121,7 +121,7 @@ def check_source(experiment: Experiment, experiments: Collection[str]) -> None:
                 f"results: {folder / SCORES_FILE} is not there; give the folder of an experiment that has trained operators"
             )
     source = experiment.select.source
-    if source is None or str(source) in experiments or is_published(source) or (source / SELECTED).is_file():
+    if source is None or str(source) in experiments or source_of(source) is not None or (source / SELECTED).is_file():
         return
     raise SpecError(
         f'experiment "{experiment.name}": select: source: {source} is neither an experiment in the same file nor a folder of '

@@ -6,11 +6,12 @@ The rules of Snakemake, `syno plan`, the order of the commands, and the checks o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from syno.base.extensions import load_extensions
 from syno.base.registry import imported
 from syno.stages import places, tuning_jobs
 from syno.stages.networks import keys, shortlist_keys
@@ -102,19 +103,16 @@ class WorkflowStage:
 # ---- the jobs of each stage --------------------------------------------------------------------------------------------
 
 
-def _one_if(has_it: Callable[[Experiment], bool]) -> Callable[[Experiment, Sequence[str]], Sequence[Wildcards]]:
+def one_job_if(has_it: Callable[[Experiment], bool]) -> Callable[[Experiment, Sequence[str]], Sequence[Wildcards]]:
     """Return a function for `jobs`: one job if an experiment has the stage, else none."""
     return lambda experiment, networks: [{}] if has_it(experiment) else []
 
 
-_ALWAYS = _one_if(lambda experiment: True)
-_IF_NETWORK = _one_if(lambda experiment: experiment.workload is not None)
-_IF_SEARCH = _one_if(lambda experiment: experiment.searches)
-_IF_BY_LATENCY = _one_if(lambda experiment: experiment.artifact is None and experiment.select.by == "latency")
-_IF_PUBLISHED = _one_if(lambda experiment: experiment.artifact is not None)
-_IF_JOINED = _one_if(lambda experiment: experiment.join is not None)
-_IF_OF_PAPER = _one_if(lambda experiment: experiment.artifact is not None or experiment.join is not None)
-_IF_SELECTS = _one_if(lambda experiment: experiment.artifact is None and experiment.join is None)
+_ALWAYS = one_job_if(lambda experiment: True)
+_IF_NETWORK = one_job_if(lambda experiment: experiment.workload is not None)
+_IF_SEARCH = one_job_if(lambda experiment: experiment.searches)
+_IF_BY_LATENCY = one_job_if(lambda experiment: experiment.artifact is None and experiment.select.by == "latency")
+_IF_SELECTS = one_job_if(lambda experiment: experiment.artifact is None and experiment.join is None)
 
 
 def _conversions(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
@@ -148,11 +146,6 @@ _LIST = (
     WorkflowStage(
         "data", ("data",), _IF_NETWORK, files=(places.DATA,), after=("convert",), settings="data", is_timed=True,
         readers={places.DATA: "syno.stages.data:DataRecord.read"}, memory_mib=4000, minutes=120),
-    WorkflowStage(
-        "artifact", (), _IF_PUBLISHED, files=(places.RECORD, *places.table_files(places.IMPORTED_TABLES)),
-        also=(places.NUMBERS, *places.table_files(places.IMPORTED_TABLES, "csv")),
-        readers={places.RECORD: "syno.stages.artifact:ImportRecord.read",
-                 places.NUMBERS: "syno.results.measurement:Measurements.read"}),
     WorkflowStage(
         "worker", ("search", "worker"), _workers, files=(places.WORKER,), after=("data",), settings="search", is_timed=True,
         readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, log="worker{number}", memory_mib=4000, minutes=A_DAY),
@@ -190,28 +183,33 @@ _LIST = (
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
         also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune", "layers", "breakdown", "speed")),
     WorkflowStage(
-        "ablate", ("ablate",), lambda experiment, networks: [{"name": name} for name in experiment.ablations.names],
-        files=places.table_files((places.ABLATION_TABLE,)),
-        also=(places.ABLATION, *places.table_files((places.ABLATION_TABLE,), "csv")),
-        after=("data",), settings="ablations", is_timed=True, log="ablate/{name}", minutes=240,
-        readers={places.ABLATION: "syno.stages.ablations:AblationRecord.read"}),  # patterns come after the search or the import
-    WorkflowStage(  # it reads the tables of other experiments
-        "join", ("join",), _IF_JOINED, files=(places.JOINED, *places.table_files(places.IMPORTED_TABLES)),
-        also=places.table_files(places.IMPORTED_TABLES, "csv"), settings="join",
-        readers={places.JOINED: "syno.stages.join:JoinRecord.read"}),
-    WorkflowStage(
-        "headlines", (), _IF_OF_PAPER, files=places.table_files((places.HEADLINES,)),
-        also=places.table_files((places.HEADLINES,), "csv"), after=("artifact", "join")),
-    WorkflowStage(
         "figure", ("figure",), _figures, files=places.figure_files(places.FORMATS[:1]),
-        also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("artifact", "join", "freeze", "tables", "ablate"),
+        also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("freeze", "tables"),
         log="figures/{name}"),
     WorkflowStage(
         "report", ("report",), _ALWAYS, files=(places.REPORT,), is_page=True,
-        after=("artifact", "join", "headlines", "freeze", "select", "tables", "ablate", "figure")),
+        after=("freeze", "select", "tables", "figure")),
 )
 # fmt: on
-STAGES: Mapping[str, WorkflowStage] = {stage.name: stage for stage in _LIST}  # in their order
+STAGES: dict[str, WorkflowStage] = {stage.name: stage for stage in _LIST}  # in their order; extensions add to it
+
+
+def add_stage(stage: WorkflowStage, *, before: str, read_by: Sequence[str] = ()) -> None:
+    """Add the stage of an extension.
+
+    Args:
+        stage: its rule of Snakemake stands in `workflow/rules`, or in a file that includes the Snakefile.
+        before: the name of the stage that it goes before.
+        read_by: names of later stages that read its files.
+
+    Raises ValueError if there is a stage of this name.
+    """
+    if stage.name in STAGES:
+        raise ValueError(f'there is a stage "{stage.name}" already')
+    stages = list(STAGES.values())
+    stages.insert(list(STAGES).index(before), stage)
+    STAGES.clear()
+    STAGES.update({one.name: replace(one, after=(*one.after, stage.name)) if one.name in read_by else one for one in stages})
 
 
 # ---- the files of an experiment ----------------------------------------------------------------------------------------
@@ -236,3 +234,6 @@ def files_on_the_way(experiment: Experiment) -> list[Path]:
     """Return all files of the stages that have no job for each network: Snakemake misses those that it is asked for."""
     stages = [stage for stage in STAGES.values() if not stage.is_per_network and not stage.is_shared]
     return [file for stage in stages for file in stage.paths(experiment, (), (*stage.files, *stage.also))]
+
+
+load_extensions()  # last: they add to what is above

@@ -11,11 +11,11 @@ import pytest
 from result_tables import NAMES, results, trial_table
 from small_artifact import write_artifact
 
+from syno.paper.stages.artifact import import_artifact
+from syno.paper.stages.figures import write_page
 from syno.report.page import page
 from syno.report.result_figures import FIGURES, pictures
 from syno.results.metric import METRICS
-from syno.stages.artifact import import_artifact
-from syno.stages.figures import write_page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 pytestmark = pytest.mark.slow

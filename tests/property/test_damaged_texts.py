@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from text_damage import damaged
 
-from syno.artifact.dot_reader import parse_dot
 from syno.base.errors import ParseError, SynoError
 from syno.base.yaml_text import parse_yaml
 from syno.config import load_experiment
@@ -19,6 +18,7 @@ from syno.config.specs import find_spec
 from syno.ir.library import OPERATORS
 from syno.ir.text import MARK, parse, read_operator_file, with_checksum
 from syno.lower.pytorch.source import to_source
+from syno.paper.artifact.dot_reader import parse_dot
 
 MOST_SECONDS = 30  # a hang is found, a slow machine is none
 CONFIG = Path(__file__).parents[2] / "config"

@@ -13,11 +13,11 @@ from strategies import pgraphs
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from syno.algebra import Valuation
-from syno.artifact.published_operator import distinct, read_artifact
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.plan import Plan, candidates
 from syno.model import build
+from syno.paper.artifact.published_operator import distinct, read_artifact
 
 QUICK = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 THOROUGH = settings(QUICK, max_examples=4000)

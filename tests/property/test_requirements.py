@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import small_specs
 
-from syno.space import OperatorSpec, Sampler, Space, paper
+from syno.space import OperatorSpec, Sampler, Space, preset
 from syno.space.requirements import Requirements
 
 FEW: dict[str, Any] = {"tensors": 2, "merges": 1, "splits": 1, "shifts": 1, "reductions": 3}
@@ -49,8 +49,8 @@ def resnet8() -> dict[str, Any]:
 
 def gpt2() -> OperatorSpec:
     """The preset with few sums, of which there are thousands of sets, and without its budget, which no window meets so soon."""
-    preset = paper("gpt2")
-    return preset.with_(depth=4, occurrences=preset.occurrences.with_(reductions=2), budget={})
+    chosen = preset("gpt2")
+    return chosen.with_(depth=4, occurrences=chosen.occurrences.with_(reductions=2), budget={})
 
 
 SQUARE: dict[str, Any] = {"H": 3}
@@ -67,8 +67,8 @@ SEQUENCE: dict[str, Any] = {"seq_len": 2, "applied": 1, "centred": False, "chann
         pytest.param(square(occurrences={**FEW, "shifts": 0, "merges": 2}), ONCE, 4, id="once"),
         pytest.param(small_specs.convolution(depth=5), {"H": 2, "centred": False}, 10, id="convolution"),
         pytest.param(resnet8(), SQUARE, 2, id="resnet8", marks=pytest.mark.slow),
-        pytest.param(paper("resnet18").with_(depth=5), LINE, 10, id="resnet18", marks=pytest.mark.slow),
-        pytest.param(paper("densenet121").with_(depth=4), LINE, 8, id="densenet121", marks=pytest.mark.slow),
+        pytest.param(preset("resnet18").with_(depth=5), LINE, 10, id="resnet18", marks=pytest.mark.slow),
+        pytest.param(preset("densenet121").with_(depth=4), LINE, 8, id="densenet121", marks=pytest.mark.slow),
         pytest.param(gpt2(), SEQUENCE, 5, id="gpt2", marks=pytest.mark.slow),
     ],
 )

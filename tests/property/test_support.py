@@ -24,7 +24,7 @@ from syno.ir.shared_support import SharedSupport
 from syno.ir.support import support
 from syno.lower.interpreter import interpret, shapes
 from syno.space.identity.valuations import own_valuations
-from syno.space.presets import paper
+from syno.space.presets import preset
 from syno.space.sample import Sampler
 from syno.space.space import Space
 
@@ -116,12 +116,12 @@ def test_of_random_operators(graph: PGraph) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("preset", "operators"), [("resnet18", 6), ("gpt2", 2)])
-def test_of_the_paper_s_spaces_by_gradients_of_modules(preset: str, operators: int) -> None:
+@pytest.mark.parametrize(("chosen", "operators"), [("resnet18", 6), ("gpt2", 2)])
+def test_of_the_paper_s_spaces_by_gradients_of_modules(chosen: str, operators: int) -> None:
     torch = pytest.importorskip("torch")
     from syno.model.module import build
 
-    sampler = Sampler(Space(paper(preset)), Random("support"))
+    sampler = Sampler(Space(preset(chosen)), Random("support"))
     while len(sampler.operators) < operators:
         sampler.draw()
     for graph in sampler.operators:

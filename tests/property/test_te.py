@@ -12,7 +12,6 @@ from strategies import VIEWS_AND_WINDOWS, pgraphs
 pytest.importorskip("tvm", reason='TVM is not installed: pip install "syno[tvm]"')
 from tvm_kernels import assert_agrees, assert_close, at_borders, compiled, random_arrays
 
-from syno.artifact.published_operator import distinct, read_artifact
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
@@ -20,6 +19,7 @@ from syno.lower.choose import plan
 from syno.lower.interpreter import interpret
 from syno.lower.plan import candidates
 from syno.lower.tvm import prim_functions, stage_functions, te_stages, writer
+from syno.paper.artifact.published_operator import distinct, read_artifact
 
 QUICK = settings(deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck))
 WINDOWS = ["conv2d", "dilated_conv2d", "operator_1", "operator_2", "separable_conv2d"]

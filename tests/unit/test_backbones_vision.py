@@ -21,7 +21,7 @@ from syno.model.backbones.efficientnet import StochasticDepth
 from syno.model.counting import model_cost, parameters, published_flops
 from syno.model.extraction import replaceable
 from syno.model.substitution import substitute
-from syno.space import paper
+from syno.space import preset
 
 State = dict[str, torch.Tensor]
 NAMES = ("densenet121", "efficientnet_v2_s", "resnext29_2x64d")
@@ -245,7 +245,7 @@ class TestPaperLayers:
             replaceable(shaped("resnext29_2x64d"), PICTURE, "spatial")
 
     @pytest.mark.parametrize(
-        ("preset", "name", "classes"),
+        ("chosen", "name", "classes"),
         [
             ("resnet18", "resnet18", 100),
             ("densenet121", "densenet121", 100),
@@ -253,8 +253,8 @@ class TestPaperLayers:
             ("resnext29_2x64d", "resnext29_2x64d_1000", 100),
         ],
     )
-    def test_the_paper_s_specs_are_of_these_networks(self, preset: str, name: str, classes: int) -> None:
-        spec, model = paper(preset), shaped(name, classes)
+    def test_the_paper_s_specs_are_of_these_networks(self, chosen: str, name: str, classes: int) -> None:
+        spec, model = preset(chosen), shaped(name, classes)
         layers = replaceable(model, PICTURE.expand(128, -1, -1, -1), "paper")
         found = Counter(tuple(sorted(layer.values.items())) for layer in layers)
         assert found == {tuple(sorted(row.values.items())): row.count for row in spec.layers}

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from syno.base.errors import SpecError
 from syno.cli import app
-from syno.report.replays import PARTS
+from syno.paper.replay import OperatorTable, Subset
+from syno.paper.replay.comparison import Contender, Run, Searches, p_value, quartiles, summary
+from syno.paper.replay.report import PARTS
+from syno.paper.replay.table import FOLDER
 from syno.search.policies import RandomWalk
-from syno.search.replay import OperatorTable, Subset
-from syno.search.replay.comparison import Contender, Run, Searches, p_value, quartiles, summary
-from syno.search.replay.table import FOLDER
 
 
 class Lengthy(RandomWalk):
@@ -82,7 +82,7 @@ def test_the_command_compares_a_policy_of_ones_own(tmp_path) -> None:
 
 def test_a_comparison_goes_on_where_it_was_stopped(tmp_path, monkeypatch) -> None:
     from syno.base.progress import LogDisplay
-    from syno.report import replays
+    from syno.paper.replay import report as replays
 
     made, search = [], replays.Run.of
 

@@ -12,7 +12,7 @@ from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.lower.causality import leak
 from syno.model.spec import SEQUENCE_DEFAULTS
-from syno.space import OperatorSpec, Space, paper
+from syno.space import OperatorSpec, Space, preset
 
 LAYER = {"N": 1, "seq_len": 8, "H_in": 16}
 
@@ -85,9 +85,9 @@ def test_an_axis_that_is_not_there(size: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         spec(causal=[size])
     with pytest.raises(SpecError, match='causal holds "H", and the input has 2 axes of this size'):
-        paper("resnet18").with_(causal=["H"])
+        preset("resnet18").with_(causal=["H"])
 
 
 def test_ids_of_specs_without_it_are_what_they_were() -> None:
-    assert paper("resnet18").id == "097091d0ff7f0fce775cdb3741cddec4"
+    assert preset("resnet18").id == "097091d0ff7f0fce775cdb3741cddec4"
     assert spec(causal=["seq_len"]).id != spec().id

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import syno
-from syno.artifact.published_operator import read_artifact
 from syno.base.errors import LoweringError, SpecError, ValuationError
 from syno.ir import relation
 from syno.ir.builder import Builder
 from syno.ir.dim import Dim
 from syno.lower import causality
 from syno.lower.causality import leak
+from syno.paper.artifact.published_operator import read_artifact
 
 Positions = Callable[[Builder, Dim], Dim]
 GPT2 = {"N": 1, "seq_len": 2048, "H_in": 768}

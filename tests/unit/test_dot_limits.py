@@ -10,12 +10,12 @@ from published_dot import published_dot
 
 import syno
 from syno.algebra import VariableTable
-from syno.artifact.dot_reader import parse_dot, read_dot
-from syno.artifact.files import META
-from syno.artifact.published_operator import read_folder
 from syno.base.errors import ParseError
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import renumbered
+from syno.paper.artifact.dot_reader import parse_dot, read_dot
+from syno.paper.artifact.files import META
+from syno.paper.artifact.published_operator import read_folder
 
 TABLE = VariableTable.parse("N, C_in, C_out, H; g, k")
 HEAD = "digraph kernel {\n"

@@ -11,13 +11,13 @@ from published_dot import published_dot
 from strategies import pgraphs
 
 from syno.algebra import VariableTable
-from syno.artifact.dot_reader import parse_dot, read_dot
 from syno.base.errors import ParseError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.primitives import SHIFT
 from syno.ir.rewriting import renumbered
+from syno.paper.artifact.dot_reader import parse_dot, read_dot
 
 VARIABLES = "N, C_in, C_out, H; g, k"
 TABLE = VariableTable.parse(VARIABLES)

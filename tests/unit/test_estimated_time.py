@@ -10,7 +10,7 @@ from syno.base.errors import SynoError
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.statements import estimated_time, statements
 from syno.search.policies.descriptions import Descriptions
-from syno.space.presets import paper
+from syno.space.presets import preset
 from syno.space.space import Space
 
 
@@ -38,7 +38,7 @@ def test_fewer_flops_in_calls_that_move_more_may_be_estimated_as_slower() -> Non
 
 
 def test_descriptions_with_times_end_in_the_logarithm_and_without_have_none() -> None:
-    space = Space(paper("resnet18"))
+    space = Space(preset("resnet18"))
     plain, timed = Descriptions(space), Descriptions(space, timed=True)
     operator = syno.OPERATORS["operator_2"]()
     one, other = plain.of_operator(operator), timed.of_operator(operator)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from syno.base.text_tables import Row
 from syno.cli import app
 from syno.config import Experiment, load_experiments
-from syno.report.paper.catalogue import PAPER_FIGURES
+from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.stages.assumptions import SEARCH_HOURS, TRIAL_HOURS, Assumptions
 from syno.stages.plan import WorkflowPlan, plan, plans, training_hours
 from syno.stages.plan_text import paper_rows, plan_text, stage_rows

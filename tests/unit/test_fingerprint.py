@@ -13,7 +13,6 @@ import pytest
 from rewritten_operators import CHANNELS, MIRRORED, ROLLED, SAME, op
 
 from syno.algebra import VariableTable
-from syno.artifact.published_operator import distinct, read_artifact
 from syno.base.errors import GraphError, ValuationError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
@@ -21,9 +20,10 @@ from syno.ir.library import OPERATORS
 from syno.ir.rewriting import normal_form
 from syno.ir.text import parse
 from syno.model.spec import SEQUENCE_DEFAULTS
+from syno.paper.artifact.published_operator import distinct, read_artifact
 from syno.space.identity.fingerprint import fingerprint, same_operator
 from syno.space.identity.valuations import own_valuations, tiny_valuations
-from syno.space.presets import PRESETS, paper
+from syno.space.presets import PRESETS, preset
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 
@@ -53,15 +53,15 @@ def test_normal_forms_of_known_operators_have_the_same_fingerprint():
         assert fingerprint(normal_form(make())) == fingerprint(make())
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_what_is_drawn_in_a_space_of_the_paper_can_be_compared(preset):
+@pytest.mark.parametrize("chosen", PRESETS)
+def test_what_is_drawn_in_a_space_of_the_paper_can_be_compared(chosen):
     """Also where a size is 1, as GPT-2's batch is, and so none that the options allow."""
-    space, random = Space(paper(preset)), Random(0)
+    space, random = Space(preset(chosen)), Random(0)
     walk = None
     while walk is None:
         walk = space.walk(space.root, random)
     operator = walk[-1].operator
-    assert space.fingerprint(operator) == Space(paper(preset)).fingerprint(operator)
+    assert space.fingerprint(operator) == Space(preset(chosen)).fingerprint(operator)
 
 
 # ---- what fingerprints depend on ------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import pytest
 import small_specs
 
 from syno.base.progress import TerminalDisplay
-from syno.report.ablations.guided import run
-from syno.report.ablations.sampling import shown_on
+from syno.paper.ablations.guided import run
+from syno.report.operators.sampling import shown_on
 from syno.space import Sampler, Space
 from syno.space.options import DistanceKind
 

@@ -169,8 +169,8 @@ def test_a_batch_size_need_not_be_given(to: str, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("given", ["a" * 300, "a/" * 3_000, "a\0b"])
 def test_a_path_that_no_system_takes_is_not_there(given: str) -> None:
-    from syno.artifact.published_operator import find_operator
     from syno.config.specs import find_spec
+    from syno.ir.library import find_operator
 
     for find in (find_operator, find_spec):
         with pytest.raises(SynoError) as error:

@@ -23,7 +23,7 @@ from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES
 from syno.search.reward import REWARDS
-from syno.space import OperatorSpec, paper
+from syno.space import OperatorSpec, preset
 from syno.space.presets import PRESETS
 from syno.train.settings import MILESTONES, RECIPES, TrainingSettings, WorkloadSettings
 
@@ -149,6 +149,6 @@ def test_every_option_has_a_meaning(model: type[BaseModel]) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_spec_prints_only_options_that_the_page_has(name: str) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for key, value in yaml.safe_load(paper(name).dump()).items():
+    for key, value in yaml.safe_load(preset(name).dump()).items():
         names = [f"{key}: {inner}" for inner in value] if isinstance(value, dict) else [key]
         assert all(f"| `{found}`" in text for found in names)

@@ -13,7 +13,7 @@ from syno.base.errors import SynoError, UnreachableError
 from syno.ir.graph import PGraph
 from syno.ir.primitives import SPLIT
 from syno.report.operators.explanation import explain
-from syno.space import OperatorSpec, Space, paper
+from syno.space import OperatorSpec, Space, preset
 from syno.space.rules import RULES, RuleSet
 from syno.space.rules.listing import rows
 
@@ -44,7 +44,7 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def spec(*rules: str, off: tuple[str, ...] = (), depth: int = 4) -> OperatorSpec:
-    return paper("resnet18").with_(depth=depth, rules_on=rules, rules_off=off)
+    return preset("resnet18").with_(depth=depth, rules_on=rules, rules_off=off)
 
 
 def splits(operator: PGraph) -> bool:

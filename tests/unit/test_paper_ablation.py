@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from syno.report.ablations.canonical import Rate
-from syno.report.ablations.shares import wilson
-from syno.report.ablations.tables import beside_the_paper
+from syno.paper.ablations.canonical import Rate
+from syno.paper.ablations.shares import wilson
+from syno.paper.ablations.tables import beside_the_paper
 
 
 def test_the_largest_size_that_has_canonical_graphs_is_compared() -> None:

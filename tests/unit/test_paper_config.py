@@ -11,7 +11,7 @@ from syno.config import Experiment, load_experiments
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.extraction import replaceable
 from syno.model.spec import spec_for
-from syno.space import paper
+from syno.space import preset
 from syno.space.spec import OperatorSpec
 
 EXPERIMENTS = load_experiments(Path(__file__).parents[2] / "config" / "paper.yaml")
@@ -43,14 +43,14 @@ def test_as_many_layers_are_replaced_as_in_the_paper(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, experiment in EXPERIMENTS.items() if experiment.searches])
 def test_a_search_is_in_the_space_of_the_preset(name: str) -> None:
-    experiment, preset = EXPERIMENTS[name], paper(name)
+    experiment, chosen = EXPERIMENTS[name], preset(name)
     assert experiment.workload is not None and not isinstance(experiment.spec, str)
     found = spec_for(*network(experiment), options={"name": name, **experiment.spec}, where=experiment.workload.layers)
 
     def beside_the_network(spec: OperatorSpec) -> dict[str, object]:
         return spec.model_dump(exclude={"budget": True, "layers": {"__all__": {"count"}}})
 
-    assert beside_the_network(found) == beside_the_network(preset)
+    assert beside_the_network(found) == beside_the_network(chosen)
 
 
 def test_rewards_are_the_published_ones() -> None:

@@ -8,20 +8,20 @@ from small_artifact import write_artifact
 from small_mixture import DEVICE, FAILED, SMALL, accuracies, joined, latencies, measured, one, own_losses, own_rows
 
 from syno.ir.library import OPERATORS
+from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers
+from syno.paper.figures.comparisons import best_over_best, layers, shares
+from syno.paper.figures.headlines import headlines
+from syno.paper.figures.language import curves, mean_curve, perplexities, training_speedups
+from syno.paper.figures.left_out import lines
+from syno.paper.figures.mixture import FINAL, PROXY, scored, timed
+from syno.paper.figures.networks import case_study, fastest, trade_offs
+from syno.paper.figures.origins import is_mixed
+from syno.paper.figures.page import paper_page
+from syno.paper.figures.titles import compiler_title, model_title
+from syno.paper.stages.artifact import import_artifact
 from syno.report.figures import drawn
-from syno.report.paper.catalogue import PAPER_FIGURES, Numbers
-from syno.report.paper.comparisons import best_over_best, layers, shares
-from syno.report.paper.headlines import headlines
-from syno.report.paper.language import curves, mean_curve, perplexities, training_speedups
-from syno.report.paper.left_out import lines
-from syno.report.paper.mixture import FINAL, PROXY, scored, timed
-from syno.report.paper.networks import case_study, fastest, trade_offs
-from syno.report.paper.origins import is_mixed
-from syno.report.paper.page import paper_page
-from syno.report.paper.titles import compiler_title, model_title
 from syno.results.measurement import Measurement
 from syno.results.table import measurement_table
-from syno.stages.artifact import import_artifact
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,9 @@ def test_headlines_of_own_devices_stand_beside_the_papers(rows: pandas.DataFrame
 
 
 def test_the_page_says_where_each_number_comes_from(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno.report.paper.page.PAPER_FIGURES", {"figure-5": PAPER_FIGURES["figure-5"]})  # the others take long
+    monkeypatch.setattr(
+        "syno.paper.figures.page.PAPER_FIGURES", {"figure-5": PAPER_FIGURES["figure-5"]}
+    )  # the others take long
     html = paper_page(numbers, {name: OPERATORS[name]() for name in ("operator_1", "operator_2")}, ["joined here"])
     sources = html.partition('<section id="sources">')[2].partition("</section>")[0]
     assert all(name in sources for name in ("latencies", "published", "large", DEVICE, "inductor-max-autotune"))

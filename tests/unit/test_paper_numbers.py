@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from syno.report.paper.headline import Headline
-from syno.report.paper.headlines import headlines
-from syno.stages.artifact import import_artifact
-from syno.stages.figures import read_numbers
+from syno.paper.figures.headline import Headline
+from syno.paper.figures.headlines import headlines
+from syno.paper.stages.artifact import import_artifact
+from syno.paper.stages.figures import read_numbers
 
 pytestmark = pytest.mark.slow  # most of a minute
 

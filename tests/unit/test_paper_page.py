@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
-from syno.report.paper.catalogue import PAPER_FIGURES
-from syno.report.paper.page import published_results
-from syno.results.paper import GUARD
+from syno.paper.figures.catalogue import PAPER_FIGURES
+from syno.paper.figures.page import published_results
+from syno.paper.numbers import GUARD
+from syno.paper.stages.artifact import import_artifact
+from syno.paper.stages.figures import write_page
 from syno.results.table import read_measurements
-from syno.stages.artifact import import_artifact
-from syno.stages.figures import write_page, write_report
+from syno.stages.figures import write_report
 from syno.stages.store import OperatorStore
 
 pytestmark = pytest.mark.slow  # most of a minute

@@ -11,9 +11,9 @@ from small_artifact import write_artifact
 
 from syno.model.backbones import BACKBONES
 from syno.model.counting import published_flops, published_parameters
-from syno.report.paper.comparisons import ALPHA_NAS_NAME, ON_FINAL, ON_PROXY, OURS, savings
-from syno.results.paper import ALPHA_NAS, COSTS
-from syno.stages.artifact import import_artifact
+from syno.paper.figures.comparisons import ALPHA_NAS_NAME, ON_FINAL, ON_PROXY, OURS, savings
+from syno.paper.numbers import ALPHA_NAS, COSTS
+from syno.paper.stages.artifact import import_artifact
 
 CLASSES = {"cifar100": 100, "imagenet": 1000}
 AS_PUBLISHED = {"resnext29_2x64d": "resnext29_2x64d_1000"}

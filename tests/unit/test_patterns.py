@@ -9,9 +9,9 @@ import small_specs
 
 from syno import OPERATORS
 from syno.ir.builder import Builder
-from syno.report.ablations.features import LOW_RANK, SHARED_WINDOW, UNWEIGHTED, patterns
-from syno.report.ablations.parts import Parts
-from syno.report.ablations.patterns import Found, lift_of_best, lift_of_found, pattern_rows, random_operators
+from syno.paper.ablations.features import LOW_RANK, SHARED_WINDOW, UNWEIGHTED, patterns
+from syno.paper.ablations.parts import Parts
+from syno.paper.ablations.patterns import Found, lift_of_best, lift_of_found, pattern_rows, random_operators
 from syno.space import Space
 
 
@@ -67,7 +67,7 @@ def test_rows_compare_all_the_best_and_random_ones() -> None:
 
 
 def test_random_operators_continue_where_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno.report.ablations.patterns.CHUNK", 3)
+    monkeypatch.setattr("syno.paper.ablations.patterns.CHUNK", 3)
     spec, texts = small_specs.convolution(), lambda found: [str(operator) for operator in found]
     whole = texts(random_operators(spec, 6, seed=1))
     assert len(set(whole)) == 6 and whole != texts(random_operators(spec, 6, seed=2))

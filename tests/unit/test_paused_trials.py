@@ -45,7 +45,7 @@ def test_the_best_are_trained_to_the_end_and_no_step_twice() -> None:
 
 def test_decisions_are_those_of_the_rungs() -> None:
     """Trial by trial, as benchmarks/stopping.py replays them."""
-    from syno.search.replay.stopping import halving
+    from syno.paper.replay.stopping import halving
 
     study, training = open_study(policy="random"), Training()
     study.run(training, 40)

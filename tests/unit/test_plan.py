@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from strategies import pgraphs
 
 from syno.algebra import Valuation, Valuations
-from syno.artifact.published_operator import read_artifact
 from syno.base.errors import LoweringError, SizeError, ValuationError
 from syno.ir.builder import Builder
 from syno.ir.dim import Dim
@@ -22,6 +21,7 @@ from syno.lower.choose import plan
 from syno.lower.cut import Cut, Structure
 from syno.lower.plan import candidates, fewest_flops
 from syno.lower.stages import contraction_schemes
+from syno.paper.artifact.published_operator import read_artifact
 
 FIRST_LAYER = {"N": 128, "C_in": 64, "C_out": 64, "H": 56}
 

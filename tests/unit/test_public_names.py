@@ -62,5 +62,5 @@ def test_a_public_name_has_a_docstring_with_an_example_that_runs(
 
 
 def test_public_names_of_studies_load_neither_torch_nor_matplotlib_before_they_are_used() -> None:
-    code = "import sys, syno; dir(syno); syno.sample, syno.Space, syno.paper, syno.POLICIES; print('torch' in sys.modules)"
+    code = "import sys, syno; dir(syno); syno.sample, syno.Space, syno.preset, syno.POLICIES; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout == "False\n"

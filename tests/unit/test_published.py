@@ -12,8 +12,6 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from published_dot import published_dot
 
-from syno.artifact.files import META
-from syno.artifact.published_operator import GRAPH_FILE, LAYERS_FILE, PublishedOperator, distinct, read_artifact, read_folder
 from syno.base.errors import ParseError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
@@ -21,6 +19,15 @@ from syno.ir.library import OPERATORS
 from syno.ir.rewriting import normal_form
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, shapes
+from syno.paper.artifact.files import META
+from syno.paper.artifact.published_operator import (
+    GRAPH_FILE,
+    LAYERS_FILE,
+    PublishedOperator,
+    distinct,
+    read_artifact,
+    read_folder,
+)
 
 # ---- folders written here ---------------------------------------------------------------------------------------
 

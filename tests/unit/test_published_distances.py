@@ -7,8 +7,8 @@ import small_specs
 
 from syno.algebra import VariableTable
 from syno.base.errors import SpecError, UnreachableError
+from syno.paper.distances.groupings import Formula, LiveAxis, Remaining, least_cost
 from syno.space import Space
-from syno.space.distance.groupings import Formula, LiveAxis, Remaining, least_cost
 from syno.space.distance.problem import UNREACHABLE
 from syno.space.options import DistanceKind
 from syno.space.state_graph import why_empty

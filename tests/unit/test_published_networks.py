@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from syno.algebra import Kind
-from syno.artifact.published_operator import PublishedOperator, read_artifact
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import published_flops, published_parameters
 from syno.model.extraction import replaceable
 from syno.model.substitution import substitute
+from syno.paper.artifact.published_operator import PublishedOperator, read_artifact
 
 NEW_META_FILE = "meta_new.json"  # of ResNet-18's operators, searched in 16 layers and trained again in 19
 

@@ -14,7 +14,7 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment, load_experiments
 from syno.ir.library import OPERATORS
-from syno.stages.artifact import import_artifact
+from syno.paper.stages.artifact import import_artifact
 from syno.stages.figures import names
 from syno.stages.select import select
 from syno.stages.selection import read_selected

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from syno import OPERATORS, Builder, PGraph
-from syno.artifact.published_operator import distinct, read_artifact
 from syno.base.errors import UnreachableError
 from syno.ir.rewriting import normal_form, with_variables
-from syno.space import Space, paper
+from syno.paper.artifact.published_operator import distinct, read_artifact
+from syno.space import Space, preset
 from syno.space.reach import reach
 from syno.space.refusal import described
 
@@ -20,7 +20,7 @@ MODELS = {"resnet": "resnet18", "good_kernels_lm1b": "gpt2"}  # folders of the a
 
 @cache
 def space(model: str) -> Space:
-    return Space(paper(model))
+    return Space(preset(model))
 
 
 def conv2d() -> PGraph:
@@ -31,7 +31,7 @@ def conv2d() -> PGraph:
 
 
 def test_conv2d_is_six_primitives_away_once_the_cap_on_flops_is_lifted() -> None:
-    free = Space(paper("resnet18").with_(budget={}, depth=6))
+    free = Space(preset("resnet18").with_(budget={}, depth=6))
     stages = reach(free, conv2d())
     assert [stage.step.kind for stage in stages] == ["Reduce"] * 3 + ["Contraction", "Unfold", "Unfold", "Finalize"]
     assert [stage.distance for stage in stages] == [1, 2, 3, 2, 1, 0, 0]  # with fewer sums a 1x1 convolution is near
@@ -46,7 +46,7 @@ def test_operator_1_takes_ten_primitives_and_no_less() -> None:
     stages = reach(space("resnet18"), OPERATORS["operator_1"]())
     assert len(stages) - 1 == 10
     with pytest.raises(UnreachableError, match="shape distance|depth"):
-        reach(Space(paper("resnet18").with_(depth=9)), OPERATORS["operator_1"]())
+        reach(Space(preset("resnet18").with_(depth=9)), OPERATORS["operator_1"]())
 
 
 def test_the_last_step_is_the_operator_itself() -> None:
@@ -85,7 +85,7 @@ def test_a_rule_that_excludes_an_operator_is_named() -> None:
 def test_weights_that_wait_for_each_other_are_no_way() -> None:
     separable = with_variables(OPERATORS["separable_conv2d"](), {"k": "k_1"})
     with pytest.raises(UnreachableError, match="separable_conv2d is not in the space"):  # depth-wise weights end no axis
-        reach(Space(paper("resnet18").with_(budget={})), separable)
+        reach(Space(preset("resnet18").with_(budget={})), separable)
 
 
 def test_described_names_what_is_added() -> None:
@@ -113,6 +113,6 @@ def test_published_operators_are_reachable_or_their_exclusion_is_named(artifact:
         with pytest.raises(UnreachableError, match=reason):
             reach(space(model), published.graph)
         if option is not None:
-            spec = paper(model)
+            spec = preset(model)
             lenient = Space(spec.with_(sizes={**spec.sizes.model_dump(), **option}))
             assert reach(lenient, published.graph)

@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 import syno
-from syno.artifact.published_operator import distinct, read_artifact
 from syno.base.errors import SpecError, UnreachableError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
-from syno.space import OperatorSpec, Space, paper
+from syno.paper.artifact.published_operator import distinct, read_artifact
+from syno.space import OperatorSpec, Space, preset
 from syno.space.reach import reach
 from syno.space.requirements import Requirements
 
-SPEC = paper("resnet18")
+SPEC = preset("resnet18")
 
 
 def line(*, exchanged: bool) -> PGraph:
@@ -113,4 +113,4 @@ def test_a_spec_without_requirement_keeps_its_id() -> None:
 )
 def test_a_requirement_that_nothing_can_meet_is_refused(name: str, reads: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        paper(name).with_(reads=reads)
+        preset(name).with_(reads=reads)

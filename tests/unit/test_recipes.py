@@ -14,15 +14,15 @@ from pydantic import ValidationError
 from torch import nn
 
 import syno
-from syno.artifact.files import read_losses
-from syno.artifact.places import LANGUAGE_LOG
 from syno.base.errors import SpecError, TrainingError
 from syno.data import DATASETS, DataSet, TokenSet
 from syno.ir.rewriting import with_variables
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.module import OperatorModule
 from syno.model.substitution import substitute
-from syno.report.paper.headlines import OPERATOR_LOSS
+from syno.paper.artifact.files import read_losses
+from syno.paper.artifact.places import LANGUAGE_LOG
+from syno.paper.figures.headlines import OPERATOR_LOSS
 from syno.train.optimization import initialize, make_optimizer, make_schedule, on_device, own_state
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import MILESTONES, RECIPES, TrainingSettings, WorkloadSettings

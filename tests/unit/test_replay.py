@@ -6,12 +6,12 @@ import pytest
 
 from syno.base.errors import SpecError, UnreachableError
 from syno.ir.library import OPERATORS
+from syno.paper.replay import OperatorTable, TableTree, milestones, replay
+from syno.paper.replay.stopping import halving
 from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES, Evolution, RandomWalk
 from syno.search.policies.conformance import CHECKS, small_space
 from syno.search.policies.surrogate import SurrogateSettings
-from syno.search.replay import OperatorTable, TableTree, milestones, replay
-from syno.search.replay.stopping import halving
 from syno.search.tree import Tree
 from syno.search.walks import Draws
 from syno.space.orders import all_orders

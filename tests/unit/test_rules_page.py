@@ -9,7 +9,7 @@ import pytest
 
 from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
-from syno.space import Space, paper
+from syno.space import Space, preset
 from syno.space.rules import RULES, RuleSet
 from syno.space.rules.listing import rows, rules_table
 
@@ -60,14 +60,14 @@ def test_rules_can_be_switched_off_one_by_one_or_all() -> None:
 
 
 def test_rejections_are_counted() -> None:
-    space = Space(paper("resnet18").with_(depth=3))
+    space = Space(preset("resnet18").with_(depth=3))
     list(space.enumerate())
     assert set(space.rules.rejections) <= set(RULES)
     assert space.rules.rejections["U1"] > 0
 
 
 def symmetric(*rules: str) -> Space:
-    return Space(paper("resnet18").with_(depth=4, rules_on=list(rules)))
+    return Space(preset("resnet18").with_(depth=4, rules_on=list(rules)))
 
 
 @pytest.fixture(scope="module")

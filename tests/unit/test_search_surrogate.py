@@ -21,7 +21,7 @@ from syno.search.policies.surrogate import SurrogateSettings
 from syno.search.policies.surrogate_model import Model, expected_improvement
 from syno.search.tree import Tree
 from syno.space.features import OperatorFeatures
-from syno.space.presets import paper
+from syno.space.presets import preset
 from syno.space.space import Space
 
 ORIGINAL = {"flops": 2.3e11, "parameters": 1.1e7}
@@ -101,7 +101,7 @@ def test_an_operator_is_described_alike_with_and_without_its_graph() -> None:
 
 class TestFeatures:
     def test_say_what_is_read_and_what_it_costs(self) -> None:
-        spec = paper("resnet18")
+        spec = preset("resnet18")
         features = OperatorFeatures(spec)
         operator = syno.OPERATORS["operator_1"]()
         found = dict(zip(features.columns, features(operator), strict=True))
@@ -167,7 +167,7 @@ class TestEarlierStudies:
             learning(tmp_path / "other", small_space())
         folder = self.write(tmp_path / "earlier", small_space())
         with pytest.raises(SpecError, match=r"none of the \d+ operators of .* fits the layers of this search"):
-            learning(folder, Space(paper("gpt2")))
+            learning(folder, Space(preset("gpt2")))
         with pytest.raises(SpecError, match="learn_from needs a space with a spec"):
             learning(folder, wide_tree())
         frame = pandas.read_parquet(folder / "trials.parquet")

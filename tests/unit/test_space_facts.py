@@ -11,7 +11,7 @@ from syno import Builder
 from syno.algebra import Size, Trait, product
 from syno.ir import dim as dims
 from syno.ir.dim import Dim
-from syno.space import OperatorSpec, Space, paper
+from syno.space import OperatorSpec, Space, preset
 from syno.space.distance.flops import FlopsBound
 from syno.space.facts import DimFacts, FactTable, adjacent
 from syno.space.rules.symmetry import ORDERED, Channels, violations
@@ -65,14 +65,14 @@ class TestSizes:
         assert dict(zip((v.name for v in self.sizes.variables), merged, strict=True)) == {"H": 0, "W": 0, "c": 1}
 
     def test_a_size_that_is_one_for_every_layer_is_none(self) -> None:
-        spec = paper("densenet121")
+        spec = preset("densenet121")
         one = spec.table.size("g^-1*C_out")
         assert not SizeTable(spec)[one].is_legal
         assert SizeTable(spec.with_(sizes={**spec.sizes.model_dump(), "drop_ones": False}))[one].is_legal
 
 
 class TestDims:
-    space = Space(paper("resnet18").with_(budget={}))
+    space = Space(preset("resnet18").with_(budget={}))
 
     def of(self, dim: Dim) -> DimFacts:
         return FactTable(self.space.spec, self.space.sizes)[dim]
@@ -108,7 +108,7 @@ class TestDims:
 
 
 class TestUnorderedChannels:
-    size = staticmethod(paper("resnet18").table.size)
+    size = staticmethod(preset("resnet18").table.size)
 
     def test_a_shift_of_channels(self) -> None:
         shifted = dims.shift(dims.reduce(self.size("C_in")), 1)
@@ -149,7 +149,7 @@ class TestFlopsBound:
         assert self.cheapest("H", ["H"], [], [0]) == 4
 
     def test_it_is_below_what_operators_need(self) -> None:
-        space = Space(paper("resnet18").with_(depth=5))
+        space = Space(preset("resnet18").with_(depth=5))
         frontier = [space.root]
         for _ in range(6):
             for state in frontier:
@@ -164,7 +164,7 @@ def test_the_loops_bound_the_flops_from_above_and_below_with_one_weight() -> Non
     n, o, y, x = build.output("N, C_out, H, H")
     c, i, j = build.contract(outer=[o], inner=build.reduce("C_in, k_1, k_1"))
     graph = build.finish([n, c, build.unfold(y, i), build.unfold(x, j)])
-    space = Space(paper("resnet18"))
+    space = Space(preset("resnet18"))
     loops = space.sizes[product((*space.spec.output_sizes, *(dim.size for dim in graph.reduces)))].total
     assert space.completion.cost(graph).flops == pytest.approx(space.spec.budget.rest_flops + loops)
 
@@ -174,17 +174,17 @@ class TestEnumeration:
         return dict(Counter(size for size, _ in Space(spec).enumerate()))
 
     def test_resnet18_up_to_five_primitives(self) -> None:
-        assert self.counts(paper("resnet18").with_(depth=5)) == {2: 2, 3: 4, 4: 30, 5: 96}
+        assert self.counts(preset("resnet18").with_(depth=5)) == {2: 2, 3: 4, 4: 30, 5: 96}
 
     @pytest.mark.slow
     def test_resnet18_up_to_seven_primitives(self) -> None:
         """The published implementation finds these up to six; of those of seven it loses most at this limit."""
-        found = self.counts(paper("resnet18").with_(depth=7))
+        found = self.counts(preset("resnet18").with_(depth=7))
         assert found == {2: 2, 3: 4, 4: 30, 5: 96, 6: 228, 7: 388}
 
     def test_two_axes_have_none_below_four_and_sixteen_of_four(self) -> None:
         assert self.counts(small_specs.two_axes(depth=4)) == {4: 16}
 
     def test_a_larger_limit_finds_the_same_and_more(self) -> None:
-        small, large = ({o.id for _, o in Space(paper("resnet18").with_(depth=d)).enumerate()} for d in (3, 4))
+        small, large = ({o.id for _, o in Space(preset("resnet18").with_(depth=d)).enumerate()} for d in (3, 4))
         assert small < large

@@ -9,7 +9,7 @@ import pytest
 import small_specs
 
 from syno.base.errors import SpecError
-from syno.space import OperatorSpec, Space, paper
+from syno.space import OperatorSpec, Space, preset
 from syno.space.presets import PRESETS
 
 LAYERS = {"resnet18": 19, "resnet34": 35, "densenet121": 58, "resnext29_2x64d": 10, "efficientnet_v2_s": 10, "gpt2": 12}
@@ -17,7 +17,7 @@ LAYERS = {"resnet18": 19, "resnet34": 35, "densenet121": 58, "resnext29_2x64d": 
 
 @pytest.mark.parametrize(("model", "layers"), LAYERS.items())
 def test_the_papers_specs_replace_so_many_layers(model: str, layers: int) -> None:
-    assert len(paper(model).valuations) == layers
+    assert len(preset(model).valuations) == layers
 
 
 def test_every_preset_is_checked() -> None:
@@ -25,7 +25,7 @@ def test_every_preset_is_checked() -> None:
 
 
 def test_a_spec_comes_back_from_its_file(tmp_path: Path) -> None:
-    spec = paper("resnet18")
+    spec = preset("resnet18")
     (tmp_path / "resnet18.yaml").write_text(spec.dump())
     assert OperatorSpec.load(tmp_path / "resnet18.yaml") == spec
 
@@ -82,14 +82,14 @@ def test_contradictory_rules_are_refused_when_the_space_is_made() -> None:
 
 
 def test_an_empty_space_has_no_first_step() -> None:
-    space = Space(paper("resnet18").with_(depth=1))
+    space = Space(preset("resnet18").with_(depth=1))
     assert not space.is_feasible(space.root)
     assert list(space.enumerate()) == []
 
 
 def test_parameters_and_memory_are_bounded_as_flops_are() -> None:
     """A 1x1 convolution has 1.37 million parameters in ResNet-18's 19 layers."""
-    spec = paper("resnet18").with_(depth=2)
+    spec = preset("resnet18").with_(depth=2)
     flops = {"least_flops": spec.budget.least_flops, "most_flops": spec.budget.most_flops, "rest_flops": spec.budget.rest_flops}
     assert len(list(Space(spec).enumerate())) == 2
     for bound in ({"most_parameters": 1e6}, {"least_parameters": 1e7}, {"most_memory_bytes": 1e6}):

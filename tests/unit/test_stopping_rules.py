@@ -9,8 +9,8 @@ import optuna
 import pytest
 from optuna.pruners import BasePruner
 
+from syno.paper.replay.stopping import Rule, brackets, halving, milestones, percentile, promotion
 from syno.search.halving import HalvingSettings
-from syno.search.replay.stopping import Rule, brackets, halving, milestones, percentile, promotion
 
 
 def curves(seed: int, count: int = 60) -> list[list[float]]:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from syno.artifact.published_operator import find_operator
 from syno.base.errors import ParseError
-from syno.ir.library import OPERATORS
+from syno.ir.library import OPERATORS, find_operator
 from syno.ir.text import MARK, with_checksum
 from syno.stages.store import OperatorStore, find_stored
 

@@ -57,5 +57,5 @@ def test_a_record_is_made_once_and_a_claim_of_a_dead_process_is_taken_over(tmp_p
 
 def test_the_experiment_of_the_table_is_that_of_the_kept_one() -> None:
     records = importlib.import_module("table_records")
-    about = json.loads((ROOT / "syno/search/replay/resnet8/about.json").read_text())
+    about = json.loads((ROOT / "syno/paper/replay/resnet8/about.json").read_text())
     assert about["experiment"] == records.EXPERIMENT.read_text()

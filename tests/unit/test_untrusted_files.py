@@ -16,7 +16,6 @@ import pytest
 import torch
 
 import syno
-from syno.artifact.imported import ImportRecord
 from syno.base.errors import SynoError
 from syno.base.record import Record
 from syno.ir.library import OPERATORS
@@ -24,6 +23,7 @@ from syno.ir.text import parse
 from syno.lower.pytorch.source import to_source
 from syno.lower.tvm import to_te_source
 from syno.measure.tuning_record import TuningRecord
+from syno.paper.artifact.imported import ImportRecord
 from syno.results.measurement import Measurements
 from syno.results.parquet import read_parquet
 from syno.search.storage.opening import open_storage
@@ -45,7 +45,6 @@ FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
 # Libraries are machine code. Each of these was made by the same process before, and none is of a folder of results.
 LOADS_LIBRARIES = {
     "base/fork_request.py": ["ctypes.CDLL"],  # no file: functions of the C library that this process has
-    "base/compiled.py": ["spec_from_file_location"],  # of the package itself, where `make compiled` put it
     "report/take_home/formats.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
     "report/take_home/network_formats.py": ["module.runtime.load_module"],  # what it has just written
     "measure/tvm/sessions.py": ["session.load_module"],  # on a device, to which it was sent

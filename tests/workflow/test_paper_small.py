@@ -11,7 +11,7 @@ import yaml
 from small_run import ROOT, planned, snakemake
 
 from syno.config import load_experiments
-from syno.results.joined import FINAL, PROXY
+from syno.paper.joined import FINAL, PROXY
 from syno.stages.workflow_stages import jobs
 
 CONFIG = ROOT / "config" / "paper-small.yaml"

@@ -14,7 +14,7 @@ from small_run import FIELDS, ROOT, merged, planned, snakemake
 
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
-from syno.report.paper.catalogue import PAPER_FIGURES
+from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.stages.selection import read_selected
 from syno.train.training_record import TrainingRecord
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from syno.artifact.imported import is_published
+from syno.paper.artifact.imported import is_published
 from syno.base.errors import SynoError
 from syno.base.files import ORIGINAL
 from syno.config import load_experiments

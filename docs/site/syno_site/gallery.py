@@ -9,15 +9,15 @@ from html import escape
 from pathlib import Path
 
 import syno
-from syno.artifact.operators import Folder, PublishedEntry, entries, read_folders
 from syno.base.errors import SynoError
 from syno.base.text_tables import markdown
 from syno.config.files import load_experiment
 from syno.ir.example_sizes import example_values
 from syno.ir.graph import PGraph
+from syno.paper.artifact.operators import Folder, PublishedEntry, entries, read_folders
+from syno.paper.numbers import TEST_DATA
 from syno.report.operators.gallery import cards
 from syno.report.operators.words import in_words
-from syno.results.paper import TEST_DATA
 from syno.stages.results import read
 
 ROOT = Path(__file__).parents[3]

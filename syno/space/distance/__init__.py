@@ -66,6 +66,32 @@ Tests compare the distance with the truth on small specs, found by going through
 equal in more than 95 % of the states.
 
 Paper: section 5.4 (shape distance). The published system charges a step for each axis that a contraction ends, and does
-not know which axes a Merge may cut: near its depth limit it loses operators. `published` has its distance and the paper's
-formula, which a spec can choose for comparison.
+not know which axes a Merge may cut: near its depth limit it loses operators. `syno.paper.distances` has its distance and
+the paper's formula, which a spec can choose for comparison.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from syno.base.registry import Registry
+
+if TYPE_CHECKING:
+    from syno.algebra import Size
+    from syno.space.candidates import Candidates
+    from syno.space.state import State
+
+
+class OtherDistance(Protocol):
+    """A distance in place of this project's, as `distance` of a spec names it."""
+
+    def __call__(self, state: State, most: int) -> int:
+        """Return the distance of a state; UNREACHABLE if it is above `most`, the primitives left."""
+
+    def of_sums(self, root: State, sums: tuple[Size, ...], depth: int) -> int:
+        """Return the distance of the state after these reductions, from which `depth` primitives are left."""
+
+
+OtherDistances: TypeAlias = Callable[["Candidates", "tuple[Size, ...]"], OtherDistance]
+DISTANCES: Registry[OtherDistances] = Registry("shape distance")  # beside "exact" and "none"; extensions add to it

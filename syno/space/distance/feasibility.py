@@ -13,11 +13,10 @@ from syno.algebra import Size, product
 from syno.ir import dim as dims
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
+from syno.space.distance import DISTANCES, OtherDistance
 from syno.space.distance.flops import FlopsBound
-from syno.space.distance.groupings import LiveAxis
 from syno.space.distance.joins import Joins
 from syno.space.distance.problem import UNREACHABLE, Allowance, Goal
-from syno.space.distance.published import PublishedDistance
 from syno.space.distance.reading import ReadingBound
 from syno.space.distance.relaxation import Relaxation
 from syno.space.distance.search import CheapestAssignment, ShapeDistance
@@ -41,9 +40,9 @@ class Feasibility:
         self.spec, self.sizes, rules = candidates.spec, candidates.sizes, candidates.rules
         self.candidates, self.completion = candidates, completion
         self.kind: DistanceKind = self.spec.distance if use_distance else "none"
-        self.published: PublishedDistance | None = None
-        if self.kind == "paper" or self.kind == "published":
-            self.published = PublishedDistance(candidates, completion.wanted, self.kind)
+        self.other: OtherDistance | None = None
+        if self.kind not in ("exact", "none"):
+            self.other = DISTANCES.find(self.kind)(candidates, completion.wanted)
         self.flops = FlopsBound(self.spec, self.sizes)
         self.least_flops = self.spec.budget.least_flops - self.spec.budget.rest_flops
         self.most_flops = self.spec.budget.most_flops - self.spec.budget.rest_flops
@@ -69,8 +68,8 @@ class Feasibility:
         if self._has_only_sums(state) and most <= left:
             found = self.sum_sets.distance_of(tuple(dim.size for dim in state.ends.sums))
             return found if found <= most else UNREACHABLE
-        if self.published is not None:
-            return self.published(state, most)
+        if self.other is not None:
+            return self.other(state, most)
         return self.distance(*self.relax(state, most), most)
 
     def cheapest(self, state: State) -> CheapestAssignment | None:
@@ -139,10 +138,8 @@ class Feasibility:
             if not (start * reached).is_legal:
                 return UNREACHABLE
             depth = self.spec.depth - len(sums)
-            if self.published is not None:
-                room = self.spec.occurrences.chain_length
-                live = (*(LiveAxis(dim.size, room) for dim in root.data), *(LiveAxis(size, room - 1) for size in sums))
-                return self.published.of(tuple(sorted(live)), self.published.limits(root, depth), depth)
+            if self.other is not None:
+                return self.other.of_sums(root, sums, depth)
             axes = tuple(sorted((*base, *(axes_of[size] for size in sums)), key=by_order))
             now = limits._replace(
                 left=Allowance(*(min(number, depth) for number in limits.left)),

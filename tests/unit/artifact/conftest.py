@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_artifact import write_artifact
 
-from syno.artifact.reading import Contents, read
+from syno.paper.artifact.reading import Contents, read
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ import pytest
 from small_artifact import LOSSES, MEASURED, PATHS, TOLD, meta
 from typer.testing import CliRunner
 
-from syno.artifact.files import read_latency, read_losses
-from syno.artifact.places import LANGUAGE_LOG
-from syno.artifact.reading import read
 from syno.base.errors import DataError, ParseError
 from syno.cli import app
-from syno.results.paper import A100, MOBILE_CPU
+from syno.paper.artifact.files import read_latency, read_losses
+from syno.paper.artifact.places import LANGUAGE_LOG
+from syno.paper.artifact.reading import read
+from syno.paper.numbers import A100, MOBILE_CPU
 
 GOOD = "vision/a100/good-kernels-imagenet/resnet18/07000_97000"
 

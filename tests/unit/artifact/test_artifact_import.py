@@ -8,14 +8,14 @@ import pandas
 import pytest
 from small_artifact import LOSSES, MEASURED, PATHS, TOLD
 
-from syno.artifact.imported import ImportRecord
-from syno.artifact.operators import Folder, _names  # what it does with odd names
-from syno.artifact.places import TARGETS
-from syno.artifact.reading import Contents, read
 from syno.ir.library import OPERATORS
+from syno.paper.artifact.imported import ImportRecord
+from syno.paper.artifact.operators import Folder, _names  # what it does with odd names
+from syno.paper.artifact.places import TARGETS
+from syno.paper.artifact.reading import Contents, read
+from syno.paper.numbers import A100, WRONG_GUARD
+from syno.paper.stages.artifact import import_artifact
 from syno.results.measurement import Measurement, Measurements
-from syno.results.paper import A100, WRONG_GUARD
-from syno.stages.artifact import import_artifact
 from syno.stages.store import OperatorStore
 
 
@@ -117,7 +117,7 @@ def test_the_same_data_gives_the_same_files(whole: Path, tmp_path: Path) -> None
 def test_names_are_as_long_as_they_must_be() -> None:
     from pathlib import PurePosixPath
 
-    from syno.artifact.files import Meta
+    from syno.paper.artifact.files import Meta
 
     places = ("a/07_12345", "b/08_11119", "c/08_22229", "d/09_11118", "e/09_11119", "f/10_1", "g/10_1")
     homes = {

@@ -10,13 +10,13 @@ import small_specs
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.report.ablations.canonical import Rate, canonical_rates
-from syno.report.ablations.guided import is_lost, losses
-from syno.report.ablations.parts import Parts
-from syno.report.ablations.tables import canonical_rows
+from syno.paper.ablations.canonical import Rate, canonical_rates
+from syno.paper.ablations.guided import is_lost, losses
+from syno.paper.ablations.parts import Parts
+from syno.paper.ablations.tables import canonical_rows
+from syno.paper.stages.ablations import AblationRecord, draw_ablation, page_parts, read_ablation, run_ablation
 from syno.space import Space
 from syno.stages import figures
-from syno.stages.ablations import AblationRecord, draw_ablation, page_parts, read_ablation, run_ablation
 from syno.stages.search import search
 from syno.stages.study import freeze
 from syno.stages.workflow_stages import STAGES
@@ -100,7 +100,7 @@ def test_patterns_need_operators() -> None:
 
 
 def test_counts_of_an_interrupted_run_are_those_of_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno.report.ablations.canonical.CHUNK", 4)
+    monkeypatch.setattr("syno.paper.ablations.canonical.CHUNK", 4)
     spec, parts, walked = small_specs.convolution(depth=3), Parts(tmp_path / "parts", "key"), list[int]()
 
     def interrupted(title: str, finished: int, total: int) -> None:

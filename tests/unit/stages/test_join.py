@@ -20,14 +20,15 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.tuning_record import Device, TuningRecord
+from syno.paper.figures.catalogue import Numbers
+from syno.paper.stages.artifact import import_artifact
+from syno.paper.stages.figures import write_headlines
+from syno.paper.stages.join import JoinRecord, join, notes
 from syno.report.page import page
-from syno.report.paper.catalogue import Numbers
 from syno.report.result_figures import pictures
 from syno.results.table import read_losses, read_measurements
 from syno.stages import figures, results
-from syno.stages.artifact import import_artifact
-from syno.stages.figures import draw, write_headlines, write_report
-from syno.stages.join import JoinRecord, join, notes
+from syno.stages.figures import draw, write_report
 from syno.stages.operators import repair_store
 from syno.stages.places import tuning_file
 from syno.stages.select import select
@@ -144,7 +145,7 @@ def test_the_page_is_that_of_published_data(group: dict[str, Experiment], monkey
         assert {name: graph.name for name, graph in operators.items()} == dict(zip(operators, operators, strict=True))
         return f"{len(numbers.rows)} rows, {', '.join(operators)}, {lines == notes(found)}"
 
-    monkeypatch.setattr("syno.report.paper.page.paper_page", shown)
+    monkeypatch.setattr("syno.paper.figures.page.paper_page", shown)
     text = write_report(group["figures"]).read_text(encoding="utf-8")
     assert text == f"{found.measurements} rows, operator_1, operator_2, True"  # with those that failed, which figures list
 

@@ -14,14 +14,14 @@ from small_artifact import write_artifact
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
-from syno.report.paper.catalogue import PAPER_FIGURES
+from syno.paper.figures.catalogue import PAPER_FIGURES
+from syno.paper.numbers import A100, SEARCH_DATA
+from syno.paper.stages.artifact import import_artifact
+from syno.paper.stages.figures import draw_paper, read_numbers, write_headlines
 from syno.results import MEASUREMENTS
 from syno.results.measurement import Measurement
-from syno.results.paper import A100, SEARCH_DATA
 from syno.results.rows import DIVERGED
 from syno.results.table import latency_view, measurement_table, read_losses, read_measurements, score_view, write_table
-from syno.stages.artifact import import_artifact
-from syno.stages.figures import draw_paper, read_numbers, write_headlines
 from syno.stages.places import training_file, tuning_file
 from syno.stages.tables import Tables, collect, make_tables, read_tables
 from syno.train.training_record import TrainingRecord

@@ -1,0 +1,192 @@
+"""Ablation of the shape distance: how many operators random walks find with each distance and with none, and how many it loses.
+
+A trial is one walk of the sampler, which builds an operator step by step and remembers dead ends and found operators. All
+sides have the same memory, rules and budget. With a distance a walk enters no state that is farther from an operator
+than the depth left, and looks two steps ahead for dead ends; without one, only the bound on FLOPs is checked. Operators are
+counted once for each meaning (fingerprint). Time is the CPU time of one process, including the construction of the space.
+
+An operator is lost if no order of its steps is within reach by a distance. It is looked for among all operators of up to a
+number of primitives when that number is the depth limit, and among random operators of the whole space. Both are those of
+the `exact` distance, which loses none (`tests/property/test_distance.py` goes through small spaces without it).
+
+Paper: the ablation of shape distance (no valid operator in 500 million trials without it).
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from syno.base.collection import seldom_collected
+from syno.base.errors import UnreachableError
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
+from syno.report.operators.sampling import Show, silent
+from syno.space.options import DistanceKind
+from syno.space.sample import Sampler
+from syno.space.space import Space
+from syno.space.spec import OperatorSpec
+
+FEW = 50  # operators that are kept of a run
+
+
+@dataclass
+class Run:
+    """The walks of one side of the comparison.
+
+    Attributes:
+        name: the distance that guides them.
+        trials, seconds: at which each operator was found, in order.
+        walks, dead_ends, duplicates: their total numbers.
+        used: CPU-seconds in total.
+        is_exhausted: whether it found all operators of the space, and stopped.
+        operators: the texts of the first `FEW` operators.
+    """
+
+    name: str
+    trials: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    walks: int = 0
+    dead_ends: int = 0
+    duplicates: int = 0
+    used: float = 0.0
+    is_exhausted: bool = False
+    operators: list[str] = field(default_factory=list)
+
+    @property
+    def valid_share(self) -> float | None:
+        """The share of walks that ended in an operator; None before the first."""
+        return 1 - self.dead_ends / self.walks if self.walks else None
+
+    def after_trials(self, trials: int) -> int | None:
+        """Return how many operators the first `trials` trials found; None if there were fewer trials."""
+        return bisect_right(self.trials, trials) if trials <= self.walks or self.is_exhausted else None
+
+    def after_seconds(self, seconds: float) -> int | None:
+        """Return how many operators were found in the first CPU-seconds; None if the run was shorter."""
+        return bisect_right(self.seconds, seconds) if seconds <= self.used or self.is_exhausted else None
+
+
+@seldom_collected()
+def run(
+    spec: OperatorSpec,
+    *,
+    distance: DistanceKind = "exact",
+    trials: int | None = None,
+    seconds: float,
+    seed: int = 0,
+    show: Show = silent,
+    clock: Callable[[], float] = time.process_time,
+) -> Run:
+    """Walk until the CPU-seconds are used up, the number of trials is reached, or nothing is left to find.
+
+    The time is checked before each step of a walk. `clock` returns CPU-seconds.
+    """
+    found = Run(distance)
+    title, whole, begin = f"walks, distance {distance}", max(1, round(seconds)), clock()
+
+    def is_over() -> bool:
+        found.used = clock() - begin
+        show(title, min(int(found.used), whole), whole)
+        return found.used >= seconds
+
+    show(title, 0, whole)
+    sampler = Sampler(Space(spec.with_(distance=distance)), Random(seed))
+    while not sampler.is_exhausted and (trials is None or sampler.walks < trials) and not is_over():
+        operator = sampler.draw(is_over)
+        found.used = clock() - begin
+        if operator is not None:
+            found.trials.append(sampler.walks)
+            found.seconds.append(round(found.used, 4))
+            if len(found.operators) < FEW:
+                found.operators.append(str(operator))
+    found.walks, found.dead_ends, found.duplicates = sampler.walks, sampler.dead_ends, sampler.duplicates
+    found.is_exhausted = sampler.is_exhausted
+    return found
+
+
+class Loss(NamedTuple):
+    """The number of operators that a distance loses.
+
+    Attributes:
+        distance: the distance.
+        depth: the depth limit.
+        primitives: the size of the operators; None for random operators of any size.
+        operators: how many there are, or were drawn.
+        lost: how many of them no order of their steps leads to.
+    """
+
+    distance: str
+    depth: int
+    primitives: int | None
+    operators: int
+    lost: int
+
+
+def losses(spec: OperatorSpec, distance: DistanceKind, complete: int, *, show: Show = silent) -> list[Loss]:
+    """Return what a distance loses of all operators of up to `complete` primitives, if that is the depth limit, by size."""
+    limited = spec.with_(depth=min(complete, spec.depth))
+    operators = list(Space(limited).enumerate())
+    space, counts = Space(limited.with_(distance=distance)), dict[int, list[bool]]()
+    for number, (size, operator) in enumerate(operators):
+        show(f"operators that the distance {distance} loses", number, len(operators))
+        counts.setdefault(size, []).append(is_lost(space, operator))
+    return [Loss(distance, limited.depth, size, len(found), sum(found)) for size, found in sorted(counts.items())]
+
+
+def sampled_losses(spec: OperatorSpec, distance: DistanceKind, operators: Sequence[str], *, show: Show = silent) -> Loss:
+    """Return what a distance loses of random operators, which are given as texts."""
+    space, lost = Space(spec.with_(distance=distance)), 0
+    for number, text in enumerate(operators):
+        show(f"random operators that the distance {distance} loses", number, len(operators))
+        lost += is_lost(space, parse(text))
+    return Loss(distance, spec.depth, None, len(operators), lost)
+
+
+def is_lost(space: Space, operator: PGraph) -> bool:
+    """Return whether no order of the operator's steps leads to it in a space."""
+    try:
+        space.path(operator)
+    except UnreachableError:
+        return True
+    return False
+
+
+def comparison(runs: Sequence[Run]) -> list[dict[str, object]]:
+    """Return rows of operators found on each side at equal trials and in equal CPU time; None where a run was shorter."""
+    rows: list[dict[str, object]] = []
+    for trials in marks(max(run.walks for run in runs)):
+        rows.append({"equal": "trials", "at": int(trials), **{run.name: run.after_trials(int(trials)) for run in runs}})
+    for seconds in marks(max(run.used for run in runs)):
+        rows.append({"equal": "CPU-seconds", "at": seconds, **{run.name: run.after_seconds(seconds) for run in runs}})
+    return rows
+
+
+def totals(runs: Sequence[Run]) -> list[dict[str, object]]:
+    """Return a row of totals for each side."""
+    return [
+        {
+            "distance": run.name,
+            "trials": run.walks,
+            "CPU-seconds": round(run.used, 2),
+            "valid_trials": run.walks - run.dead_ends,
+            "valid_share": run.valid_share,
+            "operators": len(run.trials),
+            "operators_per_CPU-second": round(len(run.trials) / run.used, 4) if run.used else None,
+            "duplicates": run.duplicates,
+        }
+        for run in runs
+    ]
+
+
+def marks(most: float) -> list[float]:
+    """Return 1, 2, 5, 10, 20, 50 ... up to `most`."""
+    found, power = [], 1
+    while power <= most:
+        found += [float(step * power) for step in (1, 2, 5) if step * power <= most]
+        power *= 10
+    return found

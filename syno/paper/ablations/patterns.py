@@ -1,0 +1,195 @@
+"""Common patterns: how often primitives and combinations of them occur in the operators that were found.
+
+The operators of a study, of a selection or of an import are compared with the best of them (by reward), and with random
+operators of the same space. The lift of a pattern is its share among the best over its share among all that were found
+(`lift_best`), and its share among these over its share among random operators (`lift_random`). A lift above 1 whose interval
+excludes 1 says that the pattern goes along with good operators; it does not say why.
+
+Columns of the table `ablation-patterns`, beside those of all ablations (`syno.paper.ablations.tables`):
+
+    family, pattern             what occurs (`syno.paper.ablations.features.patterns`)
+    operators, with_pattern     operators found, and those with the pattern
+    share, low, high            their share, with its 95 % interval (Wilson)
+    best, best_with, best_share the best operators, and those with the pattern
+    lift_best, ..._low, _high   with a 95 % interval from 2,000 bootstrap samples of the operators found
+    random, random_with, random_share    random operators of the space
+    lift_random, ..._low, _high with the 95 % interval of a ratio of two independent shares (`scipy.stats.contingency`)
+
+Rows are patterns that occur in at least 2 % of one of the groups, and twice. The seed makes random operators and intervals
+the same in every run.
+
+Paper: the discussion of common patterns in the operators found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from random import Random
+
+import numpy as np
+
+from syno.base.collection import seldom_collected
+from syno.ir.graph import PGraph
+from syno.ir.text import parse
+from syno.paper.ablations.features import FAMILIES, Pattern, patterns
+from syno.paper.ablations.parts import NO_PARTS, Parts
+from syno.paper.ablations.shares import CONFIDENCE, wilson
+from syno.report.operators.sampling import Show, silent
+from syno.space.sample import Sampler
+from syno.space.space import Space
+from syno.space.spec import OperatorSpec
+
+COLUMNS = (
+    "space", "space_id", "depth", "family", "pattern", "operators", "with_pattern", "share", "low", "high",
+    "best", "best_with", "best_share", "lift_best", "lift_best_low", "lift_best_high",
+    "random", "random_with", "random_share", "lift_random", "lift_random_low", "lift_random_high", "seed", "seconds", "origin",
+)  # fmt: skip
+LEAST_SHARE, LEAST_NUMBER = 0.02, 2
+BOOTSTRAPS = 2000
+CHUNK = 50  # random operators that are kept together
+Lift = tuple[float | None, float | None, float | None]  # with the ends of its interval; None where they are unknown
+UNKNOWN: Lift = (None, None, None)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The operators that were found, each once.
+
+    Attributes:
+        operators: the operators.
+        rewards: their rewards; none if they have no reward.
+    """
+
+    operators: tuple[PGraph, ...]
+    rewards: tuple[float, ...] = ()
+
+    def best(self, share: float) -> list[bool]:
+        """Return for each operator whether it is among the best; at least one is, and ties go to the earlier one."""
+        if not self.rewards:
+            return [False] * len(self.operators)
+        order = sorted(range(len(self.rewards)), key=lambda place: -self.rewards[place])
+        chosen = set(order[: max(1, ceil(share * len(order)))])
+        return [place in chosen for place in range(len(order))]
+
+
+@seldom_collected()
+def random_operators(
+    spec: OperatorSpec, count: int, *, seed: int = 0, show: Show = silent, parts: Parts = NO_PARTS
+) -> list[PGraph]:
+    """Return different random operators of a space: `count` of them, or all that it holds.
+
+    Args:
+        spec: the space.
+        count: how many.
+        seed: the seed of the walks.
+        show: shows the progress.
+        parts: keeps the operators as they are found.
+    """
+    space, found = Space(spec), list[PGraph]()
+    for last in range(CHUNK, count + CHUNK, CHUNK):
+        wanted = min(last, count)
+        kept = parts.peek(f"random-{wanted}")
+        if kept is not None:
+            found = [parse(text) for text in kept]
+            continue
+        sampler = Sampler(space, Random(f"{seed} random operators {last}"))  # a run that continues draws the same
+        for operator in found:
+            sampler.know(operator)
+        while len(sampler.operators) < wanted and not sampler.is_exhausted:
+            show("random operators", len(sampler.operators), count)
+            sampler.draw()
+        found = list(sampler.operators)
+        parts.put(f"random-{wanted}", [str(operator) for operator in found])
+        if sampler.is_exhausted:
+            break
+    return found
+
+
+def pattern_rows(found: Found, drawn: Sequence[PGraph], *, best: float, seed: int) -> list[dict[str, object]]:
+    """Return a row for each pattern: by family, the most frequent first.
+
+    Args:
+        found: the operators that were found.
+        drawn: random operators of the same space; none to compare with none.
+        best: the share of operators that count as the best.
+        seed: the seed of the bootstrap samples.
+    """
+    sets, is_best = [patterns(operator) for operator in found.operators], found.best(best)
+    at_random = [patterns(operator) for operator in drawn]
+    names = sorted({name for each in (*sets, *at_random) for name in each})
+    rows = [_row(name, [name in each for each in sets], is_best, [name in each for each in at_random], seed) for name in names]
+    kept = [row for row in rows if _is_common(row)]
+    return sorted(kept, key=lambda row: (FAMILIES.index(str(row["family"])), -_count(row["with_pattern"]), str(row["pattern"])))
+
+
+def _row(name: Pattern, has: list[bool], is_best: list[bool], drawn: list[bool], seed: int) -> dict[str, object]:
+    low, high = wilson(sum(has), len(has))
+    of_best = [one for one, chosen in zip(has, is_best, strict=True) if chosen]
+    columns = ("lift_best", "lift_best_low", "lift_best_high"), ("lift_random", "lift_random_low", "lift_random_high")
+    lifts = lift_of_best(has, is_best, seed), lift_of_found(sum(has), len(has), sum(drawn), len(drawn))
+    return {
+        "family": name[0],
+        "pattern": name[1],
+        "operators": len(has),
+        "with_pattern": sum(has),
+        "share": _share(sum(has), len(has)),
+        "low": low,
+        "high": high,
+        "best": len(of_best),
+        "best_with": sum(of_best),
+        "best_share": _share(sum(of_best), len(of_best)),
+        **dict(zip(columns[0], lifts[0], strict=True)),
+        "random": len(drawn),
+        "random_with": sum(drawn),
+        "random_share": _share(sum(drawn), len(drawn)),
+        **dict(zip(columns[1], lifts[1], strict=True)),
+    }
+
+
+def lift_of_best(has: Sequence[bool], is_best: Sequence[bool], seed: int) -> Lift:
+    """Return the share of a pattern among the best over its share among all, with its 95 % interval.
+
+    Operators are resampled with replacement. As only the four kinds of them matter (best or not, with the pattern or not), a
+    bootstrap sample is a draw from the multinomial distribution of the four numbers.
+    """
+    cells = [sum(1 for pair in zip(has, is_best, strict=True) if pair == kind) for kind in _KINDS]
+    if not sum(cells[::2]) or not sum(cells[:2]):  # no best, or nowhere
+        return UNKNOWN
+    drawn = np.random.default_rng(seed).multinomial(len(has), np.array(cells) / len(has), BOOTSTRAPS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lifts = (drawn[:, 0] / drawn[:, [0, 2]].sum(axis=1)) / (drawn[:, :2].sum(axis=1) / len(has))
+    low, high = np.quantile(lifts[np.isfinite(lifts)], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return (cells[0] / (cells[0] + cells[2])) / ((cells[0] + cells[1]) / len(has)), float(low), float(high)
+
+
+_KINDS = ((True, True), (True, False), (False, True), (False, False))  # with the pattern, and among the best
+
+
+def lift_of_found(found: int, of: int, drawn: int, of_drawn: int) -> Lift:
+    """Return the share of a pattern among operators found over its share among random ones, with its 95 % interval."""
+    from scipy.stats.contingency import relative_risk
+
+    if not of or not drawn:
+        return UNKNOWN
+    ratio = relative_risk(found, of, drawn, of_drawn)
+    interval = ratio.confidence_interval(CONFIDENCE)
+    low, high = float(interval.low), float(interval.high)
+    return float(ratio.relative_risk), low if isfinite(low) else 0.0, high if isfinite(high) else None
+
+
+def _is_common(row: dict[str, object]) -> bool:
+    groups = (("with_pattern", "operators"), ("best_with", "best"), ("random_with", "random"))
+    counts = [(_count(row[name]), _count(row[of])) for name, of in groups]
+    return sum(number for number, _ in (counts[0], counts[2])) >= LEAST_NUMBER and any(
+        of and number / of >= LEAST_SHARE for number, of in counts
+    )
+
+
+def _share(number: int, of: int) -> float | None:
+    return number / of if of else None
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,198 @@
+"""What the paper's reproduction adds to Syno: its stages, kinds of experiments, figures, distances and commands.
+
+Syno imports this module as an extension (`syno.base.extensions`), also to print a help page. So it imports little; its entries
+import the rest when they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno.base.extensions import COMMANDS
+from syno.ir.graph import PGraph
+from syno.ir.library import FOLDERS
+from syno.results import IMPORT_RECORD
+from syno.space.distance import DISTANCES
+from syno.stages import places
+from syno.stages.kinds import FIGURE_SETS, KINDS, SOURCES, ExperimentKind, FigureSet, OperatorSource
+from syno.stages.workflow_stages import WorkflowStage, add_stage, one_job_if
+
+if TYPE_CHECKING:
+    from syno.algebra import Size
+    from syno.config import Experiment
+    from syno.space.candidates import Candidates
+    from syno.space.distance import OtherDistance
+    from syno.stages.selection import Selected
+
+GRAPH_FILE = "graph.dot"  # of a published operator's folder
+
+# ---- operators ---------------------------------------------------------------------------------------------------------
+
+
+def _published_operator(folder: Path) -> PGraph:
+    from syno.paper.artifact.published_operator import read_folder
+
+    return read_folder(folder).with_constants
+
+
+FOLDERS[GRAPH_FILE] = _published_operator
+
+
+class _Import(OperatorSource):
+    """An import of published data, from which experiments take operators."""
+
+    def includes(self, folder: Path) -> bool:
+        return (folder / IMPORT_RECORD).is_file()
+
+    def choose(self, experiment: Experiment) -> list[Selected]:
+        from syno.paper.stages.artifact import best_published
+        from syno.stages.selection import Selected
+
+        return [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]
+
+
+SOURCES.append(_Import())
+
+# ---- distances ---------------------------------------------------------------------------------------------------------
+
+
+@DISTANCES.register("paper")
+def _paper_distance(candidates: Candidates, wanted: tuple[Size, ...]) -> OtherDistance:
+    from syno.paper.distances.published import PublishedDistance
+
+    return PublishedDistance(candidates, wanted, "paper")
+
+
+@DISTANCES.register("published")
+def _published_distance(candidates: Candidates, wanted: tuple[Size, ...]) -> OtherDistance:
+    from syno.paper.distances.published import PublishedDistance
+
+    return PublishedDistance(candidates, wanted, "published")
+
+
+# ---- figures and pages -------------------------------------------------------------------------------------------------
+
+
+class _PaperKind(ExperimentKind):
+    """Experiments with the paper's figures."""
+
+    def names(self, experiment: Experiment) -> tuple[str, ...]:
+        from syno.paper.figures.catalogue import PAPER_FIGURES
+
+        return tuple(PAPER_FIGURES)
+
+    def draw(self, experiment: Experiment, name: str) -> list[Path]:
+        from syno.paper.stages.figures import draw_paper
+
+        return draw_paper(experiment.folder, [name])
+
+
+class _PublishedData(_PaperKind):
+    def includes(self, experiment: Experiment) -> bool:
+        return experiment.artifact is not None
+
+    def write_page(self, experiment: Experiment, output: Path | None) -> Path:
+        from syno.paper.stages.figures import write_page
+
+        return write_page(experiment.folder, output)
+
+
+class _JoinedResults(_PaperKind):
+    def includes(self, experiment: Experiment) -> bool:
+        return experiment.join is not None
+
+    def write_page(self, experiment: Experiment, output: Path | None) -> Path:
+        from syno.paper.stages.figures import write_joined_page
+
+        return write_joined_page(experiment, output)
+
+
+class _Ablations(FigureSet):
+    """The ablations of an experiment."""
+
+    def names(self, experiment: Experiment) -> tuple[str, ...]:
+        return tuple(map(places.ablation_table, experiment.ablations.names))
+
+    def draw(self, experiment: Experiment, name: str) -> list[Path]:
+        from syno.paper.stages.ablations import draw_ablation
+
+        return draw_ablation(experiment.folder, name, places.FORMATS)
+
+    def page_parts(self, experiment: Experiment) -> Sequence[object]:
+        from syno.paper.stages.ablations import page_parts
+
+        return page_parts(experiment.folder)
+
+
+KINDS.extend((_JoinedResults(), _PublishedData()))
+FIGURE_SETS.append(_Ablations())
+
+# ---- commands ----------------------------------------------------------------------------------------------------------
+
+COMMANDS.append("syno.paper.cli")
+
+# ---- stages ------------------------------------------------------------------------------------------------------------
+
+_IF_PUBLISHED = one_job_if(lambda experiment: experiment.artifact is not None)
+_IF_JOINED = one_job_if(lambda experiment: experiment.join is not None)
+_IF_OF_PAPER = one_job_if(lambda experiment: experiment.artifact is not None or experiment.join is not None)
+
+add_stage(
+    WorkflowStage(
+        "artifact",
+        (),
+        _IF_PUBLISHED,
+        files=(places.RECORD, *places.table_files(places.IMPORTED_TABLES)),
+        also=(places.NUMBERS, *places.table_files(places.IMPORTED_TABLES, "csv")),
+        readers={
+            places.RECORD: "syno.paper.stages.artifact:ImportRecord.read",
+            places.NUMBERS: "syno.results.measurement:Measurements.read",
+        },
+    ),
+    before="worker",
+    read_by=("figure", "report"),
+)
+add_stage(
+    WorkflowStage(
+        "ablate",
+        ("ablate",),
+        lambda experiment, networks: [{"name": name} for name in experiment.ablations.names],
+        files=places.table_files((places.ABLATION_TABLE,)),
+        also=(places.ABLATION, *places.table_files((places.ABLATION_TABLE,), "csv")),
+        after=("data",),  # patterns come after the search or the import
+        settings="ablations",
+        is_timed=True,
+        log="ablate/{name}",
+        minutes=240,
+        readers={places.ABLATION: "syno.paper.stages.ablations:AblationRecord.read"},
+    ),
+    before="figure",
+    read_by=("figure", "report"),
+)
+add_stage(
+    WorkflowStage(  # it reads the tables of other experiments
+        "join",
+        ("join",),
+        _IF_JOINED,
+        files=(places.JOINED, *places.table_files(places.IMPORTED_TABLES)),
+        also=places.table_files(places.IMPORTED_TABLES, "csv"),
+        settings="join",
+        readers={places.JOINED: "syno.paper.stages.join:JoinRecord.read"},
+    ),
+    before="figure",
+    read_by=("figure", "report"),
+)
+add_stage(
+    WorkflowStage(
+        "headlines",
+        (),
+        _IF_OF_PAPER,
+        files=places.table_files((places.HEADLINES,)),
+        also=places.table_files((places.HEADLINES,), "csv"),
+        after=("artifact", "join"),
+    ),
+    before="figure",
+    read_by=("report",),
+)

@@ -1,0 +1,174 @@
+"""The rows that the paper's figures are drawn from: measurements of one origin or several, of which like is compared with like.
+
+A latency is compared with the original network's of the same origin, device, compiler, batch and threads; an accuracy with the
+original network's of the same data set, and of the same origin where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas
+
+from syno.base.files import ORIGINAL
+from syno.paper.joined import FINAL, PROXY, ROLES
+from syno.paper.numbers import BASELINES, CASE_STUDY, DEVICES, OF_THE_PAPER, SEARCHED_AS, WRONG_GUARD
+from syno.results.measurement import INT8, INT8_COMPILER, OK, SUSPICIOUS
+
+PREFERRED = {  # origins of the original network's accuracy, by the origin of the operator's, the best first
+    "measured": ("measured", "artifact", "paper"),
+    "artifact": ("artifact", "paper", "measured"),
+    "paper": ("paper", "artifact", "measured"),
+}
+TARGET = ["device", "compiler", "batch", "threads", "latency_origin"]
+BEST_ROLE = {FINAL: 0, PROXY: 2}  # latencies are of the networks for the final data set where there are any
+
+
+def ready(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows that figures may show, with the columns `experiment`, `data_role` and `is_baseline`.
+
+    The original network compiled in 8-bit integers becomes the operator "int8" of the compiler without "-int8". Rows of records
+    that their experiment no longer uses are dropped; those of failed measurements are kept.
+    """
+    if "is_baseline" in rows:
+        return rows
+    unused = rows["key"].notna() & rows["role"].isna() & (rows["origin"] == "measured")
+    rows = rows[~unused].copy()
+    if "experiment" not in rows:
+        rows["experiment"] = ""
+    if "data_role" not in rows:
+        rows["data_role"] = rows["data"].map(ROLES)
+    is_int8 = rows["compiler"].fillna("").str.endswith(INT8_COMPILER) & (rows["operator"] == ORIGINAL)
+    if is_int8.any():
+        quantized = rows[is_int8].assign(operator=INT8, compiler=rows["compiler"].str.removesuffix(INT8_COMPILER))
+        others = rows.loc[~is_int8, "compiler"]  # an operator in integers is compared with the original in integers
+        rows = pandas.concat([rows[~is_int8 | rows["compiler"].isin(others)], quantized], ignore_index=True)
+    found = set(rows.loc[rows["role"] == "found", "operator"])
+    own = set(rows.loc[rows["role"] == "baseline", "operator"]) - found - set(OF_THE_PAPER)
+    return rows.assign(is_baseline=rows["operator"].isin({*BASELINES, *own}))
+
+
+def ordered(rows: pandas.DataFrame, **names: Iterable[str]) -> pandas.DataFrame:
+    """Return the rows sorted by columns, each in the order of the names given for it; other names come last."""
+    places = {column: {name: place for place, name in enumerate(known)} for column, known in names.items()}
+
+    def place(column: pandas.Series) -> pandas.Series:
+        known = places[str(column.name)]
+        return column.map(lambda name: known.get(name, len(known)))
+
+    return rows.sort_values(list(names), key=place, kind="stable", ignore_index=True)
+
+
+# ---- latencies ------------------------------------------------------------------------------------------------------
+
+
+def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
+    """Return latencies of whole networks, or of their layers, with operators and without.
+
+    Columns: model, layer, device, compiler, batch, threads, latency_origin, experiment, operator, is_baseline, latency_ms,
+    original_ms (missing where that was not measured), speedup, is_wrong (whether the code computes something else, or the
+    latency cannot be right), place (the device in print, and what else tells measurements there apart).
+    """
+    found = _latencies(ready(rows), layers)
+    group = ["model", "layer", *TARGET]
+    originals = found[found["operator"] == ORIGINAL].rename(columns={"latency_ms": "original_ms"})
+    alike = [*group, "data", "data_role"]
+    for column, keys in (("own", [*alike, "experiment"]), ("any", alike)):
+        firsts = originals.drop_duplicates(keys)[[*keys, "original_ms"]].rename(columns={"original_ms": column})
+        found = found.merge(firsts, on=keys, how="left")
+    found = found.assign(original_ms=found["own"].fillna(found["any"])).drop(columns=["own", "any"])
+    found = found.assign(
+        speedup=found["original_ms"] / found["latency_ms"], rank=found["data_role"].map(BEST_ROLE).astype(float).fillna(1)
+    )
+    useful = found["rank"] + 10.0 * (found["speedup"].isna() | (found["operator"] == ORIGINAL))
+    best = useful.groupby([found[name] for name in group], dropna=False).transform("min") % 10
+    found = found[found["rank"] == best]
+    found = found.iloc[found["speedup"].isna().argsort(kind="stable")].drop_duplicates([*group, "operator"]).sort_index()
+    return _with_places(found.drop(columns=["rank", "data", "data_role"]).reset_index(drop=True))
+
+
+def _latencies(rows: pandas.DataFrame, layers: bool) -> pandas.DataFrame:
+    is_latency = (rows["metric"] == "latency") & (rows["status"] == OK) & rows["model"].notna()
+    found = rows[is_latency & (rows["layer"].notna() == layers)].rename(
+        columns={"value": "latency_ms", "origin": "latency_origin"}
+    )
+    found = found.assign(is_wrong=found["note"].isin([WRONG_GUARD, SUSPICIOUS]))
+    columns = [
+        "model", "layer", *TARGET, "experiment", "data", "data_role", "operator", "is_baseline", "latency_ms", "is_wrong",
+    ]  # fmt: skip
+    return found[columns].fillna({"layer": ""}).astype({"batch": float, "threads": float, "latency_ms": float})
+
+
+def _with_places(found: pandas.DataFrame) -> pandas.DataFrame:
+    """Add the name in print of where each latency was measured."""
+    several = {
+        column: found.groupby("device", dropna=False)[column].transform(lambda values: values.nunique()) > 1
+        for column in ("threads", "latency_origin")
+    }
+
+    def place(row: Any) -> str:
+        text = DEVICES.get(row.device, "unknown device" if pandas.isna(row.device) else str(row.device))
+        parts = [f"batch {row.batch:.0f}"] if row.batch > 1 else []
+        parts += [f"{row.threads:.0f} threads"] if several["threads"][row.Index] and row.threads > 0 else []
+        parts += [str(row.latency_origin)] if several["latency_origin"][row.Index] else []
+        return ", ".join([text, *parts])
+
+    return found.assign(place=[place(row) for row in found.itertuples()])
+
+
+# ---- accuracies -----------------------------------------------------------------------------------------------------
+
+
+def accuracies(rows: pandas.DataFrame, role: str) -> pandas.DataFrame:
+    """Return accuracies on the proxy data set or the final one: a row for each network, operator, data set and origin.
+
+    Where no row of a network says which of the two its data set is, its only data set is both. The accuracies of the paper's
+    case study are left out, since they are from other trainings.
+
+    Columns: model, operator, data, accuracy_origin, accuracy (the mean, where there are several), is_baseline.
+    """
+    rows = ready(rows)
+    is_known = (rows["metric"] == "accuracy") & (rows["status"] == OK) & (rows["source"] != CASE_STUDY)
+    found = rows[is_known & rows["model"].notna()].rename(columns={"origin": "accuracy_origin", "value": "accuracy"})
+    without = ~found["model"].isin(found.loc[found["data_role"].notna(), "model"])
+    found = found[(found["data_role"] == role) | without]
+    keys = ["model", "operator", "data", "accuracy_origin", "is_baseline"]
+    return found.groupby(keys, sort=False, dropna=False)["accuracy"].mean().reset_index()
+
+
+def scored(rows: pandas.DataFrame, role: str, *, borrow: bool = False) -> pandas.DataFrame:
+    """Return one accuracy of each network and operator, that measured here first, beside the original network's.
+
+    Args:
+        rows: The table of measurements.
+        role: "proxy" or "final".
+        borrow: Whether a network that was not searched has the accuracies of the network whose operators it has.
+
+    Columns: as of `accuracies`, and original_accuracy and original_origin, which are missing where they are unknown.
+    """
+    scores = accuracies(rows, role)
+    if borrow:
+        scores = pandas.concat([scores, *_borrowed(scores)], ignore_index=True)
+    originals = scores[scores["operator"] == ORIGINAL][["model", "data", "accuracy", "accuracy_origin"]]
+    originals = originals.rename(columns={"accuracy": "original_accuracy", "accuracy_origin": "original_origin"})
+    both = scores.merge(originals, on=["model", "data"], how="left").reset_index(drop=True)
+    first = both["accuracy_origin"].map(PREFERRED["measured"].index).astype(int)
+    second = [
+        PREFERRED[ours].index(theirs) if isinstance(theirs, str) else len(PREFERRED)
+        for ours, theirs in zip(both["accuracy_origin"], both["original_origin"], strict=True)
+    ]
+    both = both.assign(unknown=both["original_accuracy"].isna(), first=first, second=second)
+    both = both.sort_values(["unknown", "first", "second"], kind="stable").drop_duplicates(["model", "operator"])
+    return both.sort_index().drop(columns=["unknown", "first", "second"]).reset_index(drop=True)
+
+
+def _borrowed(scores: pandas.DataFrame) -> Iterable[pandas.DataFrame]:
+    """Yield accuracies of operators for networks that have none of the same origin, from the networks searched for them."""
+    operators = scores[scores["operator"] != ORIGINAL]
+    for model in dict.fromkeys(scores["model"]):
+        name, at, width = str(model).partition("@")
+        if name in SEARCHED_AS:
+            theirs = operators[operators["model"] == f"{SEARCHED_AS[name]}{at}{width}"]
+            known = operators.loc[operators["model"] == model, "accuracy_origin"]
+            yield theirs[~theirs["accuracy_origin"].isin(known)].assign(model=model)

@@ -1,0 +1,219 @@
+"""The page of an import or of joined results: the paper's figures and numbers, what they leave out, and the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Any
+
+import pandas
+
+from syno.base.files import ORIGINAL
+from syno.ir.graph import PGraph
+from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers, PaperFigure
+from syno.paper.figures.headline import UNKNOWN
+from syno.paper.figures.headlines import digits, headline_table, headlines
+from syno.paper.figures.left_out import lines
+from syno.paper.figures.mixture import ready, scored, timed
+from syno.paper.figures.origins import note
+from syno.paper.figures.titles import SHORT_ORIGINS, model_title
+from syno.paper.joined import PROXY
+from syno.paper.numbers import GUARD, WRONG_GUARD
+from syno.report.figures import drawn
+from syno.report.operators.gallery import cards
+from syno.report.page import document, orders
+from syno.report.page_tables import Cell, Table
+from syno.report.results import TRIAL_COLUMNS, Results
+from syno.results.measurement import OK
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+
+FROM_AUTHORS = "The paper's figures, from its authors' data"
+FROM_MIXTURE = "The paper's figures, from the results at hand"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure on the page.
+
+    Attributes:
+        name: Its name in the catalogue, which is the id of its section, too.
+        title: The title.
+        svg: The drawing.
+        caption: How it was made, how to read it, and where its numbers come from.
+        is_wrong: Whether it has latencies of kernels with the wrong guard.
+        has_headlines: Whether the paper prints numbers of it.
+        deviations: Its headline numbers that differ from the paper's, and why.
+        left_out: What it does not show, with the reasons.
+    """
+
+    name: str
+    title: str
+    svg: str
+    caption: str
+    is_wrong: bool
+    has_headlines: bool
+    deviations: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def paper_page(
+    numbers: Numbers, operators: Mapping[str, PGraph], notes: Sequence[str] = (), ablations: Sequence[object] = ()
+) -> str:
+    """Return the page as an HTML document.
+
+    Args:
+        numbers: The measurements and loss curves, of an import or of joined results.
+        operators: The operators whose graphs are known, by name.
+        notes: The lines at its bottom: where the data comes from, and what it lacks.
+        ablations: The parts of the page for ablations (`syno.paper.ablations.page_part`).
+    """
+    numbers = numbers._replace(rows=ready(numbers.rows))
+    table = headline_table(headlines(*numbers))
+    results = published_results(numbers.rows, operators)
+    shown = cards(results)
+    return document(
+        "paper.html",
+        heading=FROM_MIXTURE if (numbers.rows["origin"] == "measured").any() else FROM_AUTHORS,
+        measurements=f"{len(numbers.rows):,}",
+        sources=_source_cells(numbers.rows),
+        headlines=_headline_cells(table),
+        figures=[_shown(name, figure, numbers, table) for name, figure in PAPER_FIGURES.items()],
+        guard=GUARD,
+        has_guard=bool((numbers.rows["note"] == WRONG_GUARD).any()),
+        cards=shown,
+        orders=orders(results) if shown else [],
+        notes=notes,
+        ablations=ablations,
+    )
+
+
+def _shown(name: str, figure: PaperFigure, numbers: Numbers, table: pandas.DataFrame) -> Shown:
+    tables = figure.tables(numbers)
+    svg = drawn(figure.draw(numbers, tables, ()), "svg").decode()  # its notes are beside it, as text
+    caption = " ".join(filter(None, (figure.caption, note(list(tables.values())), figure.sources(numbers))))
+    own = table[table["figure"].isin([name.removeprefix("figure-"), figure.title.partition(":")[0].removeprefix("Beside ")])]
+    deviating = own[own["verdict"].isin(DEVIATING)]
+    told = tuple(_deviation(row) for row in deviating[deviating["note"] != UNKNOWN].to_dict("records"))
+    if absent := int((deviating["note"] == UNKNOWN).sum()):
+        numbers_of = "number of the paper is" if absent == 1 else "numbers of the paper are"
+        told = (*told, f"{absent} {numbers_of} about what is not in these results")
+    missing = tuple(lines(figure.left_out(numbers)))
+    return Shown(name, figure.title, svg, caption, bool(figure.warning(tables)), bool(len(own)), told, missing)
+
+
+DEVIATING = ("differs", "does not hold", "unknown")
+
+
+def _deviation(row: Mapping[Any, Any]) -> str:
+    value = "cannot be computed" if isnan(row["computed"]) else f"{row['computed']:.4g}"
+    paper = f"; the paper has {row['printed']}" if row["printed"] else ""
+    return f"{row['what']}: {value}{paper}" + (f" ({row['note']})" if row["note"] else "")
+
+
+def _headline_cells(table: pandas.DataFrame) -> Table:
+    rows = []
+    for place, row in enumerate(table.to_dict("records")):
+        computed = Cell("–") if isnan(row["computed"]) else Cell(digits(row["computed"], row), row["computed"])
+        paper = None if isnan(row["paper"]) else row["paper"]
+        verdict = row["verdict"]
+        rows.append((
+            Cell(str(row["figure"]), float(place), is_number=False), Cell(row["what"], is_number=False), computed,
+            Cell(row["printed"] or "–", paper),
+            Cell(verdict, note=row["note"], is_number=False, warns=verdict in DEVIATING), Cell(row["origin"], is_number=False),
+        ))  # fmt: skip
+    return Table(("figure", "number", "computed", "paper", "agrees", "origin"), tuple(rows))
+
+
+def _source_cells(rows: pandas.DataFrame) -> Table:
+    """Return a row for each experiment and origin: its networks, data sets, devices and compilers, and how much it has."""
+    cells = []
+    for (experiment, origin), own in rows.groupby(["experiment", "origin"], sort=False, dropna=False):
+        names = [", ".join(map(str, dict.fromkeys(own[column].dropna()))) for column in ("data", "device", "compiler")]
+        failed = int((own["status"] != OK).sum())
+        cells.append((
+            Cell(str(experiment) or "–", is_number=False), Cell(SHORT_ORIGINS.get(str(origin), str(origin)), is_number=False),
+            Cell(", ".join(map(model_title, dict.fromkeys(own["model"].dropna()))), is_number=False),
+            *(Cell(text or "–", is_number=False) for text in names),
+            Cell(f"{len(own):,}", float(len(own))), Cell(str(failed), float(failed), warns=failed > 0),
+        ))  # fmt: skip
+    headings = ("experiment", "origin", "networks", "data", "devices", "compilers", "measurements", "failed")
+    return Table(headings, tuple(cells))
+
+
+# ---- the operators --------------------------------------------------------------------------------------------------
+
+
+def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Results:
+    """Return the numbers of the operators, each in the network that it was found for, as the results of an experiment.
+
+    That is the network that it has an accuracy in on the proxy data set, else the first one that has any number of it.
+    """
+    rows = ready(rows)
+    homes = _homes(rows, operators)
+    times = timed(rows)
+    scores = {(row["operator"], row["model"]): row for row in scored(rows, PROXY).to_dict("records")}
+    scored_rows = [_score(rows, name, model, operators[name], scores.get((name, model), {})) for name, model in homes.items()]
+    latencies = [
+        _latency(row, operators[row["operator"]])
+        for row in times.to_dict("records")
+        if homes.get(row["operator"]) == row["model"] and row["operator"] != ORIGINAL
+    ]
+    return Results(
+        "published",
+        pandas.DataFrame(columns=list(TRIAL_COLUMNS)),
+        pandas.DataFrame(scored_rows, columns=list(SCORE_COLUMNS)),
+        pandas.DataFrame(latencies, columns=list(LATENCY_COLUMNS)),
+        {name: graph for name, graph in operators.items() if name in homes},
+    )
+
+
+def _homes(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> dict[str, str]:
+    """Return the network of each operator."""
+    known = rows[rows["operator"].isin(list(operators)) & rows["model"].notna()]
+    is_score = known["metric"] == "accuracy"
+    parts = (known[is_score & (known["data_role"] == PROXY)], known[is_score], known)
+    first = pandas.concat(parts).drop_duplicates("operator")
+    return dict(zip(first["operator"], first["model"], strict=True))
+
+
+def _score(rows: pandas.DataFrame, name: str, model: str, graph: PGraph, scored_row: Mapping[Any, Any]) -> dict[str, Any]:
+    own = rows[(rows["operator"] == name) & (rows["model"] == model) & (rows["status"] == OK) & rows["layer"].isna()]
+    own = own[(own["data"] == scored_row["data"]) & (own["origin"] == scored_row["accuracy_origin"])] if scored_row else own
+    values: dict[str, float] = {metric: float(value) for metric, value in _first_of_each(own)}
+    return dict.fromkeys(SCORE_COLUMNS, nan) | {
+        "operator": name,
+        "operator_id": graph.id,
+        "role": "baseline" if own["is_baseline"].any() else ROLES.get(next(iter(own["origin"]), ""), "found"),
+        "metric": "accuracy",
+        "score": scored_row.get("accuracy", nan),
+        "flops": values.get("flops", nan),
+        "parameters": values.get("parameters", nan),
+    }
+
+
+ROLES = {"artifact": "published", "measured": "found"}  # of operators on cards, by the origin of their numbers
+
+
+def _first_of_each(rows: pandas.DataFrame) -> Iterator[tuple[str, float]]:
+    firsts = rows.drop_duplicates("metric")
+    yield from zip(firsts["metric"], firsts["value"], strict=True)
+
+
+def _latency(row: Mapping[Any, Any], graph: PGraph) -> dict[str, Any]:
+    """Return a row of the latency table. A kernel with the wrong guard counts as one that was not compared with a reference."""
+    return dict.fromkeys(LATENCY_COLUMNS, None) | {
+        "operator": row["operator"],
+        "operator_id": graph.id,
+        "role": "published" if row["latency_origin"] == "artifact" else "found",
+        "device": row["place"],
+        "device_name": f"{model_title(row['model'])}, {SHORT_ORIGINS[row['latency_origin']]}",
+        "compiler": row["compiler"],
+        "status": "ok",
+        "latency_ms": row["latency_ms"],
+        "batch": None if isnan(row["batch"]) else row["batch"],
+        "threads": None if isnan(row["threads"]) else row["threads"],
+        "checked": not row["is_wrong"],
+        "suspicious": False,
+        "speedup": None if isnan(row["speedup"]) else row["speedup"],
+    }

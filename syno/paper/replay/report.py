@@ -1,0 +1,153 @@
+"""Policies compared on the table of truth: the searches, in one process or several, and files with what they found."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from functools import cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from shutil import rmtree
+
+from syno.base.files import checksum, write_whole
+from syno.base.progress import Display, Progress
+from syno.base.text_tables import Row, csv_text, markdown
+from syno.paper.replay.comparison import Contender, Run, Searches, summary
+from syno.paper.replay.figure import draw
+from syno.paper.replay.replay import SEARCH_SEED
+from syno.paper.replay.table import FOLDER, OperatorTable, Subset
+from syno.report.figures import save
+from syno.search.halving import HalvingSettings
+
+NAME = "policies"  # of the files
+PARTS = "parts"  # folder of searches that are finished, from which an interrupted comparison continues
+
+table_in = cache(OperatorTable.read)
+
+
+def compare(
+    contenders: Sequence[Contender],
+    subsets: Sequence[Subset],
+    *,
+    seeds: int = 100,
+    trials: int = 100,
+    parts: Path,
+    stopping: HalvingSettings | None = None,
+    processes: int = 1,
+    folder: Path = FOLDER,
+    display: Display,
+) -> list[Searches]:
+    """Search the table with each policy, on each part of it, with each seed.
+
+    Args:
+        contenders: the policies.
+        subsets: the parts of the table.
+        seeds: how many searches of each; seed 0 is the first.
+        trials: the trials of a search.
+        parts: folder for finished searches.
+        stopping: as `study: stopping`; by default all trainings go to their end.
+        processes: how many run at the same time. It changes no result.
+        folder: the table.
+        display: shows the progress.
+    """
+    with display, _pool(processes) as pool:
+        shown, began, done = 0, time.monotonic(), 0
+        found = []
+        for subset in subsets:
+            for contender in contenders:
+                search = partial(_search, folder, contender, subset, trials, stopping)
+                total, runs = len(subsets) * len(contenders) * seeds, list[Run]()
+                for is_new, run in _all(search, _file(parts, folder, contender, subset, trials, stopping), seeds, pool):
+                    runs.append(run)
+                    shown, done = shown + 1, done + is_new
+                    rate, notes = done / max(time.monotonic() - began, 1e-9), {"policy": contender.name, "on": str(subset)}
+                    display.show(Progress("bench policies", shown, total, shown, rate=rate, notes=notes))
+                runs.sort(key=lambda run: run.seed)
+                found.append(Searches(table_in(folder), contender, subset, trials, runs))
+    return found
+
+
+def _search(
+    folder: Path, contender: Contender, subset: Subset, trials: int, stopping: HalvingSettings | None, seed: int
+) -> Run:
+    return Run.of(table_in(folder), contender, subset, seed, trials, stopping)
+
+
+def _all(search: Callable[[int], Run], file: Path, seeds: int, pool: Executor | None) -> Iterator[tuple[bool, Run]]:
+    """Yield the run of each seed, and whether it was made now; it is kept in the file then."""
+    kept = [Run(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+    yield from (
+        (False, Run(run.seed, tuple(run.ids), tuple(run.finished), tuple(run.begun))) for run in kept if run.seed < seeds
+    )
+    for run in _new(search, [seed for seed in range(seeds) if seed not in {run.seed for run in kept}], pool):
+        kept.append(run)
+        write_whole(file, "".join(f"{json.dumps(vars(one))}\n" for one in kept), durable=False)
+        yield True, run
+
+
+def _new(search: Callable[[int], Run], seeds: Sequence[int], pool: Executor | None) -> Iterator[Run]:
+    if pool is None:
+        yield from map(search, seeds)
+    else:
+        for future in as_completed([pool.submit(search, seed) for seed in seeds]):
+            yield future.result()
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[Executor | None]:
+    """Give a pool of processes, which are ended when the context is left early; None if this process is enough."""
+    if processes == 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(processes, get_context("spawn"))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _file(
+    parts: Path, folder: Path, contender: Contender, subset: Subset, trials: int, stopping: HalvingSettings | None
+) -> Path:
+    """Return the file of finished searches. Its name changes with the table, the settings and the source of the policy."""
+    tables = [file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()]
+    source = Path(inspect.getfile(contender.kind)).read_bytes()
+    named = [contender.policy, dict(contender.settings), subset, trials, stopping and stopping.model_dump(mode="json")]
+    settings = json.dumps(named, sort_keys=True).encode()
+    return parts / f"{checksum(*tables, source, settings)}.jsonl"
+
+
+def write(searches: Sequence[Searches], folder: Path, notes: Sequence[str]) -> str:
+    """Write the comparison, and return its table as text.
+
+    Files: policies.csv (a row for each policy and part), policies-runs.csv (one for each search), policies.svg and .png. The
+    finished searches are deleted.
+    """
+    rows = summary(searches)
+    write_whole(folder / f"{NAME}.csv", csv_text(rows, notes))
+    write_whole(folder / f"{NAME}-runs.csv", csv_text(_run_rows(searches), notes))
+    save(draw(searches, notes), folder / NAME)
+    rmtree(folder / PARTS, ignore_errors=True)
+    return markdown(rows, left=2)
+
+
+def _run_rows(searches: Sequence[Searches]) -> list[Row]:
+    return [
+        {
+            "policy": one.contender.name,
+            "operators": str(one.subset),
+            "seed": run.seed,
+            "trials": run.begun[-1] if run.begun else 0,
+            "trials to success": one.trials_of(run),
+            "trials to success by the mean of seeds": one.trials_of(run, None),
+            "CPU-seconds": run.finished[-1] if run.finished else 0.0,
+            "best accuracy": max((one.table.entries[id_].accuracy(SEARCH_SEED) for id_ in run.ids), default=None),
+            "best accuracy at 45 % of the FLOPs": float(best[-1]),
+        }
+        for one in searches
+        for run, best in zip(one.runs, one.best_so_far, strict=True)
+    ]

@@ -1,0 +1,91 @@
+"""The stages on published data: its import into a folder of results, and the selection of its operators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from syno.base.files import ORIGINAL
+from syno.base.record import versions
+from syno.config import Experiment
+from syno.paper.artifact import NUMBERS, RECORD
+from syno.paper.artifact.files import TrainingStep
+from syno.paper.artifact.imported import ImportedOperator, ImportRecord, PublishedScore, best_scores
+from syno.paper.artifact.operators import PublishedEntry
+from syno.paper.artifact.places import LANGUAGE_LOG
+from syno.paper.artifact.reading import read
+from syno.paper.numbers import LANGUAGE_DATA, LANGUAGE_MODEL
+from syno.results import LOSSES, MEASUREMENTS
+from syno.results.measurement import Measurements
+from syno.results.table import loss_table, measurement_table, write_table
+from syno.stages.store import OperatorStore
+
+STEPS_IN_A_ROW = 100  # of the log of losses
+
+
+def import_artifact(given: Path, output: Path) -> ImportRecord:
+    """Read a checkout of the artifact, or its data folder, and write its content into `output`.
+
+    `measurements.json` and `tables/measurements` have the numbers, `tables/losses` the log of GPT-2's training if it is there,
+    `operators/` the operators whose graphs were published. `artifact.json`, written last, lists what was read and what is
+    missing.
+
+    Raises DataError if it is no artifact, or nothing can be read of it.
+    """
+    contents = read(given)
+    store = OperatorStore(output)
+    operators = tuple(_imported(entry, store) for entry in contents.operators)
+    Measurements(measurements=contents.measurements).write(output / NUMBERS)
+    write_table(measurement_table(contents.measurements), output, MEASUREMENTS)
+    _write_losses(contents.losses, output)
+    record = ImportRecord(
+        artifact=str(given),
+        measurements=len(contents.measurements),
+        operators=operators,
+        problems=contents.problems,
+        versions=versions([]),
+    )
+    record.write(output / RECORD)
+    return record
+
+
+def best_published(experiment: Experiment) -> list[PublishedScore]:
+    """Select the best published operators for the experiment's network, and copy them into its operator store.
+
+    Args:
+        experiment: Its `select` has the import's folder (`source`), how many operators to take (`count`), and how much worse
+            than the network's own score a score may be (`within`).
+
+    Raises SpecError if none was published, or none is good enough.
+    """
+    source, settings = experiment.select.source, experiment.select
+    assert source is not None and experiment.workload is not None  # a source needs a workload
+    chosen = best_scores(source, experiment.workload.model, settings.count, settings.within)
+    theirs, ours = OperatorStore(source), OperatorStore(experiment.folder)
+    for one in chosen:
+        ours.add(theirs.get(one.key))
+    return chosen
+
+
+def _imported(entry: PublishedEntry, store: OperatorStore) -> ImportedOperator:
+    key = None if entry.graph is None else store.add(entry.graph)
+    return ImportedOperator(
+        name=entry.name, operator_id=entry.id, key=key, path=entry.path, folders=tuple(map(str, entry.places))
+    )
+
+
+def _write_losses(steps: tuple[TrainingStep, ...], output: Path) -> None:
+    """Write the loss curve, with a row for every 100 steps: the last step's number and time, and the mean of their losses."""
+    groups = [steps[start : start + STEPS_IN_A_ROW] for start in range(0, len(steps), STEPS_IN_A_ROW)]
+    rows = [
+        (min((place + 1) * STEPS_IN_A_ROW, len(steps)), group[-1].seconds / 60, sum(step.loss for step in group) / len(group))
+        for place, group in enumerate(groups)
+    ]
+    shared = {
+        "operator": ORIGINAL,
+        "model": LANGUAGE_MODEL,
+        "data": LANGUAGE_DATA,
+        "origin": "artifact",
+        "source": str(LANGUAGE_LOG),
+    }
+    points = ({"step": step, "minutes": minutes, "loss": loss, **shared} for step, minutes, loss in rows)
+    write_table(loss_table(points), output, LOSSES)

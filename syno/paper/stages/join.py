@@ -1,0 +1,243 @@
+"""The stage `join`: the results of several experiments as one table, with a record of what was joined and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from syno.base.errors import SpecError, SynoError
+from syno.base.record import Number, Record, versions
+from syno.config import Experiment
+from syno.config.joining import role_of
+from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
+from syno.paper.ablations.results import read_ablations
+from syno.paper.artifact import RECORD
+from syno.paper.artifact.imported import MADE_BY as IMPORTED_BY
+from syno.paper.artifact.imported import ImportRecord
+from syno.paper.joined import Joined, Part, joined
+from syno.results import FOLDER, LOSSES, MEASUREMENTS
+from syno.results.gaps import gaps
+from syno.results.table import read_losses, read_measurements, write_table
+from syno.stages import tuning_jobs
+from syno.stages.kept import keep_config, read_kept
+from syno.stages.operators import compared_networks
+from syno.stages.places import JOINED, LAYERS, TUNING, training_file
+from syno.stages.store import ID_DIGITS, OperatorStore
+
+if TYPE_CHECKING:
+    import pandas
+
+MADE_BY = "syno join"
+
+
+class JoinedExperiment(BaseModel):
+    """An experiment whose results were joined.
+
+    Attributes:
+        name: its name in the column `experiment`.
+        folder: its folder of results.
+        measurements: the number of its rows in the joined table, by origin. Rows that another experiment has, too, count there.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    folder: str
+    measurements: dict[str, Number]
+
+
+class RenamedOperator(BaseModel):
+    """An operator that has another name in the joined table than in an experiment, by which it is known there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    experiment: str
+    operator: str
+    operator_id: str | None
+    name: str
+
+
+class JoinRecord(Record):
+    """A record of what was joined.
+
+    Attributes:
+        experiments: the experiments whose results were joined, in their order; "paper" for the numbers that only the paper has.
+        measurements: the number of rows of the joined table.
+        operators: the keys of the operators in the operator store, by their names in the table.
+        renamed: the operators whose name in the table is not that of an experiment.
+        missing: what is not there, so that figures leave it out.
+        versions: the versions of the packages that took part.
+    """
+
+    kind_of_record = "record of joined results"
+    again = f"run `{MADE_BY}`"
+
+    experiments: tuple[JoinedExperiment, ...]
+    measurements: Number
+    operators: dict[str, str]
+    renamed: tuple[RenamedOperator, ...]
+    missing: tuple[str, ...]
+    versions: dict[str, str]
+
+
+def join(experiment: Experiment) -> JoinRecord:
+    """Write the results of the experiments that `join` names as one table, the loss curves and the operators.
+
+    What is not there yet is left out, and listed in the record `joined.json`, which is written last, and returned.
+
+    Raises SpecError if the experiment joins nothing, if none of them has results, or if a table is damaged.
+    """
+    settings = experiment.join
+    if settings is None:
+        raise SpecError(
+            f'experiment "{experiment.name}" joins no results; give join: {{of: all}} to an experiment in the same file, or '
+            "join: {of: [FOLDER, ...]}"
+        )
+    folders = {folder.resolve(): folder for folder in map(Path, settings.of)}  # each one once
+    parts, missing = list[tuple[Part, Path]](), list[str]()
+    for name, folder in _named(list(folders.values())):
+        part, problems = _read(name, folder)
+        missing += problems
+        if part is not None:
+            parts.append((part, folder))
+    if not parts:
+        raise SpecError(f'no experiment that "{experiment.name}" joins has results yet: {"; ".join(missing)}')
+    found = joined([part for part, _ in parts], lambda name: role_of(name, settings), with_paper=settings.paper)
+    keep_config(experiment)
+    operators = _store(found.rows, list(folders.values()), experiment.folder)
+    write_table(found.rows, experiment.folder, MEASUREMENTS)
+    write_table(found.losses, experiment.folder, LOSSES)
+    _join_ablations([(part.name, folder) for part, folder in parts], experiment.folder)
+    record = JoinRecord(
+        experiments=tuple(_experiments(found, parts)),
+        measurements=len(found.rows),
+        operators=operators,
+        renamed=tuple(RenamedOperator(**vars(one)) for one in found.renamed),
+        missing=(*missing, *gaps(found.rows)),
+        versions=versions([]),
+    )
+    record.write(experiment.folder / JOINED)
+    return record
+
+
+def _join_ablations(parts: Sequence[tuple[str, Path]], folder: Path) -> None:
+    """Write the tables of ablations of all experiments, with their names in the column `experiment`, and delete others."""
+    import pandas
+
+    found: dict[str, list[pandas.DataFrame]] = {}
+    for name, source in parts:
+        for table, rows in read_ablations(source, "syno ablate run").items():
+            found.setdefault(table, []).append(rows if "experiment" in rows else rows.assign(experiment=name))
+    for table in set(read_ablations(folder, MADE_BY)) - set(found):
+        for kind in ("parquet", "csv"):
+            (folder / FOLDER / f"{table}.{kind}").unlink(missing_ok=True)
+    for table, several in found.items():
+        write_table(pandas.concat(several, ignore_index=True), folder, table)
+
+
+def notes(record: JoinRecord) -> list[str]:
+    """Return the lines for the bottom of the page: what was joined, other names, and what is missing."""
+    counts = [
+        f"joined: {one.name} ({one.folder}): {', '.join(f'{count:,} {origin}' for origin, count in one.measurements.items())}"
+        for one in record.experiments
+    ]
+    names = [f"{one.name} is {one.operator} in {one.experiment}" for one in record.renamed]
+    return [*counts, *names, *(f"missing: {what}" for what in record.missing)]
+
+
+def operators_of(experiment: Experiment, record: JoinRecord) -> dict[str, PGraph]:
+    """Return the operators of joined results by their names in the table."""
+    store = OperatorStore(experiment.folder)
+    return {name: store.get(key).renamed(name) for name, key in record.operators.items()}
+
+
+# ---- what is there --------------------------------------------------------------------------------------------------
+
+
+def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield a name for each folder: the experiment's or, if another has it, the folder's whole path."""
+    kept = [read_kept(folder) for folder in folders]
+    names = [folder.name if one is None else one.name for one, folder in zip(kept, folders, strict=True)]
+    for name, folder in zip(names, folders, strict=True):
+        yield (name if names.count(name) == 1 else str(folder)), folder
+
+
+def _read(name: str, folder: Path) -> tuple[Part | None, list[str]]:
+    """Return the results in a folder, None if there are none, and what is not there yet."""
+    kept = read_kept(folder)
+    missing = [f"{name}: {what}" for what in _pending(kept)] if kept is not None else []
+    if not folder.is_dir():
+        return None, [f"{name}: {folder} is not there"]
+    if not (folder / FOLDER / f"{MEASUREMENTS}.parquet").is_file():
+        if kept is not None and kept.workload is None and kept.artifact is None and kept.join is None:
+            return None, [f"{name}: it has no network, so no measurements"]
+        command = IMPORTED_BY if kept is not None and kept.artifact is not None else "syno tables"
+        return None, [*missing, f"{name}: no table of measurements; `{command}` makes it"]
+    workload = None if kept is None else kept.workload
+    made_by = IMPORTED_BY if (folder / RECORD).is_file() else "syno tables"
+    part = Part(
+        name,
+        read_measurements(folder, made_by),
+        read_losses(folder, made_by),
+        data=None if workload is None else workload.data,
+        width=1.0 if workload is None else workload.width,
+    )
+    if (folder / RECORD).is_file():
+        missing += [f"{name}: {problem}" for problem in ImportRecord.read(folder / RECORD).problems]
+    if (folder / JOINED).is_file():
+        missing += JoinRecord.read(folder / JOINED).missing
+    return part, list(dict.fromkeys(missing))
+
+
+def _pending(kept: Experiment) -> Iterator[str]:
+    """Yield how many of the records of an experiment are not there yet."""
+    if kept.workload is None:
+        return
+    try:
+        networks = compared_networks(kept)
+    except SynoError:
+        yield "no operator was selected yet"
+        return
+    keys = [one.key for one in networks]
+    trainings = [training_file(kept, key, seed) for key in keys for seed in kept.train.seeds]
+    measurements = [kept.folder / TUNING.format(**job) for job in tuning_jobs.of_networks(kept, keys)]
+    of_layers = [kept.folder / LAYERS.format(**job) for job in tuning_jobs.of_layers(kept, keys)]
+    for what, files in (("trainings", trainings), ("measurements", measurements), ("measurements of layers", of_layers)):
+        if absent := sum(not file.is_file() for file in files):
+            yield f"{absent} of {len(files)} {what} are not there yet"
+
+
+def _experiments(found: Joined, parts: Sequence[tuple[Part, Path]]) -> Iterator[JoinedExperiment]:
+    folders = {part.name: str(folder) for part, folder in parts}
+    names = list(dict.fromkeys([*folders, *found.rows["experiment"]]))  # a join has names of its own
+    for name in names:
+        counts = found.rows[found.rows["experiment"] == name]["origin"].value_counts()
+        yield JoinedExperiment(
+            name=name,
+            folder=folders.get(name, ""),
+            measurements={str(origin): int(count) for origin, count in counts.items()},
+        )
+
+
+def _store(rows: pandas.DataFrame, folders: Sequence[Path], output: Path) -> dict[str, str]:
+    """Copy the operators of the table into the operator store of the joined results; return their keys by name."""
+    ours, known = OperatorStore(output), {make().id: make for make in OPERATORS.values()}
+    pairs = rows[rows["operator_id"].notna()].drop_duplicates("operator")[["operator", "operator_id"]]
+    keys: dict[str, str] = {}
+    for name, operator_id in pairs.itertuples(index=False):
+        graph = known[operator_id]() if operator_id in known else _stored(operator_id[:ID_DIGITS], folders)
+        if graph is not None:
+            keys[str(name)] = ours.add(graph)
+    return keys
+
+
+def _stored(key: str, folders: Sequence[Path]) -> PGraph | None:
+    """Return an operator of one of the stores; None if it is in none, or damaged there."""
+    for folder in folders:
+        try:
+            return OperatorStore(folder).get(key)
+        except SynoError:
+            continue
+    return None
