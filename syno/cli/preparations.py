@@ -30,9 +30,7 @@ def plan(
     from syno.base.validation import explained
     from syno.config import load_experiment, load_experiments
     from syno.config.files import parted
-    from syno.stages.assumptions import Assumptions
-    from syno.stages.plan import plans
-    from syno.stages.plan_text import plan_text
+    from syno.stages.plan import Assumptions, plan_text, plans
 
     try:
         assumed = Assumptions.model_validate(pairs(assume, "--assume"))

@@ -1,7 +1,7 @@
 """The plan of experiments: jobs, hours, files and storage of each stage.
 
 Jobs and files are those of the workflow's stages. GPU hours and storage follow from assumptions, all of which can be changed.
-CPU hours follow from what was measured, and are unknown before (`syno.stages.plan_cpu`).
+Searches and trainings on processors are not estimated: processors differ too much.
 """
 
 from __future__ import annotations
@@ -9,16 +9,62 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from syno.base.text_tables import Row, markdown
 from syno.config import Experiment
 from syno.config.stopping import rounds_of
 from syno.measure.compilers import COMPILERS, compiler_named
 from syno.measure.tvm.settings import is_here
-from syno.stages.assumptions import Assumptions
 from syno.stages.places import compiler_in_files, device_named
-from syno.stages.plan_cpu import search_cpu_hours, training_cpu_hours, trains_on_cpu
 from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs
 from syno.train.settings import TrainingSettings
+
+# The assumptions from which the hours and the storage of a plan follow.
+
+
+Above = Annotated[float, Field(gt=0)]
+# The paper gives both, about: GPU hours of a sampled operator, and of the search of a model. Together they are 3,000 trials.
+TRIAL_HOURS, SEARCH_HOURS = 0.1, 300
+
+
+class Assumptions(BaseModel):
+    """The assumptions of a plan. The defaults are round figures for the paper's networks on an A100."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    pictures_per_second: Above = 550
+    """pictures per second in training on one GPU, in float32 or TF32: 100 epochs of CIFAR-100 in 2.5 hours (paper: 2 to 3)"""
+    mixed_precision: Above = 2.5
+    """how many times as fast a GPU trains in 16 bits"""
+    steps_per_second: Above = 3.3
+    """steps per second in training a language model on one GPU: GPT-2's published log has 99,859 steps in 8.3 hours"""
+    trial_hours: Above = TRIAL_HOURS
+    """GPU hours of a trial on average, if bad ones are stopped early, and at most those of a whole training: the paper's 0.1"""
+    search_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """fraction of a training that such a trial takes; by default it follows from trial_hours"""
+    kernels: Above = 25
+    """kernels of one network that TVM tunes"""
+    layers: Above = 10
+    """layers of different sizes of one network, where layers are measured by themselves: ResNet-34 has ten"""
+    layer_kernels: Above = 2
+    """kernels of one layer that TVM tunes"""
+    schedules_per_second: Above = 1
+    """schedules per second that TVM builds and measures"""
+    compile_minutes: Above = 5
+    """minutes for one measurement with another compiler, or of the speed of training"""
+    trial_kib: Above = 10
+    """KiB of a trial: in the study, the table of trials and the operator store"""
+    record_kib: Above = 8
+    """KiB of the record of a training or measurement, and of other small files"""
+    page_kib: Above = 1000
+    """KiB of a report, and of a figure in its three formats"""
+    schedule_kib: Above = 8
+    """KiB of a schedule among TVM's trials"""
+    built_mib: Above = 100
+    """MiB of a network that TVM has built"""
+
 
 TRAINING_PICTURES: Mapping[str, int] = {
     "cifar100": 50_000,
@@ -36,7 +82,6 @@ class StagePlan:
         rule: name of the stage.
         jobs: number of jobs.
         gpu_hours: hours of all jobs together; None if unknown.
-        cpu_hours: hours of searching and training on processors (`syno.stages.plan_cpu`); None until something was timed.
         device_hours: hours of measuring on processors and remote devices.
         files: number of files in the end.
         bytes: size of these files.
@@ -45,7 +90,6 @@ class StagePlan:
     rule: str
     jobs: int
     gpu_hours: float | None
-    cpu_hours: float | None
     device_hours: float
     files: int
     bytes: float
@@ -62,12 +106,6 @@ class WorkflowPlan:
     def gpu_hours(self, rule: str) -> float | None:
         """Return the GPU hours of a stage; 0 if the experiment does not have it."""
         return next((stage.gpu_hours for stage in self.stages if stage.rule == rule), 0.0)
-
-    def hours(self, rule: str) -> float | None:
-        """Return the GPU hours and CPU hours of a stage together; None if one of them is unknown."""
-        found = [one for stage in self.stages if stage.rule == rule for one in (stage.gpu_hours, stage.cpu_hours)]
-        known = [one for one in found if one is not None]
-        return sum(known) if len(known) == len(found) else None
 
 
 def plans(experiments: Iterable[Experiment], assumed: Assumptions | None = None) -> list[WorkflowPlan]:
@@ -99,18 +137,15 @@ def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assu
     }
     on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}
     hours: dict[str, float | None] = {**on_gpus}
-    cpu_hours: dict[str, float | None] = {"worker": search_cpu_hours(experiment)}
     if experiment.searches and experiment.evaluation == "training":
         hours["worker"] = _search_hours(experiment, assumed)
     if "train" in found:
         hours["train"] = _hours(_training(experiment), experiment, assumed, len(found["train"]))
-        cpu_hours["train"] = training_cpu_hours(experiment, _training(experiment), found["train"])
     stages = [
         StagePlan(
             rule,
             len(files),
             hours.get(rule, 0.0),
-            cpu_hours.get(rule, 0.0),
             sum(by_stage[rule].values()) - on_gpus[rule] if rule in by_stage else 0.0,
             _files(STAGES[rule], files, experiment, assumed),
             _bytes(STAGES[rule], files, experiment, assumed),
@@ -134,7 +169,7 @@ def training_hours(settings: TrainingSettings, pictures: int | None, assumed: As
         pictures: pictures in an epoch; None for text, and if unknown.
         assumed: assumptions on the speed.
     """
-    if trains_on_cpu(settings):
+    if not settings.device.startswith("cuda"):
         return 0.0
     limits = [] if settings.most_minutes is None else [settings.most_minutes / 60]
     if pictures is not None:
@@ -236,3 +271,120 @@ def _bytes(stage: WorkflowStage, made: list[Path], experiment: Experiment, assum
     kernels = assumed.layers * assumed.layer_kernels if stage.name == "layers" else assumed.kernels
     schedules = kernels * experiment.tune.tvm.trials_per_task * assumed.schedule_kib * KIB
     return found + _built(stage, made) * (assumed.built_mib * MIB + schedules)
+
+
+# A plan as Markdown tables: by stage, by experiment, and beside the hours that the paper gives.
+
+
+# GPU hours in the paper: search and training again for a model, tuning for a device.
+PAPER: Mapping[str, float] = {"search": SEARCH_HOURS, "training": 900, "tuning": 700}
+UNKNOWN = "unknown"
+
+
+def plan_text(plans: Sequence[WorkflowPlan], assumed: Assumptions) -> str:
+    """Return all tables in Markdown."""
+    return "\n".join(
+        (
+            markdown(stage_rows(plans)),
+            markdown(experiment_rows(plans)),
+            markdown(paper_rows(plans), left=2),
+            f"Assumed (`--assume NAME=VALUE`):\n\n{markdown(assumption_rows(assumed), left=2)}",
+        )
+    )
+
+
+def stage_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
+    """Return a row for each stage of all experiments together, and one for their sum."""
+    stages = [stage for one in plans for stage in one.stages]
+    rows: list[Row] = []
+    for name in [*sorted({stage.rule for stage in stages}, key=list(STAGES).index), "all"]:
+        found = [stage for stage in stages if name in (stage.rule, "all")]
+        row = {
+            "stage": name,
+            "jobs": sum(stage.jobs for stage in found),
+            "GPU hours": _sum(stage.gpu_hours for stage in found),
+            "hours of other devices": _rounded(sum(stage.device_hours for stage in found)),
+            "files": sum(stage.files for stage in found),
+            "MiB": _rounded(sum(stage.bytes for stage in found) / MIB),
+        }
+        rows.append(row)
+    return rows
+
+
+def experiment_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
+    """Return a row for each experiment."""
+    return [
+        {
+            "experiment": one.experiment.name,
+            "jobs": sum(stage.jobs for stage in one.stages),
+            "GPU hours: search": _rounded(one.gpu_hours("worker")),
+            "training": _rounded(one.gpu_hours("train")),
+            "tuning": _sum(one.gpu_hours(rule) for rule in ("tune", "layers", "breakdown")),
+            "hours of other devices": _rounded(sum(stage.device_hours for stage in one.stages)),
+            "files": sum(stage.files for stage in one.stages),
+            "MiB": _rounded(sum(stage.bytes for stage in one.stages) / MIB),
+        }
+        for one in plans
+    ]
+
+
+def paper_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
+    """Return rows for each search, the trainings of its operators, and each device, beside the paper's hours."""
+    roots = _roots([one.experiment for one in plans])
+    rows: list[Row] = []
+    for one in plans:
+        if one.experiment.searches and one.experiment.workload is not None:
+            rows.append(_beside("search", one.experiment.name, one.gpu_hours("worker")))
+    for root in dict.fromkeys(roots.values()):
+        found = [one for one in plans if roots[one.experiment.folder] == root and one.experiment.workload is not None]
+        if found:
+            names = ", ".join(one.experiment.name for one in found)
+            rows.append(_beside("training", names, _sum(one.gpu_hours("train") for one in found)))
+    devices: dict[str, float] = {}
+    for one in plans:
+        for device, hours in one.tuning_hours.items():
+            devices[device] = devices.get(device, 0.0) + hours
+    return [*rows, *(_beside("tuning", device, hours) for device, hours in devices.items())]
+
+
+def assumption_rows(assumed: Assumptions) -> list[Row]:
+    """Return a row for each assumption."""
+    fields = Assumptions.model_fields
+    return [{"name": name, "what": fields[name].description, "value": value} for name, value in assumed.model_dump().items()]
+
+
+def _beside(what: str, of: str, hours: float | None) -> Row:
+    return {"what": what, "of": of, "hours": _summed([hours]), "the paper's": PAPER[what]}
+
+
+def _summed(hours: Iterable[float | None]) -> float | str:
+    """Return the sum, with two digits where it is small; "unknown" if one of the hours is."""
+    found = list(hours)
+    known = [one for one in found if one is not None]
+    total = sum(known)
+    return UNKNOWN if len(known) < len(found) else float(f"{total:.2g}") if total < 1 else _rounded(total) or 0
+
+
+def _roots(experiments: Iterable[Experiment]) -> dict[Path, Path]:
+    """Return the folder of the search that the operators come from, for the folder of each experiment."""
+    sources = {experiment.folder: experiment.select.source for experiment in experiments}
+
+    def root(folder: Path) -> Path:
+        source = sources.get(folder)
+        return folder if source is None else root(source)
+
+    return {folder: root(folder) for folder in sources}
+
+
+def _sum(hours: Iterable[float | None]) -> float | None:
+    """Return the sum; None if one of the hours is unknown."""
+    found = list(hours)
+    known = [one for one in found if one is not None]
+    return _rounded(sum(known)) if len(known) == len(found) else None
+
+
+def _rounded(value: float | None) -> float | int | None:
+    """Round to whole numbers from ten on, to one digit below."""
+    if value is None:
+        return None
+    return round(value) if value >= 10 else round(value, 1)

@@ -16,9 +16,18 @@ from syno.base.text_tables import Row
 from syno.cli import app
 from syno.config import Experiment, load_experiments
 from syno.paper.figures.catalogue import PAPER_FIGURES
-from syno.stages.assumptions import SEARCH_HOURS, TRIAL_HOURS, Assumptions
-from syno.stages.plan import WorkflowPlan, plan, plans, training_hours
-from syno.stages.plan_text import paper_rows, plan_text, stage_rows
+from syno.stages.plan import (
+    SEARCH_HOURS,
+    TRIAL_HOURS,
+    Assumptions,
+    WorkflowPlan,
+    paper_rows,
+    plan,
+    plan_text,
+    plans,
+    stage_rows,
+    training_hours,
+)
 from syno.stages.workflow_stages import STAGES, jobs
 from syno.train.settings import TrainingSettings
 

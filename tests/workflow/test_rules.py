@@ -15,8 +15,7 @@ from syno.config import load_experiments
 from syno.measure.tvm.settings import is_here
 from syno.stages import figures
 from syno.stages.data import files_to_convert
-from syno.stages.plan import plans
-from syno.stages.plan_text import stage_rows
+from syno.stages.plan import plans, stage_rows
 from syno.stages.workflow_stages import STAGES
 
 RULES = {

@@ -17,8 +17,7 @@ from syno.measure.devices import SshSettings, place_of
 from syno.measure.measuring import Request
 from syno.measure.subjects import OperatorSubject
 from syno.measure.tvm.settings import DeviceSettings, TvmSettings
-from syno.stages.assumptions import Assumptions
-from syno.stages.plan import plan
+from syno.stages.plan import Assumptions, plan
 
 BOARD: dict[str, Any] = {"kind": "ssh", "host": "jetson"}
 TRACKED: dict[str, Any] = {"target": "jetson-orin-nano-cpu", "tracker": "192.168.1.2:9190"}
