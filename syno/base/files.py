@@ -186,7 +186,7 @@ def json_with_checksum(content: Mapping[str, Any], indent: int | None = 1) -> st
 
 
 def read_json(file: Path) -> Any:
-    """Return the content of a JSON file, without its checksum. Files of earlier versions have none and are read too.
+    """Return the content of a JSON file, without its checksum. A file without one, as after an edit, is read too.
 
     Raises:
         OSError: the file does not exist or cannot be read.

@@ -172,7 +172,6 @@ def tune_operator(
     _measure(subject, output, compiler, device, batch, threads, **limits, tvm=tvm, folder=folder)
 
 
-@tune.command("inductor", hidden=True)  # its name in earlier versions
 @tune.command("network")
 def tune_network(
     given: NetworkOperator,

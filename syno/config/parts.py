@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from syno.space.reads import NONE
-
 Part = Literal["data", "search", "select", "train", "tune", "speed", "ablations", "join"]  # of the settings
 NOT_OF_A_SEARCH = ("select", "train", "tune", "output", "study", "artifact", "join", "ablations", "code")
 NOT_OF_TRIALS = ("workers", "storage", "check_gradients")  # of a study; the last one spares trainings that would be in vain
@@ -14,18 +12,12 @@ NOT_OF_TRIALS = ("workers", "storage", "check_gradients")  # of a study; the las
 def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     """Return the parts of an experiment's settings, which are given as for JSON: what the files of each stage depend on."""
     whole = {**settings, "select": dict(settings["select"]), "tune": dict(settings["tune"])}
-    if isinstance(whole["spec"], dict) and whole["spec"].get("reads") == NONE:  # as before there was this option
-        whole["spec"] = {name: value for name, value in whole["spec"].items() if name != "reads"}
     after = whole.pop("after")
-    if after is not None:  # files from before there was this option stay valid
+    if after is not None:
         whole["workload"] = {**whole["workload"], "after": after["source"]}  # its operator may be named later
-    if whole["goal"] is None:
-        del whole["goal"]  # as before there was this option
-    else:
+    if whole["goal"] is not None:
         whole["latency"] = whole["tune"]["latency"]
     of_study = {key: value for key, value in whole["study"].items() if key not in NOT_OF_TRIALS}
-    if of_study["stopping"] is None:
-        del of_study["stopping"]  # files from before there was this option stay valid
     if whole["select"]["by"] != "latency":
         del whole["select"]["shortlist"]  # nothing depends on it
     others = {name: whole["tune"].pop(name) for name in ("layers", "breakdown", "training", "original_compilers", "speed")}

@@ -15,18 +15,16 @@ be left out. Files written by hand have no checksum.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from syno.algebra.limits import MOST_CHARACTERS, shortened
 from syno.base.errors import ParseError
-from syno.base.files import checksum, name_from
+from syno.base.files import checksum
 from syno.ir.graph import PGraph
 from syno.ir.text_parser import Parser
 
 LONGEST_MESSAGE = 1_000  # characters: messages quote what was given
 MARK = "# checksum "
-_ENDS_WITH_ID = re.compile(r"\nid [0-9a-f]{32}\n\Z")
 
 
 def parse(text: str, source: str = "operator text") -> PGraph:
@@ -48,13 +46,12 @@ def parse(text: str, source: str = "operator text") -> PGraph:
 def parse_stored(text: str, source: str = "operator text", name: str | None = None) -> PGraph:
     """Return the operator in a text that a program has stored, under this name; by default under its own.
 
-    Earlier versions named operators after their space or network, also with names that `parse` refuses, such as
-    "my_network:make". In these, "_" replaces what is not allowed. Raises ParseError as `parse` does.
+    Raises ParseError as `parse` does.
     """
     first, newline, rest = text.partition("\n")
-    if not first.startswith("operator "):
+    if name is None or not first.startswith("operator "):
         return parse(text, source)
-    return parse(f"operator {name or name_from(first.removeprefix('operator ').strip())}{newline}{rest}", source)
+    return parse(f"operator {name}{newline}{rest}", source)
 
 
 def with_checksum(text: str) -> str:
@@ -67,7 +64,7 @@ def read_operator_file(file: Path, *, written_by_program: bool = False) -> PGrap
 
     Args:
         file: the file.
-        written_by_program: whether the file must end with its checksum or, as files of older versions do, with the id.
+        written_by_program: whether the file must end with its checksum.
 
     Raises ParseError if the file cannot be read, holds no operator, or does not match its checksum.
     """
@@ -83,6 +80,6 @@ def read_operator_file(file: Path, *, written_by_program: bool = False) -> PGrap
             f"{file}: the checksum in its last line is not that of the text before: the file is damaged, or was edited; "
             "if you edited it, remove the line"
         )
-    if written_by_program and not mark and not _ENDS_WITH_ID.search(content):
-        raise ParseError(f"{file}: neither a checksum nor the operator's id is in its last line: the file is damaged")
+    if written_by_program and not mark:
+        raise ParseError(f"{file}: its last line is not the checksum: the file is damaged")
     return parse(content, str(file))

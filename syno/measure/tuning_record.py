@@ -122,7 +122,7 @@ class TuningRecord(Record):
         checked: whether outputs were compared with `reference`, that of a timed call among them.
         largest_relative_error: the largest difference of an output, as a share of the reference's largest value.
         share_of_allowed: the largest difference of an element, as a share of what is allowed for that element: what rounding
-            explains, or `settings.tolerance` of the largest value if that is set. None in records of earlier versions.
+            explains, or `settings.tolerance` of the largest value if that is set.
         rounding_error: how much rounding alone changes an output: the standard deviation as a share of the root mean square.
         suspicious: whether it is faster than the device's own peak allows.
         compile_seconds: seconds of compiling, with tuning, and of the first call, in which compilers do their work. Nothing

@@ -7,7 +7,6 @@ files. It is computed with zeros in its own place. Parquet's checksums of pages 
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 KEY, MARK = b"syno.checksum", b"128 bits of blake2b: "  # the mark stands before the digits
 ZEROS = b"0" * CHECKSUM_DIGITS
-OF_PANDAS = {b"pandas", b"ARROW:schema"}  # the only metadata in files of earlier versions
 PLACE = re.compile(re.escape(MARK) + rb"([0-9a-f]{%d})" % CHECKSUM_DIGITS)
 
 
@@ -44,7 +42,7 @@ def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> panda
     """Return the table in a file.
 
     Args:
-        file: The file. A file of an earlier version, which has no checksum, is read as it is.
+        file: The file.
         made_by: The command that makes it, for messages.
         columns: The names of columns that it must have; it may have more.
 
@@ -68,18 +66,10 @@ def _table(content: bytes) -> Any:
     import pyarrow.parquet
 
     places = list(PLACE.finditer(content))
-    if places:
-        first, last = places[-1].span(1)
-        view = memoryview(content)
-        if places[-1][1].decode() != checksum(view[:first], ZEROS, view[last:]):
-            raise ValueError("it does not agree with its checksum, so it was damaged, or changed, after it was written")
-    opened = pyarrow.parquet.ParquetFile(io.BytesIO(content))
     if not places:
-        _check_has_none(opened.metadata.metadata or {})
-    return opened.read().to_pandas()
-
-
-def _check_has_none(metadata: dict[bytes, bytes]) -> None:
-    """Raise ValueError if the metadata has entries that pandas does not write: then the file had a checksum and lost it."""
-    if set(metadata) != OF_PANDAS or not isinstance(json.loads(metadata[b"pandas"]), dict):
-        raise ValueError("its metadata is neither that of a table with a checksum nor that of an earlier version")
+        raise ValueError("it has no checksum, so it was damaged, or is no table of Syno")
+    first, last = places[-1].span(1)
+    view = memoryview(content)
+    if places[-1][1].decode() != checksum(view[:first], ZEROS, view[last:]):
+        raise ValueError("it does not agree with its checksum, so it was damaged, or changed, after it was written")
+    return pyarrow.parquet.ParquetFile(io.BytesIO(content)).read().to_pandas()

@@ -71,20 +71,9 @@ def write_table(table: pandas.DataFrame, folder: Path, name: str) -> list[Path]:
 def read_measurements(folder: Path, made_by: str) -> pandas.DataFrame:
     """Return the table of measurements in a folder of results.
 
-    A table of an earlier version gets the columns that it lacks, without values.
-
     Raises SpecError, which names the command that makes it, if it is not there.
     """
-    table = read_parquet(folder / FOLDER / f"{MEASUREMENTS}.parquet", made_by, ("operator", "metric", "value", "origin"))
-    if has_all_columns(table):
-        return table
-    known = {} if "status" in table else {"status": OK, "reason": ""}  # earlier versions left out what failed
-    return table.assign(**known).reindex(columns=list(COLUMNS)).astype(TYPES)
-
-
-def has_all_columns(table: pandas.DataFrame) -> bool:
-    """Return whether the table was written by this version; one of an earlier version lacks columns."""
-    return set(COLUMNS) <= set(table.columns)
+    return read_parquet(folder / FOLDER / f"{MEASUREMENTS}.parquet", made_by, COLUMNS)
 
 
 def loss_table(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:

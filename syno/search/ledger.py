@@ -103,7 +103,7 @@ class Ledger:
         if claim is None:
             stored = trial.user_attrs
             told = tuple(one if isinstance(one, int) else (one[0], one[1]) for one in stored["told"])
-            closed = tuple(stored.get("closed", ()))  # older studies don't have it
+            closed = tuple(stored.get("closed", ()))
             claim = Claim(len(self.claims), candidate_of(trial), told, closed, [trial.number])
             self.claims.append(claim)
             self._by_fingerprint[fingerprint] = self._open[claim.rank] = claim

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from optuna.trial import FrozenTrial
@@ -68,7 +67,7 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
     if refused:
         raise SpecError(
             f'study "{name}" in {place} has other settings: {"; ".join(found)}. '
-            f"{refused}Give those it has to go on with it{how_without_requirement(found)}, or another name to begin a new one"
+            f"{refused}Give those it has to go on with it, or another name to begin a new one"
         )
     numbers = [trial.number for trial in trials if FINGERPRINT in trial.user_attrs]
     if numbers:
@@ -112,8 +111,8 @@ def differences(stored: object, given: object) -> list[str]:
             options = settings.get(SPEC, {})
             options.pop("layers", None)
             options["budget"] = {name: value for name, value in options.get("budget", {}).items() if "rest_" not in name}
-    if SPEC not in there or SPEC not in here or there.get(SPACE) == here.get(SPACE):
-        for settings in (there, here):  # studies of earlier versions have the id of their spec alone
+    if there.get(SPACE) == here.get(SPACE):
+        for settings in (there, here):
             settings.pop(SPEC, None)
     named = named_differences(there.get(SPEC, {}), here.get(SPEC, {}), SPEC)
     if named or there.get(WORKLOAD) != here.get(WORKLOAD):
@@ -122,19 +121,9 @@ def differences(stored: object, given: object) -> list[str]:
     return named_differences(there, here)
 
 
-def how_without_requirement(found: Sequence[str]) -> str:
-    """Return how to go on with a study of a version that knew of no requirements; "" if no requirement differs."""
-    named = any(difference.startswith(("spec.reads is absent there", "spec.reads is None there")) for difference in found)
-    return " (`reads: none` under `spec`: it was begun without a requirement)" if named else ""
-
-
 def _structured(settings: object) -> dict[str, Any]:
-    """Return a copy of settings. Earlier versions wrote the workload behind the space's id, as JSON."""
+    """Return a copy of settings."""
     found = dict(settings) if isinstance(settings, dict) else {}
-    space, _, workload = str(found.get(SPACE, "")).partition(" {")
-    if workload:
-        with suppress(ValueError):  # an id that happens to hold a brace
-            found |= {SPACE: space, WORKLOAD: json.loads(f"{{{workload}")}
     if isinstance(found.get(SPEC), dict):
         found[SPEC] = dict(found[SPEC])
     return found

@@ -40,12 +40,11 @@ class DataRecord(Record):
         layers: names of the layers that operators replace.
         layers_that_stay: the other layers of that kind, each with the reason why it isn't replaced.
         layers_with_bias: replaced layers with a bias, which stays and is added after the operator.
-        table: all layers with weights; empty in records of earlier versions.
+        table: all layers with weights.
         time_shares: the share of a forward pass that each layer takes in plain PyTorch on this machine's processor.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: parameters of the network.
-        rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier
-            versions.
+        rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced.
         versions, date: versions of the software, and the time.
     """
 

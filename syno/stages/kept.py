@@ -76,7 +76,7 @@ def check_goes_on(experiment: Experiment) -> None:
     if found and _has_trials(experiment):
         raise SpecError(
             f"{folder} holds trials of other settings, as {folder / KEPT} says: {'; '.join(found)}. Take these settings back "
-            f"to go on with that study{_how(found)}, or give the experiment another name to begin a new one"
+            f"to go on with that study, or give the experiment another name to begin a new one"
         )
 
 
@@ -125,7 +125,7 @@ def _of_the_search(experiment: Experiment) -> dict[str, Any]:
     """Return the settings that all trials of a study depend on, as written."""
     whole: dict[str, Any] = json.loads(experiment.part("search"))
     study = {name: value for name, value in whole["study"].items() if name not in MAY_CHANGE}
-    goal = {"goal": {**whole["goal"], "most_screened": None}} if "goal" in whole else {}
+    goal = {"goal": {**whole["goal"], "most_screened": None}} if whole["goal"] is not None else {}
     return {**whole, "study": study, **goal}
 
 
@@ -147,12 +147,6 @@ def _told(experiment: Experiment) -> dict[str, Any]:
         return {}
     told = {"workload": whole["workload"], "train": whole["train"], "tune": {"latency": whole["tune"]["latency"]}}
     return {**told, "select": {"source": whole["select"]["source"]}}
-
-
-def _how(found: list[str]) -> str:
-    from syno.search.settings import how_without_requirement  # imports optuna
-
-    return how_without_requirement(found)
 
 
 def _differences(kept: dict[str, Any], given: dict[str, Any]) -> list[str]:

@@ -60,13 +60,12 @@ def write_selected(chosen: list[Selected], file: Path) -> list[Selected]:
 
 
 def read_selected(file: Path) -> list[Selected]:
-    """Return the selection in a file. Lists without a checksum, as earlier versions wrote them, are read, too.
+    """Return the selection in a file.
 
     Raises SpecError if the file does not exist, holds something else, or does not agree with its checksum.
     """
     try:
-        content = read_json(file)
-        found = Selection.model_validate({"selected": content} if isinstance(content, list) else content).selected
+        found = Selection.model_validate(read_json(file)).selected
     except OSError as error:
         raise SpecError(f"{file} cannot be read: {error.strerror}; `{_maker(file)}` makes it") from error
     except ValidationError as error:

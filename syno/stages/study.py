@@ -31,8 +31,7 @@ def open_study(experiment: Experiment, space: Space) -> Study:
 
     logging.set_verbosity(logging.WARNING)
     settings, spec, workload = experiment.study, experiment.operator_spec, experiment.workload
-    unsaid = {"name", *(() if spec.reads is not None else ("reads",))}  # studies of earlier versions know of no requirement
-    more_settings = {"spec": spec.model_dump(mode="json", exclude=unsaid)}
+    more_settings = {"spec": spec.model_dump(mode="json", exclude={"name"})}
     if workload is not None:
         more_settings["workload"] = workload.model_dump(mode="json")
     if experiment.goal is not None and experiment.goal.measures:

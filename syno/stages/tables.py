@@ -13,11 +13,9 @@ from syno.measure.tuning_record import TuningRecord
 from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
 from syno.results.layers import rows_of_layers
 from syno.results.measurement import Measurement
-from syno.results.parquet import read_parquet
 from syno.results.rows import rows_of_training, rows_of_tuning
 from syno.results.table import (
     curve_rows,
-    has_all_columns,
     latency_view,
     layer_view,
     loss_table,
@@ -104,16 +102,8 @@ def folder_of(experiment: Experiment) -> Path:
 
 
 def read_tables(experiment: Experiment) -> Tables:
-    """Return the views of the table of measurements; of the records, if the tables are of an earlier version.
-
-    Raises SpecError if there are no tables.
-    """
-    file = folder_of(experiment) / f"{MEASUREMENTS}.parquet"
-    if file.is_file() and has_all_columns(table := read_parquet(file, MADE_BY)):
-        return _views(table, experiment)
-    if not (folder_of(experiment) / f"{SCORES}.parquet").is_file():
-        raise SpecError(f"{file} is not there; `{MADE_BY}` makes it")
-    return _views(measurement_table(_collected(experiment, compared_networks(experiment))), experiment)
+    """Return the views of the table of measurements. Raises SpecError if there are no tables."""
+    return _views(read_measurements(experiment.folder, MADE_BY), experiment)
 
 
 def read_layers(experiment: Experiment) -> pandas.DataFrame:

@@ -21,7 +21,6 @@ from syno.base.files import CHECKSUM_DIGITS, checksum, write_whole
 EVERY_SECONDS = 60.0
 MARK = b"\nsyno checkpoint, 128 bits of blake2b: "
 LINE = len(MARK) + CHECKSUM_DIGITS + 1  # bytes at the end of the file
-ZIP_END = b"PK\5\6"  # 22 bytes before the end of a file without that line, as earlier versions wrote it
 
 
 class DamagedCheckpointError(DataError):
@@ -59,8 +58,7 @@ class Checkpoint:
     def read(self, device: torch.device) -> dict[str, Any] | None:
         """Return the state; None if there is none, or if it belongs to another training.
 
-        Raises DamagedCheckpointError if the file is damaged. A file of an earlier version, which has no checksum, is read as it
-        is.
+        Raises DamagedCheckpointError if the file is damaged.
         """
         if self.file is None or not self.file.exists():
             return None
@@ -89,8 +87,6 @@ def _checked(content: bytes) -> bytes:
     """Return the part of a file that `torch.save` wrote. ValueError if it doesn't agree with its checksum."""
     body, line = content[:-LINE], content[-LINE:]
     if not line.startswith(MARK):
-        if content[-22:-18] == ZIP_END:
-            return content
         raise ValueError("its end is missing or damaged")
     if line != MARK + checksum(body).encode() + b"\n":
         raise ValueError("it does not agree with its checksum, so it was damaged after it was written")

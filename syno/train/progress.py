@@ -140,7 +140,7 @@ class TrainingProgress:
     Attributes:
         steps: number of steps taken.
         losses: of every step.
-        times: seconds of training at the end of every step, as in `stepping`; of earlier versions' steps there are none.
+        times: seconds of training at the end of every step, as in `stepping`.
         ends: number of steps after which each round ended.
         scores: after each round.
         seconds, cpu_seconds: before this process resumed the training.
@@ -179,8 +179,6 @@ class TrainingProgress:
         """The loss curve: means over equally many steps, the last one over fewer. Losses that are not finite are left out."""
         losses = [loss for loss in self.losses if abs(loss) < inf]
         times = self.times[: len(losses)]
-        if len(times) < len(losses):  # the training began in an earlier version
-            return ()
         size = -(-len(losses) // MOST_POINTS) or 1
         ends = [min(first + size, len(losses)) for first in range(0, len(losses), size)]
         return tuple(

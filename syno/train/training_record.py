@@ -32,8 +32,8 @@ class TrainingRecord(Record):
         metric: of the scores: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
         score: of the trained network; if training broke, 0 for an accuracy and infinity for a loss.
         scores, losses: after each round, on the test data and in training; losses are in nats.
-        curve_steps, curve_minutes, curve_losses: the loss curve, `syno.train.progress.CurvePoint`; empty in records of earlier
-            versions. Minutes are those of training, without tests.
+        curve_steps, curve_minutes, curve_losses: the loss curve, `syno.train.progress.CurvePoint`. Minutes are those of
+            training, without tests.
         stopped: why the training ended early; None if it went through.
         int8_score: of the trained network in 8-bit integers; None if it was not tested so.
         weights: checksum of the file beside the record with the trained weights (`syno.train.weights`); None if none were kept.

@@ -51,17 +51,6 @@ class TestTables:
         ):
             read_parquet(tmp_path / "scores.parquet", "syno tables", ("key", "score"))
 
-    def test_a_table_of_an_earlier_version_is_read_or_is_one_clear_line(self, tmp_path: Path) -> None:
-        file = tmp_path / "latency.parquet"
-        TABLE.to_parquet(file, index=False)
-        pandas.testing.assert_frame_equal(read_parquet(file, "syno tables"), TABLE)
-        for _, content in damages(file.read_bytes(), 200):
-            file.write_bytes(content)
-            try:
-                read_parquet(file, "syno tables")
-            except SpecError as error:
-                assert "\n" not in str(error)
-
 
 class TestCheckpoints:
     STATE = {"weights": torch.arange(300.0), "progress": {"steps": 3}}  # noqa: RUF012
@@ -76,12 +65,6 @@ class TestCheckpoints:
                 DataError, match=r"seed0\.checkpoint holds no checkpoint: .*; delete it, and training begins anew"
             ):
                 checkpoint.read(torch.device("cpu"))
-
-    def test_one_of_an_earlier_version_is_read(self, tmp_path: Path) -> None:
-        checkpoint = Checkpoint(tmp_path / "seed0.checkpoint", "mine")
-        torch.save({"identity": "mine", "state": self.STATE}, checkpoint.file)
-        found = checkpoint.read(torch.device("cpu"))
-        assert found is not None and torch.equal(found["weights"], self.STATE["weights"])
 
     def test_pytorch_reads_it_too(self, tmp_path: Path) -> None:
         checkpoint = Checkpoint(tmp_path / "seed0.checkpoint", "mine")

@@ -152,11 +152,6 @@ class TestSelections:
         with pytest.raises(SpecError, match="does not agree with its checksum.*delete it and run `syno select` again"):
             read_selected(file)
 
-    def test_a_selection_of_an_earlier_version_is_read(self, tmp_path: Path) -> None:
-        file = tmp_path / "selected.json"
-        file.write_text(json.dumps([one.model_dump() for one in chosen()]), encoding="utf-8")
-        assert read_selected(file) == chosen()
-
     @pytest.mark.parametrize(
         ("change", "message"),
         [
@@ -171,7 +166,7 @@ class TestSelections:
     )
     def test_what_cannot_be_is_an_error(self, change: dict[str, Any], message: str, tmp_path: Path) -> None:
         rows = [one.model_dump() for one in chosen()]
-        (tmp_path / "selected.json").write_text(json.dumps([rows[0] | change, *rows[1:]]), encoding="utf-8")
+        (tmp_path / "selected.json").write_text(json.dumps({"selected": [rows[0] | change, *rows[1:]]}), encoding="utf-8")
         with pytest.raises(SpecError, match=rf"selected\.json holds no selection: .*{message}"):
             read_selected(tmp_path / "selected.json")
 
@@ -179,7 +174,7 @@ class TestSelections:
         experiment = Experiment(name="small", workload={}, spec={"depth": 4}, output=tmp_path)
         key = OperatorStore(tmp_path).add(OPERATORS["conv2d"]())
         rows = [{"key": one, "name": f"{one}_name", "metrics": {}} for one in (key, key[::-1])]
-        (tmp_path / "selected.json").write_text(json.dumps(rows), encoding="utf-8")
+        (tmp_path / "selected.json").write_text(json.dumps({"selected": rows}), encoding="utf-8")
         TrainingRecord.model_validate(KINDS[TrainingRecord]).write(tmp_path / "train" / key / "seed0.json")
         with pytest.raises(
             SpecError, match=rf"operators has no operator {key[::-1]}, which .*selected\.json has as .*syno freeze"

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from syno.config import Experiment
-from syno.config.stages import StudySettings
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import with_variables
-from syno.search.halving import HalvingSettings
 from syno.stages.search import search
 from syno.train.progress import Paused, TrainingProgress
 from syno.train.proxy_training import ProxyTraining
@@ -138,11 +136,3 @@ def test_a_search_pauses_and_ends_with_its_best_trained_through(tmp_path: Path) 
 def test_settings_that_do_not_fit(study: dict[str, Any], why: str) -> None:
     with pytest.raises(Exception, match=why):
         Experiment(name="small", workload=SMALL, spec={"depth": 4}, study=study)
-
-
-def test_files_of_searches_without_it_stay_valid() -> None:
-    plain = Experiment(name="small", workload=SMALL, spec={"depth": 4})
-    assert "stopping" not in plain.part("search")
-    assert StudySettings(stopping=HalvingSettings()).stopping == HalvingSettings()
-    given = Experiment(name="small", workload=SMALL, spec={"depth": 4}, study={"stopping": {}})
-    assert given.part("search") != plain.part("search")

@@ -42,16 +42,12 @@ def test_every_wrong_character_is_noticed(stored: Path) -> None:
                 assert str(stored) in str(error.value) and len(str(error.value).splitlines()) == 1
 
 
-def test_every_cut_is_noticed_or_leaves_the_operator_whole(stored: Path) -> None:
+def test_every_cut_is_noticed(stored: Path) -> None:
     content = stored.read_bytes()
-    whole = len(str(OPERATOR).encode())
     for end in range(len(content)):
         stored.write_bytes(content[:end])
-        if end == whole:  # as an older version wrote it
-            assert read(stored) == OPERATOR
-        else:
-            with pytest.raises(ParseError):
-                read(stored)
+        with pytest.raises(ParseError):
+            read(stored)
 
 
 def test_lines_that_are_swapped_or_given_twice_are_noticed(stored: Path) -> None:
@@ -62,11 +58,6 @@ def test_lines_that_are_swapped_or_given_twice_are_noticed(stored: Path) -> None
             stored.write_text("".join(changed), encoding="utf-8")
             with pytest.raises(ParseError):
                 read(stored)
-
-
-def test_stores_of_older_versions_are_read(stored: Path) -> None:
-    stored.write_text(str(OPERATOR), encoding="utf-8")
-    assert read(stored) == OPERATOR
 
 
 def test_an_operator_under_another_ones_key_is_noticed(stored: Path) -> None:

@@ -14,7 +14,7 @@ from syno.base.errors import ParseError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.ir.text import parse, parse_stored
+from syno.ir.text import parse
 
 
 class TestWriting:
@@ -135,14 +135,3 @@ class TestReading:
 
     def test_defaults_of_variables_that_do_not_occur_are_dropped(self) -> None:
         assert str(parse(CONV1D.replace("k=3", "k=3, g=2")).variables) == "C_in, C_out, N, W; k=3"
-
-
-def test_a_stored_text_with_a_name_of_earlier_versions_is_read() -> None:
-    """Operators of a network of one's own were named after the function that makes it."""
-    whole = str(conv1d())
-    text = whole.replace("operator conv1d\n", "operator my_network:make\n")
-    assert text != whole and (parse_stored(text).name, parse_stored(text).id) == ("my_network_make", conv1d().id)
-    assert parse_stored(text, name="mine_3") == conv1d().renamed("mine_3")
-    assert parse_stored(whole) == conv1d()
-    with pytest.raises(ParseError, match=r'trial 3, line 1 "something else"'):
-        parse_stored("something else\n", "trial 3")

@@ -60,7 +60,6 @@ def test_a_curve_has_few_points_whatever_the_steps() -> None:
     assert (len(steps), steps[:2], steps[-1]) == (334, (3, 6), 1001)
     assert (losses[0], losses[-1]) == (1.0, 999.5)  # of three steps, and of the last two
     assert (minutes[0], minutes[-1]) == (0.3, 100.1)
-    assert TrainingProgress(losses=[1.0]).curve == ()  # it began in an earlier version
 
 
 def test_a_record_is_read_as_it_was_written(original: TrainingRecord, tmp_path: Path) -> None:

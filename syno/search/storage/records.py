@@ -63,7 +63,7 @@ class Result:
     metrics: Mapping[str, float] = field(default_factory=dict)
     message: str = ""
     seconds: float = 0.0
-    fault: FaultKind | None = None  # older studies have none
+    fault: FaultKind | None = None
     cause: str = ""
     step: float = 0
 
@@ -147,7 +147,7 @@ def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_intact(stored: Mapping[str, Any]) -> bool:
-    """Return whether stored values match their checksum. True without a checksum, as in older studies."""
+    """Return whether stored values match their checksum. True without a checksum."""
     expected = stored.get(CHECKSUM)
     if expected is None:
         return True

@@ -39,16 +39,6 @@ class TestSettings:
             study(journal, seed=2)
         assert "given other settings by another worker: seed is 2 there, 1 here" in stop(old, sound)
 
-    def test_studies_of_earlier_versions_are_compared(self, journal: str) -> None:
-        workload = '{"model":"resnet8","training":{"epochs":2,"batch":32},"milestones":{"1":0.5}}'
-        study(journal, space_id=f"abc {workload}").run(sound, 1)
-        now: dict[str, Any] = {"model": "resnet8", "training": {"epochs": 2, "batch": 32}, "milestones": {1: 0.5}}
-        spec = {"depth": 4, "layers": [[64, 64]]}
-        study(journal, space_id="abc", more_settings={"spec": spec, "workload": now}).run(sound, 2)
-        now["training"]["epochs"] = 3
-        with pytest.raises(SpecError, match=r"has other settings: workload\.training\.epochs is 2 there, 3 here\. Trial 0"):
-            study(journal, space_id="abc", more_settings={"spec": spec, "workload": now})
-
     def test_the_options_of_a_space_are_named(self, journal: str) -> None:
         layers = [{"C_in": 64, "C_out": 64}] * 10
         spec: dict[str, Any] = {"depth": 4, "layers": layers, "budget": {"most_flops": 1e9, "rest_flops": 5.0}}

@@ -11,7 +11,6 @@ import pandas
 import pytest
 from small_artifact import write_artifact
 
-from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.paper.figures.catalogue import PAPER_FIGURES
@@ -87,30 +86,6 @@ class TestViews:
         table = collect(copied)
         assert table["role"].isna().sum() == 3 * len(copied.train.seeds)  # score, FLOPs, parameters
         assert same(read_tables(copied), before)
-
-
-class TestEarlierVersions:
-    def test_without_the_table_records_are_read(self, copied: Experiment) -> None:
-        before = read_tables(copied)
-        (copied.folder / "tables" / "measurements.parquet").unlink()
-        assert same(read_tables(copied), before)
-
-    def test_a_table_without_roles_is_read_from_records(self, copied: Experiment) -> None:
-        before, table = read_tables(copied), read_measurements(copied.folder, "syno tables")
-        write_table(table.drop(columns=["role", "key", "status"]), copied.folder, MEASUREMENTS)
-        assert same(read_tables(copied), before)
-
-    def test_without_any_table_the_command_is_named(self, copied: Experiment) -> None:
-        shutil.rmtree(copied.folder / "tables")
-        with pytest.raises(SpecError, match=r"measurements.parquet is not there; `syno tables` makes it"):
-            read_tables(copied)
-
-    def test_an_import_gives_the_same_headlines(self, imported: Path, tmp_path: Path) -> None:
-        shutil.copytree(imported, tmp_path / "out")
-        table = read_measurements(imported, "syno artifact import")
-        added = ["key", "role", "device_setting", "batch", "threads", "low", "high", "checked", "status", "reason"]
-        write_table(table.drop(columns=added), tmp_path / "out", MEASUREMENTS)
-        assert write_headlines(tmp_path / "out").equals(write_headlines(imported))
 
 
 class TestMixtures:
