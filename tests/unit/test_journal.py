@@ -18,8 +18,7 @@ from optuna.trial import TrialState
 from small_journals import by_optuna, finished_study, line_with, rewards_of, store_at
 
 from syno.base.errors import StorageError
-from syno.search.storage.opening import open_storage
-from syno.search.storage.store import TrialStore, read_trials
+from syno.search.storage.store import read_trials
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -71,22 +70,6 @@ class TestFullDisk:
             assert store.end(trial_id, TrialState.COMPLETE, 0.5)
         assert rewards_of(by_optuna(path)) == {"a": 0.5}
 
-    def test_half_a_line_run_together_with_the_next_costs_nothing_whole(self, tmp_path: Path) -> None:
-        """As earlier versions left a journal: they appended to half a line."""
-        path = tmp_path / "trials.log"
-        storage = JournalStorage(JournalFileBackend(str(path)))
-        study = optuna.create_study(study_name="study", storage=storage, direction="maximize")
-        for value in (0.25, 0.5):
-            study.tell(study.ask(), value)
-        lines = path.read_bytes().splitlines(keepends=True)
-        creation = next(index for index, line in enumerate(lines) if b'"op_code":4' in line)
-        path.write_bytes(b"".join([*lines[:-1], lines[creation][:70], lines[-1]]))
-        with pytest.warns(UserWarning, match=f"is repaired: damaged lines: {len(lines)}; entries lost: 0"):
-            store = store_at(path)
-        assert [trial.value for trial in store.trials()] == [0.25, 0.5]
-        assert [trial.value for trial in by_optuna(path)] == [0.25, 0.5]
-        assert (tmp_path / "trials.log.damaged").is_file()
-
 
 def test_a_read_only_disk_is_one_message_and_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trials.log"
@@ -109,41 +92,49 @@ def test_a_read_only_disk_is_one_message_and_can_be_read(tmp_path: Path, monkeyp
 
 
 class TestDamage:
-    """What happens to a journal in one place of it, and what is lost by that."""
+    """A damaged line ends the journal: what is behind it no longer counts, and is kept beside it."""
 
     @pytest.mark.parametrize(
-        ("where", "damage", "lost"),
+        ("where", "damage"),
         [
-            pytest.param('"f3"', lambda line: line.replace(b'"f3"', b'"fX"'), {"f3"}, id="a letter of a trial"),
-            pytest.param('"values":[0.375]', lambda line: line[:20] + b"\xff" + line[21:], {"f3"}, id="a byte of no UTF-8"),
-            pytest.param('"values":[0.25]', lambda line: bytes(len(line)), {"f2"}, id="zeros"),
-            pytest.param("study_name", lambda line: b"?" * len(line), set(), id="the line of the study"),
-            pytest.param('"f2"', lambda line: line[:-30], {"f2"}, id="the end of a line"),
-            pytest.param('"values":[0.25]', lambda line: line.replace(b'_id":2', b'_id":6'), {"f2"}, id="the id of the trial"),
+            pytest.param('"f3"', lambda line: line.replace(b'"f3"', b'"fX"'), id="a letter of a trial"),
+            pytest.param('"values":[0.375]', lambda line: line[:20] + b"\xff" + line[21:], id="a byte of no UTF-8"),
+            pytest.param('"values":[0.25]', lambda line: bytes(len(line)), id="zeros"),
+            pytest.param('"f2"', lambda line: line[:-30], id="the end of a line"),
+            pytest.param('"f2"', lambda line: line[30:], id="its beginning"),
+            pytest.param('"values":[0.25]', lambda line: line.replace(b'_id":2', b'_id":6'), id="the id of the trial"),
+            pytest.param('"f4"', lambda line: line.replace(b'"syno"', b'"sxno"'), id="the key of the stamp"),
+            pytest.param('"f4"', lambda line: line + b"\n" + line, id="it is there twice"),
         ],
     )
-    def test_costs_that_line_and_is_said_once(self, tmp_path: Path, where: str, damage: Damage, lost: set[str]) -> None:
+    def test_ends_the_journal_and_is_said_once(self, tmp_path: Path, where: str, damage: Damage) -> None:
         path = tmp_path / "trials.log"
         expected = finished_study(path)
         lines = path.read_bytes().split(b"\n")
         index = line_with(lines, where)
         damaged = b"\n".join([*lines[:index], damage(lines[index]), *lines[index + 1 :]])
         path.write_bytes(damaged)
-        with pytest.warns(UserWarning, match=f"damaged lines: {index + 1}; entries lost: 1"):
+        is_twice = lines[index] in damaged
+        line, behind = index + 1 + is_twice, len(lines) - 2 - index
+        said = f"line {line} is damaged. It and the {behind} lines behind it no longer count"
+        with pytest.warns(UserWarning, match=said):
             looked = read_trials(f"journal:{path}", "study")
         assert path.read_bytes() == damaged  # who looks changes nothing
-        with pytest.warns(UserWarning, match=f"is repaired: damaged lines: {index + 1}; entries lost: 1"):
+        with pytest.warns(UserWarning, match=f"{said}, and are cut off. The file as it was: .*trials.log.damaged"):
             store = store_at(path)
-        kept = {fingerprint: reward for fingerprint, reward in expected.items() if fingerprint not in lost}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             again = store_at(path)
+        left = b"\n".join(lines[: index + is_twice]).decode()
+        kept = {fingerprint: reward for fingerprint, reward in expected.items() if f'"values":[{reward}]' in left}
         for trials in (looked, store.trials(), again.trials(), by_optuna(path)):
             assert rewards_of(trials) == kept
-            assert len(trials) == 7
+            assert len(trials) == left.count('"op_code":4')
         assert (tmp_path / "trials.log.damaged").read_bytes() == damaged
+        assert store.end(store.create({"fingerprint": "more"}), TrialState.COMPLETE, 0.5)
+        assert rewards_of(by_optuna(path)) == {**kept, "more": 0.5}
 
-    def test_seen_by_a_worker_in_the_middle_of_its_work(self, tmp_path: Path) -> None:
+    def test_before_what_a_worker_has_read_it_ends_with_one_message(self, tmp_path: Path) -> None:
         path = tmp_path / "trials.log"
         first, second = store_at(path), store_at(path)
         mine = first.create({"fingerprint": "mine"})
@@ -151,16 +142,17 @@ class TestDamage:
         other = second.create({"fingerprint": "other"})
         lines = path.read_bytes().split(b"\n")
         path.write_bytes(b"\n".join([b"junk" if b'"lost"' in line else line for line in lines]))
-        with pytest.warns(UserWarning, match="entries lost: 1"):
+        with pytest.warns(UserWarning, match="It and the 1 line behind it no longer count"):
             assert first.end(mine, TrialState.COMPLETE, 0.5)
-        assert second.end(other, TrialState.COMPLETE, 0.75)  # its view was read before the damage
-        assert rewards_of(first.trials()) == rewards_of(by_optuna(path)) == {"mine": 0.5, "other": 0.75}
+        with pytest.raises(StorageError, match=r"trials\.log (has fewer lines|is shorter) than it .*Run again"):
+            second.end(other, TrialState.COMPLETE, 0.75)  # its view was read before the damage
+        assert rewards_of(first.trials()) == rewards_of(by_optuna(path)) == {"mine": 0.5}
 
     def test_without_room_to_repair_it_is_one_message_and_nothing_is_changed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "trials.log"
-        expected = finished_study(path)
+        finished_study(path)
         damaged = path.read_bytes().replace(b'"f3"', b'"fX"')
         path.write_bytes(damaged)
 
@@ -172,29 +164,14 @@ class TestDamage:
             with pytest.raises(StorageError, match="cannot be repaired now: .* cannot be written: No space left on device"):
                 store_at(path)
         assert [found.read_bytes() for found in tmp_path.iterdir()] == [damaged]
-        with pytest.warns(UserWarning, match="is repaired"):
-            assert len(rewards_of(store_at(path).trials())) == len(expected) - 1
-
-    def test_of_a_study_beside_another_keeps_the_trials_of_both(self, tmp_path: Path) -> None:
-        path = tmp_path / "trials.log"
-        url = f"journal:{path}"
-        stores = [TrialStore(*open_storage(url), name) for name in ("one", "two")]
-        for index in range(3):
-            for store, name in zip(stores, ("one", "two"), strict=True):
-                store.end(store.create({"fingerprint": f"{name}{index}"}), TrialState.COMPLETE, index / 4)
-        lines = path.read_bytes().split(b"\n")
-        path.write_bytes(b"\n".join(b"\0" if b'"two1"' in line or b'"study_name":"one"' in line else line for line in lines))
-        with pytest.warns(UserWarning, match="entries lost: 2"):
-            one = TrialStore(*open_storage(url), "one")
-        assert rewards_of(one.trials()) == {"one0": 0.0, "one1": 0.25, "one2": 0.5}
-        trials = TrialStore(*open_storage(url), "two").trials()
-        assert rewards_of(trials) == {"two0": 0.0, "two2": 0.5} and trials[1].state == TrialState.FAIL
+        with pytest.warns(UserWarning, match="are cut off"):
+            assert len(rewards_of(store_at(path).trials())) == 3
 
     @pytest.mark.parametrize("content", [b"# Notes\n\nof mine\n", b"# Notes", bytes(4096), b"\x89PNG\r\n\x1a\n\0\0"])
     def test_another_file_is_left_alone(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "notes.log"
         path.write_bytes(content)
-        with pytest.raises(StorageError, match="no line of it is one of a journal"):
+        with pytest.raises(StorageError, match="its first line is not one of a journal"):
             store_at(path)
         assert path.read_bytes() == content
 

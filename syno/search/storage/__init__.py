@@ -6,14 +6,13 @@ A trial is created with everything that is known before its evaluation: the oper
 the worker, and what its policy knew (`records.attributes`). Its result is added in one piece when the evaluation ends
 (`records.Result`). Both parts carry a checksum, which is verified when the trial is read.
 
-Where. Optuna's storages: SQLite, a database server, memory, or a journal. A journal is a text file that grows: each line is one
-operation of Optuna as JSON, such as "create a trial". Beside Optuna's fields it holds the key "syno": how many lines, trials
-and studies come before it, and a checksum (`journal_lines`). Optuna numbers trials by counting lines, so these numbers show
-what was lost where a line is damaged.
+Where. Optuna's storages: SQLite, a database server, memory, or a journal. A journal is a text file that grows: each line is
+one operation of Optuna as JSON, such as "create a trial". Beside Optuna's fields it holds the key "syno": the line's number,
+and a checksum (`journal`).
 
-After a crash. A half-written last line never counted: the next writer cuts it off. A damaged line costs that line: it is
-replaced by one that keeps all later numbers (`journal_recovery`), and the file as it was is kept beside it. SQLite files are
-checked when they are opened, and refused if damaged. A trial whose worker died is evaluated again by another worker.
+After a crash. A half-written last line never counted: the next writer cuts it off. A damaged line ends the journal: it and
+what is behind it are cut off, and the file as it was is kept beside it. SQLite files are checked when they are opened, and
+refused if damaged. A trial whose worker died is evaluated again by another worker.
 
 Who may write. Any worker may append to a journal while it holds the journal's lock. A worker holds a lease on the trial that it
 evaluates, and renews it in a thread; when the lease is too old, other workers end the trial (`leases`). The first to end a

@@ -22,9 +22,7 @@ from sqlalchemy.exc import OperationalError
 
 from syno.base.errors import SpecError, StorageError
 from syno.search.storage.errors import file_errors, storage_errors
-from syno.search.storage.journal import JournalView
-from syno.search.storage.journal_lines import Log, Position
-from syno.search.storage.journal_recovery import read
+from syno.search.storage.journal import JournalView, Log, Reader
 from syno.search.storage.opening import journal_file, sqlite_file
 from syno.search.storage.store import Verification
 
@@ -124,7 +122,7 @@ class JournalFollower(BaseJournalBackend):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._position = Position()  # behind the last line that was read
+        self._reader = Reader()  # behind the last line that was read
         self._offset = 0  # the same place in bytes
         self._identity: tuple[int, int] | None = None  # device and inode of the file: a repair replaces it
 
@@ -135,16 +133,16 @@ class JournalFollower(BaseJournalBackend):
             identity = (found.st_dev, found.st_ino)
             if self._identity is None:
                 self._identity = identity
-            if identity == self._identity and found.st_size >= self._offset and log_number_from == self._position.line:
+            if identity == self._identity and found.st_size >= self._offset and log_number_from == self._reader.line:
                 file.seek(self._offset)
                 data = file.read()
                 data = data[: data.rfind(b"\n") + 1]  # another worker may be writing the rest now
-                position = self._position.copy()
-                logs = read(data, position)
-                if logs is not None:
-                    self._position, self._offset = position, self._offset + len(data)
+                reader = self._reader.copy()
+                logs, whole = reader.read(data)
+                if whole == len(data):
+                    self._reader, self._offset = reader, self._offset + whole
                     return logs
-        return JournalView(self._path).read_logs(log_number_from)  # repaired, or damaged: the whole file, with a warning
+        return JournalView(self._path).read_logs(log_number_from)  # cut off, or damaged: the whole file, with a warning
 
     def append_logs(self, logs: list[Log]) -> None:
         """Raise StorageError: the journal is read only."""
