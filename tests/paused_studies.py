@@ -10,11 +10,11 @@ from typing import Any
 from search_trees import hidden_family_reward, wide_tree
 
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
 from syno.search.halving import HalvingSettings
 from syno.search.reward import AccuracyReward
 from syno.search.storage.store import TrialStore
 from syno.search.study import Study
+from syno.train.contract import Evaluation, Report
 from syno.train.progress import Paused
 
 STEPS = 4
@@ -33,7 +33,7 @@ def value(operator: PGraph, step: float) -> float:
 
 
 @dataclass
-class Training:
+class Training(Evaluation):
     """An evaluation that keeps its state, as on a disk: how many steps of each operator are done.
 
     Attributes:
@@ -48,7 +48,7 @@ class Training:
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
         done = self.states.get(operator.id, 0)
-        for step in sorted({*report.looks, *range(1, STEPS + 1)}):  # type: ignore[attr-defined]
+        for step in sorted({*report.looks, *range(1, STEPS + 1)}):
             if step > done:
                 self.at()
                 self.trained.append((operator.id, step))
@@ -56,7 +56,7 @@ class Training:
                 if step in range(1, STEPS + 1):
                     report(step, value(operator, step))
                 else:
-                    report.recent_loss(step, -value(operator, step))  # type: ignore[attr-defined]
+                    report.recent_loss(step, -value(operator, step))
             except Paused:
                 self.states[operator.id] = step
                 raise

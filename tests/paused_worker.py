@@ -14,7 +14,7 @@ from pathlib import Path
 from paused_studies import STEPS, open_study, reward, value
 
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
+from syno.train.contract import Report
 from syno.train.progress import Paused
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from search_trees import hidden_family_reward, wide_tree
 
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
 from syno.search.reward import AccuracyReward
 from syno.search.study import Study
+from syno.train.contract import Report
 
 FAMILY = frozenset({2, 3, 7, 10, 13})
 

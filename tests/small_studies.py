@@ -10,10 +10,10 @@ from search_trees import hidden_family_reward, wide_tree
 
 from syno.base.errors import SynoError, TrainingError
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
 from syno.search.policies.surrogate import SurrogateSettings
 from syno.search.reward import AccuracyReward
 from syno.search.study import Study
+from syno.train.contract import Report
 
 Metrics = Mapping[str, float]
 FAMILY = frozenset({2, 3, 7, 10, 13})

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Evaluate, Report
 from syno.search.reward import Failure, Metrics, Outcome, Reward
 from syno.space.spec import OperatorSpec
+from syno.train.contract import Evaluation, FunctionEvaluation, Report
 
 VALUE = "value"  # the metric that a number becomes
 Objective: TypeAlias = Callable[..., float | Mapping[str, float]]
@@ -30,7 +30,7 @@ class NetworkObjective(ABC):
         """Return the score of the network as it is, in the form that `evaluation` takes."""
 
     @abstractmethod
-    def evaluation(self, spec: OperatorSpec, original: Mapping[str, Any] | None = None) -> Evaluate:
+    def evaluation(self, spec: OperatorSpec, original: Mapping[str, Any] | None = None) -> Evaluation:
         """Return the evaluation of the operators of a spec, which adds the metrics of the network as it is to theirs.
 
         Raises SpecError if the spec is for other layers.
@@ -51,8 +51,8 @@ class ValueReward(Reward):
         return Failure(f"the objective returned {value:g}; without a reward it must be from 0 to 1, more is better", "function")
 
 
-def evaluation_of(objective: Objective) -> Evaluate:
-    """Return the evaluation that calls a function of an operator, or of an operator and a `syno.search.evaluation.Report`.
+def evaluation_of(objective: Objective) -> Evaluation:
+    """Return the evaluation that calls a function of an operator, or of an operator and a `syno.train.contract.Report`.
 
     A number that it returns becomes the metric `value`.
 
@@ -64,7 +64,7 @@ def evaluation_of(objective: Objective) -> Evaluate:
         found: Any = objective(operator, report) if takes_report else objective(operator)
         return found if isinstance(found, Mapping) else {VALUE: float(found)}
 
-    return evaluate
+    return FunctionEvaluation(evaluate)
 
 
 def _takes_report(objective: Objective) -> bool:

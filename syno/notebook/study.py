@@ -32,7 +32,7 @@ from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 
 if TYPE_CHECKING:
-    from syno.search.evaluation import Evaluate
+    from syno.train.contract import Evaluation
 
 MEMORY = "memory:"
 ORIGINAL = "original"  # under which the score of the original network is kept with the study
@@ -134,7 +134,7 @@ class Study:
         shown = display() if progress else None
         self._stored.run(self._evaluation(progress), n_trials, display=shown)
 
-    def _evaluation(self, progress: bool) -> Evaluate:
+    def _evaluation(self, progress: bool) -> Evaluation:
         """Return the evaluation, for which the original network is trained if it was not."""
         if self._evaluate is None:
             training, original = self.objective, None

@@ -13,18 +13,17 @@ from optuna import TrialPruned
 from syno.base.errors import StorageError
 from syno.search.claims import RunningTrial
 from syno.search.dispatch import Dispatch
-from syno.search.evaluation import Evaluate
 from syno.search.faults import Fault, fault_of
 from syno.search.reward import Failure, Reward
-from syno.search.screening import Screening, screening_of
 from syno.search.storage.records import Kind, Result
 from syno.search.storage.screenings import SCREENING, screening_attribute
+from syno.train.contract import Evaluation, Report, Screening
 from syno.train.progress import Paused
 
 
 @dataclass
-class TrialReport:
-    """The report of one trial (`syno.search.evaluation.Report`), which stops or pauses its evaluation.
+class TrialReport(Report):
+    """The report of one trial, which stops or pauses its evaluation.
 
     Attributes:
         trial: the trial.
@@ -38,12 +37,12 @@ class TrialReport:
     _loss: tuple[float, float] | None = None  # the last one, with its step
 
     @property
-    def passed(self) -> float:
+    def passed(self) -> float:  # type: ignore[override]
         """The step after which the evaluation of this operator paused before; 0 if it did not."""
         return self.trial.passed
 
     @property
-    def looks(self) -> tuple[float, ...]:
+    def looks(self) -> tuple[float, ...]:  # type: ignore[override]
         """The steps between two values, after which the recent loss is wanted, too; ascending."""
         keep = self.dispatch.ledger.keep if self.by == "loss" else {}
         return tuple(step for step in keep if not isinstance(step, int))
@@ -71,7 +70,7 @@ class TrialReport:
 
 
 def run_trial(
-    trial: RunningTrial, evaluate: Evaluate, reward: Reward, dispatch: Dispatch, by: Literal["loss", "score"] = "loss"
+    trial: RunningTrial, evaluate: Evaluation, reward: Reward, dispatch: Dispatch, by: Literal["loss", "score"] = "loss"
 ) -> Fault | None:
     """Evaluate the trial's operator, store the result and end the trial. Return the fault if the evaluation raised an error.
 
@@ -125,11 +124,11 @@ def run_trial(
     return None
 
 
-def _screening(trial: RunningTrial, evaluate: Evaluate, dispatch: Dispatch) -> Screening:
+def _screening(trial: RunningTrial, evaluate: Evaluation, dispatch: Dispatch) -> Screening:
     """Return the screening of a trial's operator, which is stored if it was passed, so that no retry repeats it."""
     if trial.screening is not None:
         return Screening(trial.screening)
-    found = screening_of(evaluate, trial.operator)
+    found = evaluate.screen(trial.operator)
     if found is None:
         return Screening()
     if found.unmet is None:

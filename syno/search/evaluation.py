@@ -1,4 +1,4 @@
-"""Evaluation of operators: the interface of an evaluation, and evaluations and pruners by name, as experiments give them.
+"""Evaluations of operators, and pruners, by name, as experiments give them; `syno.train.contract` says what an evaluation is.
 
 `cost` counts. `package.module:function` is a function of the user's own, which takes an operator and a `Report` and returns
 metrics by name. It is imported in every worker, with the folder where the command runs on the path.
@@ -9,48 +9,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.registry import Registry, imported, is_path
 from syno.ir.graph import PGraph
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
+from syno.train.contract import Evaluation, Report, evaluation_of
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
 
 
-class Report(Protocol):
-    """Reports how an evaluation is going, at increasing steps such as epochs. Higher values are better.
-
-    Raises TrialPruned if the study's pruner stops the trial; an evaluation lets it pass, or catches it and returns its metrics.
-    Raises Paused (`syno.train.progress`) if the trial pauses; an evaluation may keep its state, by the operator's id, and lets
-    it pass. When the trial is resumed, the evaluation is called again, and reports the steps before the pause again, too.
-
-    `passed`, if the report has it, is the step after which the trial paused before, or 0. `looks` are parts of steps, such as
-    0.5 epochs, after which its method `recent_loss` is to be called with the step and the recent loss, for early stopping.
-    """
-
-    def __call__(self, step: int, value: float) -> None:
-        """Report a value at a step."""
-        ...
-
-
-Evaluate: TypeAlias = Callable[[PGraph, Report], Mapping[str, float]]
-Factory: TypeAlias = Callable[[OperatorSpec, Cost | None], Evaluate]
+Factory: TypeAlias = Callable[[OperatorSpec, Cost | None], Evaluation]
 EVALUATIONS: Registry[Factory] = Registry("evaluation")
 
 
-def forget(evaluate: Evaluate, operator: PGraph) -> None:
-    """Let an evaluation delete what it keeps of a paused trial that will not be resumed, if it has a method `forget`."""
-    method = getattr(evaluate, "forget", None)
-    if callable(method):
-        method(operator)
-
-
 @dataclass(frozen=True)
-class CountedCost:
+class CountedCost(Evaluation):
     """An evaluation without training: FLOPs, parameters and memory of the model with the operator, and those of the original.
 
     Multiply-adds count as one FLOP; both models are counted for one batch.
@@ -67,7 +44,7 @@ class CountedCost:
 EVALUATIONS.register("cost")(CountedCost)
 
 
-def find_evaluation(given: str, spec: OperatorSpec, original: Cost | None = None) -> Evaluate:
+def find_evaluation(given: str, spec: OperatorSpec, original: Cost | None = None) -> Evaluation:
     """Return the evaluation that `given` names.
 
     Args:
@@ -87,8 +64,7 @@ def find_evaluation(given: str, spec: OperatorSpec, original: Cost | None = None
     found = imported(given, "evaluation")
     if not callable(found):
         raise SpecError(f'evaluate is "{given}", which is no function but {found!r}')
-    evaluate: Evaluate = found
-    return evaluate
+    return evaluation_of(found)
 
 
 # ---- pruners, which stop an evaluation that does worse than others did at the same step -------------------------------

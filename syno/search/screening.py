@@ -6,13 +6,13 @@ What costs least comes first: costs are counted, then the speedup is predicted, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from syno.base.errors import DeviceError
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Evaluate, Report, forget
 from syno.search.goal import COSTS, Goal
+from syno.train.contract import Evaluation, Report, Screening
 
 if TYPE_CHECKING:
     from syno.measure.speedup_record import SpeedupRecord
@@ -20,25 +20,6 @@ if TYPE_CHECKING:
 MOST_UNMEASURED = 5  # operators in a row, before any was measured, after which the machine is to blame
 TOO_SLOW, TOO_LARGE, NOT_MEASURED = "too slow", "too large", "not measured"  # how reasons begin
 WORDS = {"most_parameters": "parameters", "most_memory": "memory", "most_file_size": "file size"}
-
-
-@dataclass(frozen=True)
-class Screening:
-    """The findings about an operator before its training.
-
-    Attributes:
-        metrics: what was counted, predicted or measured, by name: shares of costs, `predicted_speedup`, `speedup`, each speedup
-            with `_low` and `_high`, and `latency_ms`.
-        unmet: why it cannot meet the goal, as in "too slow: ..."; None if it can.
-    """
-
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    unmet: str | None = None
-
-    @property
-    def kind(self) -> str:
-        """The reason in a word or two, by which screened operators are counted; "" if there is none."""
-        return (self.unmet or "").partition(":")[0]
 
 
 Screen: TypeAlias = Callable[[PGraph], Screening]
@@ -137,27 +118,25 @@ def _named(name: str, value: float, low: float, high: float) -> dict[str, float]
 
 
 @dataclass(frozen=True)
-class ScreenedEvaluation:
+class ScreenedEvaluation(Evaluation):
     """An evaluation before which operators are screened.
 
     Attributes:
-        evaluate: evaluates the operators that may meet the goal.
-        screen: screens them.
+        evaluation: of the operators that may meet the goal.
+        screening: screens them.
     """
 
-    evaluate: Evaluate
-    screen: Screen
+    evaluation: Evaluation
+    screening: Screen
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
         """Evaluate an operator that was screened before."""
-        return self.evaluate(operator, report)
+        return self.evaluation(operator, report)
+
+    def screen(self, operator: PGraph) -> Screening:
+        """Screen an operator."""
+        return self.screening(operator)
 
     def forget(self, operator: PGraph) -> None:
         """Let the evaluation delete what it keeps of an operator's evaluation that will not be resumed."""
-        forget(self.evaluate, operator)
-
-
-def screening_of(evaluate: Evaluate, operator: PGraph) -> Screening | None:
-    """Return what an evaluation finds out before it evaluates an operator; None if it does not screen."""
-    screen = getattr(evaluate, "screen", None)
-    return screen(operator) if callable(screen) else None
+        self.evaluation.forget(operator)

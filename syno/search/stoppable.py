@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
-from typing import Any
 
 from syno.base.progress import Display, Progress
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Evaluate, Report, forget
-from syno.search.screening import Screening, screening_of
 from syno.search.workers import Interruption
+from syno.train.contract import Evaluation, Report, Screening
 
 
 @dataclass(frozen=True)
-class Stoppable:
+class Stoppable(Evaluation):
     """An evaluation that signals stop anywhere except while it reports."""
 
-    evaluate: Evaluate
+    evaluation: Evaluation
     interruption: Interruption
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
         """Evaluate the operator. Raises KeyboardInterrupt if a signal comes."""
         with self.interruption.allowed():
-            return self.evaluate(operator, _UninterruptedReport(report, self.interruption))
+            return self.evaluation(operator, _UninterruptedReport(report, self.interruption))
 
     def screen(self, operator: PGraph) -> Screening | None:
         """Screen the operator, if the evaluation does. Raises KeyboardInterrupt if a signal comes."""
         with self.interruption.allowed():
-            return screening_of(self.evaluate, operator)
+            return self.evaluation.screen(operator)
 
     def forget(self, operator: PGraph) -> None:
         """Let the evaluation delete what it keeps of an operator's evaluation that will not be resumed."""
-        forget(self.evaluate, operator)
+        self.evaluation.forget(operator)
 
 
-@dataclass(frozen=True)
-class _UninterruptedReport:
-    """A report during which signals are only recorded. Its other attributes are those of `report`."""
+class _UninterruptedReport(Report):
+    """A report during which signals are only recorded: what it stores is stored as a whole."""
 
-    report: Report
-    interruption: Interruption
+    def __init__(self, report: Report, interruption: Interruption) -> None:
+        self.report, self.interruption = report, interruption
+        self.passed, self.looks = report.passed, report.looks
 
     def __call__(self, step: int, value: float) -> None:
-        self._tell(self.report, step, value)
-
-    def _tell(self, method: Callable[..., None], *values: float) -> None:
         with self.interruption.allowed(False):
-            method(*values)
+            self.report(step, value)
         self.interruption.check()
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.report, name)
-        return partial(self._tell, found) if name == "recent_loss" else found
+    def recent_loss(self, step: float, loss: float) -> None:
+        with self.interruption.allowed(False):
+            self.report.recent_loss(step, loss)
+        self.interruption.check()
 
 
 @dataclass(frozen=True)

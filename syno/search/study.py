@@ -25,7 +25,6 @@ from syno.ir.graph import PGraph
 from syno.search.attempt import run_trial
 from syno.search.collection import unfrozen_afterwards
 from syno.search.dispatch import Dispatch
-from syno.search.evaluation import Evaluate, forget
 from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
 from syno.search.meter import ProgressMeter
@@ -38,6 +37,7 @@ from syno.search.storage.opening import open_storage
 from syno.search.storage.records import TrialRecord, best_records, table
 from syno.search.storage.store import TrialStore, with_withdrawn
 from syno.search.tree import Tree, actions
+from syno.train.contract import Evaluate, Evaluation, evaluation_of
 
 if TYPE_CHECKING:
     import pandas
@@ -157,7 +157,7 @@ class Study:
 
     def run(
         self,
-        evaluate: Evaluate,
+        evaluate: Evaluation | Evaluate,
         n_trials: int,
         most_screened: float = inf,
         *,
@@ -195,7 +195,7 @@ class Study:
             raise SpecError(f"n_trials={n_trials}; it is the study's total, 0 or more")
         if self._stopping.is_outdated:
             self._forget()
-        dispatch, meter, machine_faults = self._dispatch, ProgressMeter(), 0
+        evaluation, dispatch, meter, machine_faults = evaluation_of(evaluate), self._dispatch, ProgressMeter(), 0
         dispatch.begin(alone=alone)
         try:
             with unfrozen_afterwards(), display or nullcontext():
@@ -203,11 +203,11 @@ class Study:
                     with seldom_collected():
                         trial = dispatch.next(n_trials, most_screened)
                     for operator in dispatch.stopped_for_good():
-                        forget(evaluate, operator)
+                        evaluation.forget(operator)
                     if display is not None:
                         display.show(meter.progress(dispatch.ledger, self.name, n_trials, notes()))
                     if trial is not None:
-                        fault = run_trial(trial, evaluate, self.reward, dispatch, self._by)
+                        fault = run_trial(trial, evaluation, self.reward, dispatch, self._by)
                         machine_faults = machine_faults + 1 if fault is not None and fault.kind == "machine" else 0
                         if fault is None or not machine_faults:
                             continue

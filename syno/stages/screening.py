@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from syno.measure.prediction.predictor import Prediction
     from syno.measure.speedup_record import SpeedupRecord
     from syno.measure.speedups import Speedups
-    from syno.search.evaluation import Evaluate
+    from syno.train.contract import Evaluation
 
 GROWTH = 1.1  # the predictor learns again when there are so many times as many records
 
@@ -37,7 +37,7 @@ def limits(experiment: Experiment) -> tuple[int, float]:
 
 
 @contextmanager
-def screened(experiment: Experiment, evaluate: Evaluate) -> Iterator[Evaluate]:
+def screened(experiment: Experiment, evaluate: Evaluation) -> Iterator[Evaluation]:
     """Yield the evaluation of an experiment, which screens operators first if there is a goal.
 
     Raises SpecError or MissingPackageError if this machine cannot measure with the goal's compiler on its device.

@@ -32,8 +32,8 @@ from syno.stages.study import open_study
 
 if TYPE_CHECKING:
     from syno.base.progress import Display
-    from syno.search.evaluation import Evaluate
     from syno.search.study import Study
+    from syno.train.contract import Evaluation
 
 
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:
@@ -132,7 +132,7 @@ def _device(experiment: Experiment) -> str:
     return "cpu" if own and (experiment.evaluation in EVALUATIONS or not visible_gpus()) else device
 
 
-def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None = None) -> Evaluate:
+def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None = None) -> Evaluation:
     """Return the function that evaluates operators. `original`: metrics of the original network, which it adds to those.
 
     Raises SpecError if there is none of the experiment's name.

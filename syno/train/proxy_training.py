@@ -13,12 +13,13 @@ from syno.ir.graph import PGraph
 from syno.space.complete import cost
 from syno.space.spec import OperatorSpec
 from syno.train.checkpoint import DamagedCheckpointError
-from syno.train.progress import EpochReport, TrainingResult
+from syno.train.contract import Evaluation, Report
+from syno.train.progress import TrainingResult
 from syno.train.workload import Workload
 
 
 @dataclass(frozen=True)
-class ProxyTraining:
+class ProxyTraining(Evaluation):
     """An evaluation of operators: the score after a short training, and the network's costs for one batch.
 
     Attributes:
@@ -35,7 +36,7 @@ class ProxyTraining:
     original: Mapping[str, float] = field(default_factory=dict)
     check_gradients: bool = True
 
-    def __call__(self, operator: PGraph, report: EpochReport) -> Mapping[str, float]:
+    def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
         """Return metrics by name: "accuracy" or "loss", "epochs" (the number of rounds), costs, and those of `original`.
 
         A training that was interrupted or paused resumes from its checkpoint. If that is missing or damaged, it begins anew,
@@ -44,15 +45,14 @@ class ProxyTraining:
         Args:
             operator: replaces the network's layers.
             report: called after every round with a number of which more is better: the accuracy, or minus the loss. It may
-                raise an exception to end the training, or Paused. If it has a method `recent_loss`, that is called before with
-                the round and its recent loss, and after each part of a round in its `looks`; `passed` is the round after which
-                the training paused before, 0 if it did not.
+                raise an exception to end the training, or Paused. Its `recent_loss` is called before with the round and its
+                recent loss, and after each part of a round in its `looks`.
 
         Raises TrainingError if training produced NaN or infinity, if the device's memory did not suffice, or if the operator
         cannot learn on the first batch; see `syno.train.first_batch`.
         """
         counted = cost(operator, self.spec).metrics(self.workload.original)
-        file, passed = self._file(operator.id), getattr(report, "passed", 0)
+        file, passed = self._file(operator.id), report.passed
         has_begun = file is not None and file.exists()
         if passed and not has_begun:
             place = "" if file is None else f": {file} is not there"
@@ -81,12 +81,12 @@ class ProxyTraining:
     def _file(self, operator_id: str) -> Path | None:
         return None if self.checkpoints is None else self.checkpoints / f"{operator_id}.pt"
 
-    def _train(self, operator: PGraph, report: EpochReport, file: Path | None) -> TrainingResult:
+    def _train(self, operator: PGraph, report: Report, file: Path | None) -> TrainingResult:
         sign = 1 if self.workload.metric == "accuracy" else -1
         return self.workload.train(
             operator,
             report=lambda number, score: report(number, sign * score),
             checkpoint=file,
-            recent_loss=getattr(report, "recent_loss", None),
-            looks=getattr(report, "looks", ()),
+            recent_loss=report.recent_loss,
+            looks=report.looks,
         )

@@ -15,6 +15,7 @@ from syno.ir.library import OPERATORS
 from syno.ir.rewriting import with_variables
 from syno.model.module import OperatorModule
 from syno.search.faults import fault_of
+from syno.train.contract import Report
 from syno.train.first_batch import fault_on_first_batch
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import WorkloadSettings
@@ -62,7 +63,7 @@ def test_the_operator_fails_before_its_training(workload: Workload, monkeypatch:
     monkeypatch.setattr(Workload, "fault_on_first_batch", lambda self, operator: "the gradient of weight w1 is zero")
     monkeypatch.setattr(Workload, "train", lambda *_, **__: pytest.fail("it was trained"))
     with pytest.raises(TrainingError, match="separable_conv2d was not trained: the gradient of weight w1 is zero") as raised:
-        ProxyTraining(workload, workload.spec())(OPERATOR, lambda epoch, score: None)
+        ProxyTraining(workload, workload.spec())(OPERATOR, Report())
     assert fault_of(raised.value).kind == "operator"
 
 

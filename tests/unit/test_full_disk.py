@@ -17,8 +17,8 @@ import search_worker
 
 from syno.base.errors import StorageError
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
 from syno.search.study import Study
+from syno.train.contract import Report
 
 PROGRAM = Path(__file__).parents[1] / "disk_workers.py"
 FULL = ("No space left on device", "disk is full", "disk I/O error", "unable to open database file")

@@ -23,6 +23,7 @@ from syno.model.substitution import substitute
 from syno.paper.artifact.files import read_losses
 from syno.paper.artifact.places import LANGUAGE_LOG
 from syno.paper.figures.headlines import OPERATOR_LOSS
+from syno.train.contract import FunctionReport, Report
 from syno.train.optimization import initialize, make_optimizer, make_schedule, on_device, own_state
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import MILESTONES, RECIPES, TrainingSettings, WorkloadSettings
@@ -253,7 +254,7 @@ class TestText:
         workload = Workload(settings, text)
         seen: list[float] = []
         projection = syno.OPERATORS["gpt2_projection"]().renamed("projection", g=4)
-        metrics = ProxyTraining(workload, workload.spec())(projection, lambda _, value: seen.append(value))
+        metrics = ProxyTraining(workload, workload.spec())(projection, FunctionReport(lambda _, value: seen.append(value)))
         assert seen[-1] == -metrics["loss"] < 0
 
 
@@ -266,7 +267,7 @@ class TestFailures:
         workload = Workload.of(settings)
         operator = with_variables(syno.OPERATORS["conv2d"](), {"k": "k_1"})
         with pytest.raises(TrainingError, match=r"^training conv2d broke: the loss is"):
-            ProxyTraining(workload, workload.spec())(operator, lambda number, score: None)
+            ProxyTraining(workload, workload.spec())(operator, Report())
 
     def test_memory_that_does_not_suffice_is_a_failure_with_the_reason(self) -> None:
         with (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
 from syno.search.stoppable import Stoppable
 from syno.search.workers import Interruption
+from syno.train.contract import FunctionEvaluation, FunctionReport, Report
 
 
 def told(number: signal.Signals) -> None:
@@ -64,5 +64,5 @@ def test_a_signal_while_a_step_is_reported_stops_the_evaluation_after_that() -> 
         return {}
 
     with Interruption() as stop, pytest.raises(KeyboardInterrupt):
-        Stoppable(evaluate, stop)(operator, report)
+        Stoppable(FunctionEvaluation(evaluate), stop)(operator, FunctionReport(report))
     assert reported == [1]

@@ -15,11 +15,11 @@ from small_studies import diverging, evaluate, sound, stop, study
 from syno.base.errors import SpecError, StorageError
 from syno.ir.graph import PGraph
 from syno.report.watching import failure_lines, watch_text
-from syno.search.evaluation import Report
 from syno.search.goal import Goal
 from syno.search.snapshot import Plan, Snapshot, snapshot
 from syno.search.storage.view import NotBegunError, Stored, StudyView
 from syno.search.study import Study
+from syno.train.contract import Report
 
 NOON = datetime(2026, 1, 1, 12)
 

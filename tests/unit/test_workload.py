@@ -14,6 +14,7 @@ from syno.ir.rewriting import with_variables
 from syno.space import Space
 from syno.space.state_graph import check_not_empty
 from syno.stages.search import search
+from syno.train.contract import FunctionReport, Report
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import WorkloadSettings
 from syno.train.workload import Workload
@@ -61,7 +62,7 @@ def test_milestones_end_a_training_early() -> None:
 
 def test_the_spec_costs_what_the_network_costs(workload: Workload) -> None:
     conv2d = with_variables(OPERATORS["conv2d"](), {"k": "k_1"})
-    metrics = ProxyTraining(workload, workload.spec())(conv2d, lambda epoch, accuracy: None)
+    metrics = ProxyTraining(workload, workload.spec())(conv2d, Report())
     assert metrics["flops"] == metrics["original_flops"] == workload.original.flops
     assert metrics["parameters"] == metrics["original_parameters"]
     assert metrics["epochs"] == 2
@@ -75,7 +76,7 @@ def test_a_report_that_raises_ends_the_training(workload: Workload) -> None:
         raise Stop
 
     with pytest.raises(Stop):
-        ProxyTraining(workload, workload.spec())(with_variables(OPERATORS["conv2d"](), {"k": "k_1"}), report)
+        ProxyTraining(workload, workload.spec())(with_variables(OPERATORS["conv2d"](), {"k": "k_1"}), FunctionReport(report))
 
 
 def test_a_config_takes_layers_budget_and_original_from_the_workload(workload: Workload) -> None:

@@ -13,9 +13,9 @@ from small_studies import Metrics, diverging, evaluate, proposed, sound, stop, s
 from syno.base.errors import DeviceError, SynoError
 from syno.base.progress import LogDisplay, Progress
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
 from syno.search.policies import POLICIES
 from syno.search.study import Study
+from syno.train.contract import Report
 
 
 def full(operator: PGraph, report: Report) -> Metrics:

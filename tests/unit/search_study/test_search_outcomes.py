@@ -9,7 +9,7 @@ import pytest
 from small_studies import evaluate, proposed, reward, study
 
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
+from syno.train.contract import Report
 
 
 class TestEvaluation:

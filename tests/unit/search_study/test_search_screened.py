@@ -10,13 +10,13 @@ from small_studies import proposed, reward, study
 
 from syno.base.progress import Progress
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
-from syno.search.screening import ScreenedEvaluation, Screening
+from syno.search.screening import ScreenedEvaluation
 from syno.search.storage.records import table
 from syno.search.storage.store import with_withdrawn
+from syno.train.contract import Evaluation, Report, Screening
 
 
-class Watched:
+class Watched(Evaluation):
     """An evaluation that screens two of three operators, and remembers what it was asked."""
 
     def __init__(self, stop_at: int = 0) -> None:

@@ -9,7 +9,7 @@ from small_studies import Metrics, diverging, evaluate, sound, stop, study
 
 from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Report
+from syno.train.contract import Report
 
 
 class TestSettings:

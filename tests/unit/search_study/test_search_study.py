@@ -18,11 +18,11 @@ from syno.base.errors import SpecError, UnknownNameError
 from syno.base.progress import LogDisplay, Progress
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
-from syno.search.evaluation import Report
 from syno.search.policies.mcts_choice import MctsSettings
 from syno.search.reward import AccuracyReward, LossReward
 from syno.search.storage.records import attributes
 from syno.search.storage.store import read_trials
+from syno.train.contract import Report
 
 
 class TestTrials:
