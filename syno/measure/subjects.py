@@ -141,11 +141,11 @@ def _material_of_module(baseline: ModuleBaseline, values: dict[str, int], device
     import torch
 
     from syno.measure.reference import Material, in_double
-    from syno.model.counting import model_cost
+    from syno.model.counting import count
 
     module = baseline.build(values, SEED).eval()
     shape = (values["N"], values["C_in"], values["H"], values["H"])
-    price = model_cost(module, torch.zeros(shape))
+    price = count(module, torch.zeros(shape)).cost
     return Material(
         reference=in_double(module),
         module=module.to(device),

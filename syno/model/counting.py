@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -87,26 +87,33 @@ class Work:
     flops: int = 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Count:
     """What runs in a network for a batch.
 
     Attributes:
         work: in the order in which it begins.
+        parameters: learnt ones of the network; shared ones count once.
         memory_bytes: the most that one product or one operator holds.
         attention_flops: multiply-adds of products of activations, which do not count.
         not_counted: functions whose multiply-adds are not known, each with the module that calls it.
     """
 
-    work: list[Work] = field(default_factory=list)
-    memory_bytes: int = 0
-    attention_flops: int = 0
-    not_counted: tuple[str, ...] = ()
+    work: tuple[Work, ...]
+    parameters: int
+    memory_bytes: int
+    attention_flops: int
+    not_counted: tuple[str, ...]
 
     @property
     def flops(self) -> int:
         """All multiply-adds that count."""
         return sum(one.flops for one in self.work)
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the network."""
+        return Cost(flops=self.flops, parameters=self.parameters, memory_bytes=self.memory_bytes)
 
 
 def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
@@ -130,7 +137,7 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
     counted = count(model, example)
     if counted.not_counted:
         warnings.warn(f"the FLOPs do not count {', '.join(counted.not_counted)}", stacklevel=2)
-    return Cost(flops=counted.flops, parameters=parameters(model), memory_bytes=counted.memory_bytes)
+    return counted.cost
 
 
 def count(model: nn.Module, example: torch.Tensor) -> Count:
@@ -300,7 +307,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
         for work in self.work.values():
             if work.layer == work.runs_in and work.layer in self.calls:
                 work.input, work.output = self.calls[work.layer]
-        return Count(list(self.work.values()), self.memory, self.attention, tuple(self.unknown))
+        work = tuple(self.work.values())
+        return Count(work, parameters(self.model), self.memory, self.attention, tuple(self.unknown))
 
 
 def _tensors(values: Iterable[object]) -> Iterator[torch.Tensor]:

@@ -18,7 +18,7 @@ class Reads(OptionGroup):
     """The least that the element in the middle of the output must depend on in the input, in every replaced layer.
 
     Beside the options, each size of an axis of the input, such as `H`, may be given with a number: the least number of
-    different positions that are read along an axis of this size.
+    different positions that are read along an axis of this size, in each layer that has more than one.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -71,7 +71,8 @@ class Reads(OptionGroup):
                     f'reads holds "{name}"; there are the axes of the input {", ".join(by_name)} and the options '
                     f"{', '.join(type(self).model_fields)}.{suggestion(name, known)}"
                 )
-            smallest = min(row.integer(by_name[name]) for row in layers)
+            lengths = [row.integer(by_name[name]) for row in layers]
+            smallest = min([length for length in lengths if length > 1], default=1)  # one alone has no neighbours to read
             if least > smallest:
                 raise SpecError(
                     f"reads asks for {least} positions of {name}, which is {smallest} in the smallest layer; ask for fewer"
@@ -81,6 +82,11 @@ class Reads(OptionGroup):
                 f"reads: applied is {self.applied}, but an output [{', '.join(map(str, outputs))}] is no input "
                 f"[{', '.join(map(str, inputs))}] of the same operator; give applied: 1"
             )
+
+
+def least_positions(least: int, length: int) -> int:
+    """Return how many of the positions of an axis of this length a requirement of `least` asks for: the one that is alone."""
+    return least if length > 1 else 1
 
 
 def usual_reads(inputs: Sequence[Size], outputs: Sequence[Size], free: Sequence[Size], layers: Valuations) -> Reads:
