@@ -274,7 +274,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
             matrices = RECURRENT[packet](args)
             steps = args[0].numel() // max(args[0].shape[-1], 1)
             self._count(steps * sum(of.numel() for of in matrices), args[0], [args[0], *matrices], next(_tensors([made])))
-        elif "dot_product_attention" in packet.__name__ and "backward" not in packet.__name__:
+        elif packet.__name__.startswith("_scaled_dot_product") and "backward" not in packet.__name__:
             query, key, value = (tuple(of.shape) for of in args[:3])
             self.attention += math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
         elif origin is ACTIVATION and _is_unknown(packet.__name__, func.namespace):

@@ -174,7 +174,7 @@ def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer],
         if name not in modules:
             raise SpecError(f'{type(model).__name__} has no layer "{name}".{suggestion(name, modules)}')
         kind, allowed = type(modules[name]).__name__, " or ".join(words_for(KINDS))
-        why = "which does not run" if isinstance(modules[name], KINDS) else f"not a {allowed}"
+        why = "which is not called (a function may use its weight)" if isinstance(modules[name], KINDS) else f"not a {allowed}"
         raise SpecError(f'layer "{name}" is a {kind}, {why}; name layers that run and are a {allowed}')
 
 

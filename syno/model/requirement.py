@@ -71,8 +71,7 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
         reads = None if any(layer.module.groups > 1 for layer in layers) else Reads(centred=True)
         return Requirement(reads, "the replaced layers read their own position only, and others mix positions")
     names = max((layer.lengths for layer in layers), key=lambda lengths: len(set(lengths)))
-    lengths = [_lengths(layers, axis) for axis in range(len(names))]
-    mixed = [axis for axis, found in enumerate(lengths) if found]
+    mixed = [axis for axis in range(len(names)) if any(_is_mixed(layer, axis) for layer in layers)]
     left = _mixing(model, example, {layer.name for layer in layers}, mixed)
     is_whole = len(mixed) == len(names)
     axes = AXES[len(names)] if is_whole or not mixed else " and ".join(names[axis] for axis in mixed)
@@ -82,10 +81,9 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
     is_square = share > MOST and 2 * left < len(layers)
     if not is_square:
         facts += "; a square is asked for where they have more than two thirds, and less than half as many others mix"
-    # Of axes of equal size, such as the sides of squares, the shortest counts.
-    positions: dict[str, int] = {}
-    for axis in mixed:
-        positions[names[axis]] = min(SQUARE if is_square else LINE, *lengths[axis], positions.get(names[axis], SQUARE))
+    lengths = [length for layer in layers for axis in mixed if (length := layer.input[2 + axis]) > 1]
+    count = min([SQUARE if is_square else LINE, *lengths])
+    positions = {names[axis]: count for axis in mixed}
     grouped = [layer.name for layer in layers if layer.module.groups > 1]
     mixers = _mixing_channels(model, example, {layer.name for layer in layers}) if grouped else 0
     if grouped and 2 * mixers < len(layers):
@@ -97,16 +95,16 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
         facts += "; the replaced layers have one position along each axis of their windows"
         return Requirement(None if grouped else Reads(centred=False, channels="all"), facts)
     # In a smaller picture all positions along an axis are read, anyway.
-    centred = is_square and set(positions.values()) == {SQUARE}
+    centred = is_square and count == SQUARE
     # Of two axes of one size, of which only one is mixed, an operator need not read along the other.
     is_each = is_square and all(axis in mixed for axis, name in enumerate(names) if name in positions)
     options = {"channels": "none" if grouped else "all", "along": "every" if is_each else "any"}
     return Requirement(Reads.model_validate({**positions, "applied": 2, "centred": centred, **options}), facts)
 
 
-def _lengths(layers: Sequence[Layer], axis: int) -> list[int]:
-    """Return the numbers of positions along an axis in the layers that mix them: those with several, and a larger window."""
-    return [layer.input[2 + axis] for layer in layers if layer.module.kernel_size[axis] > 1 < layer.input[2 + axis]]
+def _is_mixed(layer: Layer, axis: int) -> bool:
+    """Return whether a layer mixes positions along an axis: it has several, and windows that are larger than one."""
+    return bool(layer.module.kernel_size[axis] > 1 and layer.input[2 + axis] > 1)
 
 
 def _others(count: int) -> str:
