@@ -103,8 +103,8 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
 
 
 def _is_mixed(layer: Layer, axis: int) -> bool:
-    """Return whether a layer mixes positions along an axis: it has several, and windows that are larger than one."""
-    return bool(layer.module.kernel_size[axis] > 1 and layer.input[2 + axis] > 1)
+    """Return whether a layer mixes positions along an axis: it and an operator have several there, and its window is larger."""
+    return bool(layer.module.kernel_size[axis] > 1 and min(layer.own_input[2 + axis], layer.input[2 + axis]) > 1)
 
 
 def _others(count: int) -> str:
