@@ -96,7 +96,7 @@ class Count:
         parameters: learnt ones of the network; shared ones count once.
         memory_bytes: the most that one product or one operator holds.
         attention_flops: multiply-adds of products of activations, which do not count.
-        not_counted: functions whose multiply-adds are not known, each with the module that calls it.
+        not_counted: functions whose multiply-adds are not known, each with the modules that call it.
     """
 
     work: tuple[Work, ...]
@@ -136,7 +136,7 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
     """
     counted = count(model, example)
     if counted.not_counted:
-        warnings.warn(f"the FLOPs do not count {', '.join(counted.not_counted)}", stacklevel=2)
+        warnings.warn(f"the FLOPs do not count {', '.join(counted.not_counted)}, of which nothing is known", stacklevel=2)
     return counted.cost
 
 
@@ -203,7 +203,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
                 self.origins[weight] = frozenset({id(weight)})
         self.work: dict[tuple[str, str], Work] = {}
         self.calls: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        self.unknown: dict[str, None] = {}
+        self.unknown: dict[str, list[str]] = {}  # the modules that call each function
         self.memory = self.attention = 0
         self.whole: set[Any] = set()  # functions that are not made of others
 
@@ -266,10 +266,11 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
         if packet in FACTORS and packet in self.formulas:
             one, other = (args[place] for place in FACTORS[packet])
             flops = self.formulas[packet](*args, **kwargs, out_val=made) // 2  # it counts a multiply-add as two
-            if packet not in CONVOLUTIONS and all(self.origins.get(of) is ACTIVATION for of in (one, other)):
+            is_layer = packet in CONVOLUTIONS or isinstance(self.modules[self.running[-1]], KINDS)
+            if not is_layer and all(self.origins.get(of) is ACTIVATION for of in (one, other)):
                 self.attention += flops
-                return
-            self._count(flops, one, [one, other], made)
+            else:
+                self._count(flops, one, [one, other], made)
         elif packet in RECURRENT:
             matrices = RECURRENT[packet](args)
             steps = args[0].numel() // max(args[0].shape[-1], 1)
@@ -300,15 +301,20 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
     def _note_unknown(self, function: str) -> None:
         name = self.running[-1]
         kind = type(self.modules[name]).__name__
-        self.unknown[f"{function} in {f'{name} ({kind})' if name else kind}"] = None
+        places = self.unknown.setdefault(function, [])
+        if (place := f"{name} ({kind})" if name else kind) not in places:
+            places.append(place)
 
     def count(self) -> Count:
         """Return what was counted."""
-        for work in self.work.values():
-            if work.layer == work.runs_in and work.layer in self.calls:
-                work.input, work.output = self.calls[work.layer]
-        work = tuple(self.work.values())
-        return Count(work, parameters(self.model), self.memory, self.attention, tuple(self.unknown))
+        for one in self.work.values():
+            if one.layer == one.runs_in and one.layer in self.calls:
+                one.input, one.output = self.calls[one.layer]
+        unknown = tuple(
+            f"{function} in {places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
+            for function, places in self.unknown.items()
+        )
+        return Count(tuple(self.work.values()), parameters(self.model), self.memory, self.attention, unknown)
 
 
 def _tensors(values: Iterable[object]) -> Iterator[torch.Tensor]:

@@ -45,7 +45,7 @@ class DataRecord(Record):
             layers that are not called.
         flops: multiply-adds of the network, for one picture or sequence.
         attention_flops: multiply-adds of products of activations, which do not count, for one picture or sequence.
-        not_counted: functions whose multiply-adds are not known, each with the module that calls it.
+        not_counted: functions whose multiply-adds are not known, each with the modules that call it.
         parameters: parameters of the network.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier
             versions.

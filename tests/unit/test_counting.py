@@ -217,6 +217,29 @@ def test_what_is_written_into_a_buffer_is_an_activation() -> None:
     assert count(model, SEQUENCE).flops == N * LENGTH * C * C
 
 
+def test_recurrent_layers_of_gpus_run_as_a_whole() -> None:
+    """The function that they call there, on tensors without data."""
+    layer = nn.LSTM(C, 6, 2, bidirectional=True, proj_size=3).to("meta")
+    weights, none = [weight for group in layer.all_weights for weight in group], torch.empty(0, device="meta")
+    states = [torch.zeros(4, LENGTH, size, device="meta") for size in (3, 6)]
+
+    def run(self: Any, x: torch.Tensor) -> torch.Tensor:
+        options = (2, 6, 3, 2, False, 0.0, False, True, [], None)
+        return torch.ops.aten._cudnn_rnn(x, weights, 5, none, *states, *options)[0]
+
+    wanted = count(first_of(nn.LSTM(C, 6, 2, bidirectional=True, proj_size=3)), SEQUENCE.float()).flops
+    found = count(Running(run, layer=layer), SEQUENCE.float().to("meta"))
+    assert [(work.layer, work.flops) for work in found.work] == [("layer", wanted)]
+
+
+def test_a_linear_layer_whose_weight_is_made_of_the_input_counts() -> None:
+    def run(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(self.layer, {"weight": x[0, :1].T @ x[0, :1]}, (x,))
+
+    found = count(Running(run, layer=nn.Linear(C, C)).double(), SEQUENCE)
+    assert (found.flops, found.attention_flops) == (N * LENGTH * C * C, C * C)
+
+
 def test_what_is_unknown_is_named_once_and_refuses_nothing() -> None:
     def run(self: Any, x: torch.Tensor) -> torch.Tensor:
         return self.pair(self.pair(x, x), x) @ torch.fft.rfft(self.layer(x)).real.mean((0, 1))[:1].expand(C)
