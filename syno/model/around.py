@@ -8,8 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from syno.model.geometry import LayerAxis, axes_of
+from syno.model.computation import padded
+from syno.model.geometry import Ends, LayerAxis, ends_of_ceil
 from syno.model.layer import Layer
+from syno.model.stand_in import InPlace, move_hooks, replaced_layer
 
 POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
 

@@ -112,7 +112,8 @@ class NamedLayers:
 
     def __call__(self, layer: Layer) -> str | None:
         """Return None for a named layer, and a reason for the others."""
-        return None if any(fnmatchcase(layer.name, name) for name in self.names) else NOT_NAMED
+        own = (layer.name, *layer.aliases)
+        return None if any(fnmatchcase(one, name) for one in own for name in self.names) else NOT_NAMED
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,6 @@ def rule_for(model: nn.Module, where: Where) -> LayerRule:
     if rules and len(names) > 1:
         others = tuple(name for name in names if name not in rules)
         return AnyOf((*(rule_for(model, name) for name in rules), *([NamedLayers(others)] if others else [])))
-    layers = [name for name, module in model.named_modules() if isinstance(module, KINDS)]
+    layers = [name for name, module in model.named_modules(remove_duplicate=False) if isinstance(module, KINDS)]
     is_names = where not in LAYER_RULES and any(fnmatchcase(layer, name) for layer in layers for name in names)
     return NamedLayers(names) if is_names else LAYER_RULES.find(where)
