@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -232,18 +233,24 @@ def status_of(error: Exception, phase: str) -> tuple[Status, str]:
     return ("compile_failed" if phase in ("compiling", "tuning") else "failed"), reason
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent has been killed: nobody would stop it at its limits."""
+def end_group(folder: Path) -> None:
+    """Remove a folder of temporary files, and end this process with its group, in which its compilers run."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)  # it leads its group
+
+
+def _end_with_parent(folder: Path) -> None:
+    """End this process when its parent has been killed: nobody would stop it at its limits, or remove the folder."""
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
-        os.killpg(0, signal.SIGKILL)  # it leads its group, in which its compilers run
+        end_group(folder)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":
-    _end_with_parent()
+    _end_with_parent(Path(sys.argv[1]))
     main(Path(sys.argv[1]))

@@ -109,5 +109,6 @@ def test_the_process_measures_what_this_one_does_and_ends_with_its_input(tmp_pat
         assert isinstance(connection, LocalProcess) and connection.process.poll() is None and connection.process.stdin
         connection.process.stdin.close()  # as when this process is killed
         assert connection.process.wait(timeout=60) == -signal.SIGKILL
+        assert not Path(connection._folder.name).exists()  # this process would not have removed it
         speedups.close()
         assert speedups.of(OPERATORS["gpt2_projection"]()).status == "misfit"  # by a new process

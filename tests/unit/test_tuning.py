@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,9 @@ import tuned_modules
 from pydantic import ValidationError
 from small_values import small_values
 
-from syno.base.errors import SizeError, SpecError, UnknownNameError
+from syno.base.errors import DeviceError, SizeError, SpecError, UnknownNameError
 from syno.ir.library import OPERATORS
+from syno.measure import tuning
 from syno.measure.isolation import Ending, run_limited
 from syno.measure.latency import relative_error
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
@@ -107,10 +109,32 @@ class TestTune:
         assert record.device.kind == "cpu" and record.device.name and record.device.threads == 1
         assert record.date.tzinfo is not None and {"syno", "torch", "python"} <= record.versions.keys()
 
-    def test_a_crash_is_a_record(self) -> None:
+    def test_a_process_that_dies_again_and_again_is_a_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tuning, "PAUSE_SECONDS", 0)
         record = tune(model("crash"), settings=FAST, time_limit_s=60)
         assert record.status == "crashed" and record.latency_ms is None
-        assert record.reason == "building: the process ended with exit code 3; its last words: about to leave"
+        said = "building: the process ended with exit code 3; its last words: about to leave"
+        assert record.reason == f"{said}; it ended so 3 times, each time as a new process"
+
+    def test_a_process_that_is_killed_once_is_tried_again_and_leaves_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tuning, "PAUSE_SECONDS", 0)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+        (tmp_path / "temporary").mkdir()
+        killed = ModelSubject(
+            factory="tuned_modules:killed_once", input_shape=(4,), arguments={"starts": str(tmp_path / "starts")}
+        )
+        record = tune(killed, settings=FAST, time_limit_s=60)
+        assert (record.status, record.reason) == ("ok", "")
+        assert len((tmp_path / "starts").read_text(encoding="utf-8").split()) == 2
+        assert list((tmp_path / "temporary").iterdir()) == []
+
+    def test_a_process_that_cannot_start_is_the_fault_of_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tuning, "PAUSE_SECONDS", 0)
+        monkeypatch.setattr(sys, "executable", "false")
+        with pytest.raises(DeviceError, match="cannot start .*exit code 1; it ended so 3 times"):
+            tune(model("small"), settings=FAST)
 
     def test_a_timeout_is_a_record(self) -> None:
         record = tune(model("sleep"), settings=FAST, time_limit_s=0.1)
