@@ -139,9 +139,14 @@ def unit_roundoff(module: nn.Module, *, tf32: bool = False) -> float:
         module: its parameters and buffers have the types.
         tf32: whether products are rounded to 10 bits of mantissa.
     """
+    coarsest = getattr(torch, coarsest_type(module))
+    return max(float(torch.finfo(coarsest).eps) / 2, TF32_UNIT if tf32 else 0.0)
+
+
+def coarsest_type(module: nn.Module) -> str:
+    """Return the name of the coarsest type of a module's parameters and buffers, float32 at least."""
     kinds = {tensor.dtype for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()}
-    units = [float(torch.finfo(kind).eps) / 2 for kind in (torch.float32, *kinds)]
-    return max(*units, TF32_UNIT if tf32 else 0.0)
+    return str(max((torch.float32, *kinds), key=lambda kind: float(torch.finfo(kind).eps))).removeprefix("torch.")
 
 
 # ---- what elements of an output may differ by ----------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from syno.ir.library import OPERATORS
 from syno.measure import tuning
 from syno.measure.isolation import Ending, run_limited
 from syno.measure.latency import relative_error
+from syno.measure.machine import Peak
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
@@ -187,9 +188,7 @@ class TestTune:
 
 @pytest.fixture(autouse=True)
 def quick_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    from syno.measure.machine import Peak
-
-    monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+    monkeypatch.setattr("syno.measure.machine.peak", lambda *_, **again: Peak(1e15, 1e15))
 
 
 def measured(subject: AnySubject, tmp_path: Path, compiler: str = "eager") -> Findings:
@@ -206,6 +205,20 @@ class TestMeasuring:
         assert (found.status, found.fields["flops"], found.fields["parameters"]) == ("ok", 2 * 5 * 8 * 8, 64)
         assert found.fields["checked"] and found.fields["reference"] == "eager module"  # in double precision
         assert found.fields["share_of_allowed"] < 1
+
+    @pytest.mark.parametrize(("on_second_look", "suspicious"), [(1e15, False), (1.0, True)])
+    def test_a_peak_is_measured_again_before_a_latency_is_doubted(
+        self, on_second_look: float, suspicious: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[tuple[object, ...]] = []
+
+        def peak(*given: object, again: bool = False) -> Peak:
+            asked.append((*given, again))
+            return Peak(*[on_second_look if again else 1.0] * 2)
+
+        monkeypatch.setattr("syno.measure.machine.peak", peak)
+        assert measured(CONV2D, tmp_path).fields["suspicious"] is suspicious
+        assert asked == [("cpu", 1, "float32", False), ("cpu", 1, "float32", True)]
 
     def test_a_model_of_symbols(self, tmp_path: Path) -> None:
         assert measured(model("embedding", arguments={"symbols": 3}, symbols=3), tmp_path).status == "ok"
