@@ -17,6 +17,7 @@ from syno.report.page_tables import summary
 from syno.results.goal import Span, Verdict, verdict
 from syno.results.goal_tables import GOAL_COLUMNS, answer, end_of_search, verdicts
 from syno.results.metric import ACCURACY, LOSS
+from syno.results.speedups import APART, IN_SEARCH
 from syno.search.goal import Goal
 from syno.search.reward import Failure, GoalReward
 from syno.search.screening import GoalScreen, Screening
@@ -211,7 +212,7 @@ class TestVerdicts:
     def test_of_tables_take_the_speedup_in_turns_or_that_of_two_latencies(self) -> None:
         found = self.table((-0.002, -0.004, 0.001))
         assert tuple(found.columns) == GOAL_COLUMNS and list(found.verdict) == ["meets", "misses"]
-        assert list(found.timed) == ["in turns", "apart"] and list(found.lost) == pytest.approx([0.002, 0.1])
+        assert list(found.timed) == [IN_SEARCH, APART] and list(found.lost) == pytest.approx([0.002, 0.1])
         assert found.lost_high[0] == pytest.approx(0.004)
         assert (found.speedup_low[1], found.speedup[1], found.speedup_high[1]) == pytest.approx((29 / 11, 3.0, 31 / 9))
 
