@@ -96,7 +96,7 @@ def _measured_peak(device: str, dtype: str) -> Peak:
     with torch.no_grad():
         for side in SIDES[kind]:
             matrix = torch.rand(side, side, **options)
-            computed.append(side**3 / _fastest_seconds(lambda matrix=matrix: matrix @ matrix, device))
+            computed.append(side**3 / _fastest_seconds(functools.partial(torch.mm, matrix, matrix), device))
         for batch, channels, side in PICTURES[kind]:
             for layout in (torch.contiguous_format, torch.channels_last):
                 x = torch.rand(batch, channels, side, side, **options).contiguous(memory_format=layout)
@@ -106,11 +106,11 @@ def _measured_peak(device: str, dtype: str) -> Peak:
         for side in ROWS[kind]:
             matrix, vector = torch.rand(side, side, **options), torch.rand(side, **options)
             read = matrix.numel() * matrix.element_size()
-            moved.append(read / _fastest_seconds(lambda matrix=matrix, vector=vector: matrix @ vector, device))
+            moved.append(read / _fastest_seconds(functools.partial(torch.mv, matrix, vector), device))
         for size in COPIED_BYTES[kind]:
             source, target = (torch.ones(size // 4, device=device) for _ in range(2))
             copied = 2 * size  # read and written
-            moved.append(copied / _fastest_seconds(lambda source=source, target=target: target.copy_(source), device))
+            moved.append(copied / _fastest_seconds(functools.partial(target.copy_, source), device))
     return Peak(max(computed), max(moved))
 
 

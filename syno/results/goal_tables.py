@@ -30,9 +30,13 @@ GOAL_TIMED = "goal_timed"  # the column of the scores that says how it was timed
 
 
 def goal_speedup(row: Mapping[Any, Any]) -> str:
-    """Return the speedup that the verdict on a row of the scores is about, with its interval; "" if there is none."""
+    """Return the speedup that the verdict on a row of the scores is about, with its interval; "" if there is none.
+
+    One that was not measured again after the selection says so.
+    """
     found = Span(*(float(row.get(name, nan)) for name in GOAL_SPEEDUP))
-    return "" if isnan(found.value) else times_as_fast(found)
+    when = " in the search" if row.get(GOAL_TIMED) == IN_SEARCH else ""
+    return "" if isnan(found.value) else f"{times_as_fast(found)}{when}"
 
 
 def verdicts(

@@ -103,13 +103,13 @@ def in_a_name(device: str) -> str:
 
 def device_named(experiment: Experiment, part: str) -> str:
     """Return the device of a name that `in_a_name` returned."""
-    of_goal = () if experiment.goal_pair is None else experiment.goal_pair[1:]
-    return next(device for device in (*experiment.tune.devices, *of_goal) if in_a_name(device) == part)
+    devices: list[str] = [*experiment.tune.devices, *(experiment.goal_pair or ())[1:]]
+    return next(device for device in devices if in_a_name(device) == part)
 
 
 def compiler_in_files(experiment: Experiment, part: str) -> str:
     """Return the compiler whose name in files this is."""
     from syno.measure.compilers import name_in_files
 
-    of_goal = () if experiment.goal_pair is None else experiment.goal_pair[:1]
-    return next(one for one in (*experiment.tune.all_compilers, *of_goal) if name_in_files(one) == part)
+    compilers: list[str] = [*experiment.tune.all_compilers, *(experiment.goal_pair or ())[:1]]
+    return next(compiler for compiler in compilers if name_in_files(compiler) == part)
