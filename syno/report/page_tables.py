@@ -168,9 +168,8 @@ def verdict(row: Row) -> Cell:
 
 def speedup(row: Row) -> Cell:
     """Return a cell with the speedup that the goal is about, and its interval."""
-    notes = ["by the compiler and on the device of the goal", row.get(GOAL_TIMED) or ""]
-    if row.get(GOAL_TIMED) == IN_SEARCH:
-        notes.append(SELECTED_BY)
+    timed = word(row.get(GOAL_TIMED)).text
+    notes = ["by the compiler and on the device of the goal", SELECTED_BY if timed == IN_SEARCH else timed]
     return Cell(goal_speedup(row) or NOTHING, number(row.get("goal_speedup")), "; ".join(filter(None, notes)))
 
 
