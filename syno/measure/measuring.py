@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 REQUEST, FINDINGS = "request.json", "findings.json"
 REASON_CHARACTERS = 500
+# What compilers say where the system has killed one of their processes, as it does where memory is short, or the disk is full.
+OF_MACHINE = re.compile(
+    r"Killed signal|SIGKILL|exit status -9\b|BrokenProcessPool|terminated abruptly|No space left on device|Disk quota exceeded"
+)
 
 
 class Request(BaseModel):
@@ -104,6 +108,8 @@ def main(folder: Path) -> None:
         _measure(request, findings, keep)
         findings.status, findings.reason = ("partial" if findings.shortcoming else "ok"), findings.shortcoming
     except Exception as error:
+        if is_of_machine(error):
+            raise  # this process dies of it, too, and is tried again
         findings.status, findings.reason = status_of(error, findings.phase)
     keep()
 
@@ -227,6 +233,15 @@ def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any
     if job.device.startswith("cuda"):
         torch.cuda.synchronize()
     return compiled, time.perf_counter() - start
+
+
+def is_of_machine(error: BaseException | None) -> bool:
+    """Return whether an error, or what has led to it, says that a compiler's process was killed, or that a disk is full."""
+    while error is not None:
+        if OF_MACHINE.search(f"{type(error).__name__}: {error}"):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def status_of(error: Exception, phase: str) -> tuple[Status, str]:

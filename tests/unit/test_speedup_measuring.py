@@ -29,6 +29,11 @@ def by_name(job: Job) -> Any:
     name = job.name.partition("-")[0]
     if name == "fails":
         raise RuntimeError("no such instruction")
+    if name == "killed":  # as GCC says it where memory is short
+        try:
+            raise RuntimeError("g++: fatal error: Killed signal terminated program cc1plus")
+        except RuntimeError as error:
+            raise ValueError("the compiler failed") from error
     if name == "halves":
         return lambda x: 0.5 * job.module(x)
     if name == "forgets":
@@ -93,6 +98,12 @@ def test_what_fails_has_a_status_and_no_speedup(
 ) -> None:
     found = measuring.fields(request(operator, name=name))
     assert found["status"] == status and reason in found["reason"] and "ratio" not in found
+
+
+def test_a_compiler_that_was_killed_is_not_the_outcome_of_an_operator(measuring: SpeedupMeasuring) -> None:
+    """The process ends with the error, and another one tries again."""
+    with pytest.raises(ValueError, match="the compiler failed"):
+        measuring.fields(request("conv1x1", name="killed"))
 
 
 def test_an_original_that_fails_is_an_error_because_no_operator_is_the_cause(measuring: SpeedupMeasuring) -> None:
