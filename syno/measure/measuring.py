@@ -201,6 +201,7 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
     with alone(job.device):
         job.begin("measuring")
         numbers = (job.device, job.settings.threads, coarsest_type(material.module))
+        is_exact = compiler.tolerance is None and job.settings.tolerance is None  # else it may compute in coarser numbers
         found = measure(
             compiled,
             material.make_inputs,
@@ -208,7 +209,7 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
             check=job.check,
             flops=material.flops,
             weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-            peak=peak(*numbers) if compiler.tolerance is None else None,  # other compilers make 8-bit integers of numbers
+            peak=peak(*numbers) if is_exact else None,
         )
         if found.suspicious:  # the peak may have been measured while the machine was busy
             most = peak(*numbers, again=True)

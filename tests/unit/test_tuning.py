@@ -191,9 +191,9 @@ def quick_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syno.measure.machine.peak", lambda *_, **again: Peak(1e15, 1e15))
 
 
-def measured(subject: AnySubject, tmp_path: Path, compiler: str = "eager") -> Findings:
+def measured(subject: AnySubject, tmp_path: Path, compiler: str = "eager", settings: LatencySettings = FAST) -> Findings:
     """What the process finds, in this process."""
-    request = Request(subject=subject, compiler=compiler, device="cpu", settings=FAST, folder=tmp_path)
+    request = Request(subject=subject, compiler=compiler, device="cpu", settings=settings, folder=tmp_path)
     (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
     main(tmp_path)
     return Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
@@ -219,6 +219,8 @@ class TestMeasuring:
         monkeypatch.setattr("syno.measure.machine.peak", peak)
         assert measured(CONV2D, tmp_path).fields["suspicious"] is suspicious
         assert asked == [("cpu", 1, "float32", False), ("cpu", 1, "float32", True)]
+        tolerant = FAST.model_copy(update={"tolerance": 0.1})  # as for a compiler that computes in bfloat16
+        assert not measured(CONV2D, tmp_path, settings=tolerant).fields["suspicious"] and len(asked) == 2
 
     def test_a_model_of_symbols(self, tmp_path: Path) -> None:
         assert measured(model("embedding", arguments={"symbols": 3}, symbols=3), tmp_path).status == "ok"
