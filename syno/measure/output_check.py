@@ -85,13 +85,13 @@ class OutputCheck:
         """Return the largest deviation of the function's output, for any of the inputs."""
         worst = Deviation(0.0, 0.0, None)
         for number, expected in enumerate(self.expected):
-            found, self._expected[number] = self._compared(function(*expected.inputs), expected)
+            found, self._expected[number] = self._compare(function(*expected.inputs), expected)
             worst = worst.worse(found)
         return worst
 
     def of_output(self, output: Any, inputs: Inputs) -> Deviation:
         """Return the deviation of an output for another input, which usually errs by the same share as those for the inputs."""
-        return self._compared(output, self._expect(inputs, self.expected))[0]
+        return self._compare(output, self._expect(inputs, self.expected))[0]
 
     def require(self, deviation: Deviation, what: str = "the output") -> Deviation:
         """Return the deviation. Raises WrongOutputError if it is too large; `what` begins the message."""
@@ -99,13 +99,13 @@ class OutputCheck:
             raise wrong_output(deviation, self._tolerance, what)
         return deviation
 
-    def _compared(self, output: Any, expected: Expected) -> tuple[Deviation, Expected]:
+    def _compare(self, output: Any, expected: Expected) -> tuple[Deviation, Expected]:
         """Return the deviation of an output, and what it was compared with: a closer estimate if it was in doubt."""
         found = expected.deviation(output)
         is_in_doubt = not found.of_allowed <= 1 and isfinite(found.relative)
         if self._tolerance is not None or expected.runs >= MOST_RUNS or not is_in_doubt:
             return found, expected
-        closer = self._closer(expected)
+        closer = self._estimate_again(expected)
         return closer.deviation(output), closer
 
     def _expect(self, inputs: Inputs, known: Sequence[Expected] = ()) -> Expected:
@@ -135,27 +135,28 @@ class OutputCheck:
             by_ratio = (allowed_by_ratio(*each, self._unit) for each in zip(exact, roundings, strict=True))
             return Expected(inputs, exact, tuple(by_ratio), roundings)
         runs = FIRST_RUNS if any(tensor.numel() < LEAST_SAMPLES for tensor in exact) else 1
-        return self._by_runs(Expected(inputs, exact, ()), in_double, runs)
+        return self._estimate(Expected(inputs, exact, ()), in_double, runs)
 
-    def _closer(self, expected: Expected) -> Expected:
+    def _estimate_again(self, expected: Expected) -> Expected:
         """Return what is expected for the same input, by many simulated runs and one in the function's own precision."""
         samples = expected.samples
         chosen = tuple(value if samples is None else samples.of(value) for value in expected.inputs)
-        errs = [0.0] * len(expected.exact)
+        real_errors: list[float] = []
         if self._fallback is not None:
             with torch.no_grad():
                 found = [tensor.detach().cpu().double() for tensor in tensors_in(self._fallback(*chosen))]
-            errs = [largest_error(one, other) for one, other in zip(found, expected.exact, strict=True)]
-        return self._by_runs(expected, tuple(map(to_double, chosen)), MOST_RUNS, errs)
+            if len(found) == len(expected.exact):
+                real_errors = [largest_error(one, other) for one, other in zip(found, expected.exact, strict=True)]
+        return self._estimate(expected, tuple(map(to_double, chosen)), MOST_RUNS, real_errors)
 
-    def _by_runs(self, expected: Expected, in_double: Inputs, runs: int, errs: Sequence[float] = ()) -> Expected:
-        """Return what is expected by so many simulated runs; `errs`: the largest error of each tensor in a real one."""
+    def _estimate(self, expected: Expected, in_double: Inputs, runs: int, real_errors: Sequence[float] = ()) -> Expected:
+        """Return what is expected by so many simulated runs; `real_errors`: the largest of each tensor in a real run."""
         exact = expected.exact
         squares = [torch.zeros_like(tensor) for tensor in exact]
         for seed in range(runs):
             for total, each in zip(squares, self._squared_errors(in_double, exact, seed), strict=True):
                 total.add_(each, alpha=1 / runs)
-        real = errs or [0.0] * len(exact)
+        real = real_errors or [0.0] * len(exact)
         allowed = tuple(
             allowed_by_rounding(tensor, each, self._unit, MOST_DEVIATIONS * error)
             for tensor, each, error in zip(exact, squares, real, strict=True)

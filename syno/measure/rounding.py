@@ -88,7 +88,7 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
     def _err(self, result: Tensor, magnitude: Tensor) -> None:
         count = result.numel()
         start = int(torch.randint(DRAWN, (), generator=self._generator))
-        errors = _drawn()
+        errors = _random_errors()
         if start + count > DRAWN:
             errors = errors.repeat(-(-(start + count) // DRAWN))
         errors = errors[start : start + count].view(result.shape)
@@ -98,7 +98,7 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
 
 
 @functools.cache
-def _drawn() -> Tensor:
+def _random_errors() -> Tensor:
     """Return the random numbers that all errors are taken from, each operation's from a place of its own."""
     generator = torch.Generator().manual_seed(0)
     return torch.empty(DRAWN, dtype=torch.float64).uniform_(-sqrt(3), sqrt(3), generator=generator)

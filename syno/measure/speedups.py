@@ -103,7 +103,7 @@ class Speedups:
         self.options: dict[str, Any] = {} if options is None else options.model_dump(mode="json")
         there = self.remote if isinstance(self.remote, SshSettings) else None
         self._process, self._gpu = MeasuringProcess(self.settings.threads, device, there), ""
-        self._died: dict[str, SpeedupRecord] = {}  # by the operator's id: these are not stored, but not tried again either
+        self._deaths: dict[str, SpeedupRecord] = {}  # by the operator's id: these are not stored, but not tried again either
 
     def __enter__(self) -> Self:
         return self
@@ -141,7 +141,7 @@ class Speedups:
             record = self._record(operator, conditions, self._measure(operator))
             self.store.write(record)
         if not is_kept(record):
-            self._died[operator.id] = record
+            self._deaths[operator.id] = record
         return record
 
     def known(self, operator: Replacement) -> SpeedupRecord | None:
@@ -151,7 +151,7 @@ class Speedups:
         """
         if self.store is None:
             return None
-        record = self._died.get(operator.id) or self.store.read(
+        record = self._deaths.get(operator.id) or self.store.read(
             self.conditions(operator), self.time_limit_s, self.memory_limit_mib
         )
         named = {"name": operator.name, "operator": str(operator)}  # it may have been measured under another name
