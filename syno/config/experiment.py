@@ -185,6 +185,11 @@ class Experiment(Section):
         return no_search(self.name, self.select, self.artifact, self.join) is None
 
     @property
+    def goal_pair(self) -> tuple[str, str] | None:
+        """The compiler and the device with which the goal's speedups are measured; None if no latency matters."""
+        return None if self.goal is None or not self.goal.measures else (self.goal.compiler, self.goal.device)
+
+    @property
     def trains(self) -> bool:
         """Whether anything is trained: in the search, or after the selection."""
         return self.workload is not None and (bool(self.train.seeds) or (self.searches and self.evaluation == "training"))

@@ -62,6 +62,7 @@ class Expected:
         roundings: for each tensor, the standard deviation of rounding errors as a share of the root mean square; None with a
             tolerance.
         samples: the samples of the batch that `exact` and `allowed` have; None: all.
+        runs: simulated runs for this input, by which `allowed` was estimated; 0 if it was estimated otherwise.
     """
 
     inputs: Inputs
@@ -69,6 +70,7 @@ class Expected:
     allowed: tuple[Tensor, ...]
     roundings: tuple[float, ...] | None = None
     samples: Samples | None = None
+    runs: int = 0
 
     def deviation(self, output: Any) -> Deviation:
         """Return by how much an output differs; infinite for other shapes, and where only one of two numbers is finite."""

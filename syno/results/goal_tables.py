@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import ORIGINAL
 from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, times_as_fast, verdict
 from syno.results.metric import ACCURACY, LOSS, METRICS
-from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_apart, speedup_by_layers
+from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.search.goal import COSTS, Goal
 
 if TYPE_CHECKING:
@@ -19,17 +19,24 @@ GOAL_COLUMNS = (
     "operator", "key", "role", "verdict", "reason", "missing", "speedup", "speedup_low", "speedup_high", "timed", "lost",
     "lost_low", "lost_high", "least_speedup", "lose_at_most",
 )  # fmt: skip
+SELECTED_BY = "the speedup is the one of the search, by which it was selected, and may be too high"
 GOAL_SPEEDUP = {  # columns of the scores: the speedup that the verdict is about, from the columns of verdicts
     "goal_speedup": "speedup",
     "goal_speedup_low": "speedup_low",
     "goal_speedup_high": "speedup_high",
 }
 
+GOAL_TIMED = "goal_timed"  # the column of the scores that says how it was timed
+
 
 def goal_speedup(row: Mapping[Any, Any]) -> str:
-    """Return the speedup that the verdict on a row of the scores is about, with its interval; "" if there is none."""
+    """Return the speedup that the verdict on a row of the scores is about, with its interval; "" if there is none.
+
+    One that was not measured again after the selection says so.
+    """
     found = Span(*(float(row.get(name, nan)) for name in GOAL_SPEEDUP))
-    return "" if isnan(found.value) else times_as_fast(found)
+    when = " in the search" if row.get(GOAL_TIMED) == IN_SEARCH else ""
+    return "" if isnan(found.value) else f"{times_as_fast(found)}{when}"
 
 
 def verdicts(
@@ -38,12 +45,15 @@ def verdicts(
     latency: pandas.DataFrame,
     searched: Mapping[str, Mapping[str, float]],
     breakdown: pandas.DataFrame | None = None,
+    again: Mapping[str, Span] | None = None,
 ) -> pandas.DataFrame:
     """Return a row of `GOAL_COLUMNS` for each network but the original, in the order of the scores.
 
-    The speedup is that of the search, where original and candidate were timed in turns. Without one it is that of the
-    breakdown by the goal's compiler on its device, where their layers were timed in turns. Without that, too, it is that of the
-    latency table, where they were timed apart; its interval is then that of both latencies.
+    The speedup is the one that was measured after the selection, where original and candidate were timed in turns: its interval
+    contains the true one in 95 % of all cases. Without one it is that of the search, by which the operator was selected, and
+    the reason says so. Without that, too, it is that of the breakdown by the goal's compiler on its device, where their layers
+    were timed in turns, and at last that of the latency table, where they were timed apart; its interval is then that of both
+    latencies.
 
     Args:
         goal: the goal.
@@ -51,6 +61,7 @@ def verdicts(
         latency: `syno.results.table.latency_view`.
         searched: the metrics in the search, by the key of the operator.
         breakdown: where the time goes (`syno.results.breakdown.breakdown_table`), if that was measured.
+        again: the speedups that were measured after the selection, by the key of the operator.
     """
     import pandas
 
@@ -62,16 +73,20 @@ def verdicts(
             "difference", "difference_high", "difference_low"
         )  # fmt: skip
         lost = Span(*(sign * float(nan if row[name] is None else row[name]) for name in ends))
-        turns = speedup_in(metrics)
         place = (row["key"], goal.compiler, goal.device)
-        by_layers = speedup_by_layers(breakdown, *place)
-        speedup = turns or by_layers or speedup_apart(latency, *place)
+        known = (
+            (IN_TURNS, (again or {}).get(row["key"])),
+            (IN_SEARCH, speedup_in(metrics)),
+            (BY_LAYERS, speedup_by_layers(breakdown, *place)),
+            (APART, speedup_apart(latency, *place)),
+        )
+        timed, speedup = next(((how, one) for how, one in known if one is not None), (None, None))
         shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
         found = verdict(goal, metric, speedup, None if goal.lose_at_most is None and isnan(lost.value) else lost, shares)
-        timed = None if speedup is None else IN_TURNS if turns else BY_LAYERS if by_layers else APART
-        fast = speedup or Span(nan)
+        reason = f"{found.text}; {SELECTED_BY}" if timed == IN_SEARCH and goal.measures else found.text
         rows.append((
-            *(row[name] for name in ("operator", "key", "role")), found.state, found.text, found.missing, *fast, timed, *lost,
+            *(row[name] for name in ("operator", "key", "role")), found.state, reason, found.missing, *(speedup or Span(nan)),
+            timed, *lost,
             goal.least_speedup, goal.lose_at_most,
         ))  # fmt: skip
     return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from syno.config import Experiment
 from syno.report.results import metrics_of
 from syno.results.breakdown import read_breakdown
-from syno.results.goal import SPEED, STATES, Verdict, lost_in, speedup_in, verdict_on_trial
-from syno.results.goal_tables import GOAL_SPEEDUP, answer, help_with, verdicts
+from syno.results.goal import SPEED, STATES, Span, Verdict, lost_in, speedup_in, verdict_on_trial
+from syno.results.goal_tables import GOAL_SPEEDUP, GOAL_TIMED, answer, help_with, verdicts
 from syno.results.measurement import INT8
 from syno.results.metric import ACCURACY, METRICS, front
 from syno.results.table import SCORE_COLUMNS
@@ -18,6 +18,7 @@ from syno.search.goal_reward import score_of
 from syno.search.reward_contract import ORIGINAL
 from syno.stages.places import SELECTED
 from syno.stages.selection import read_selected
+from syno.stages.speedups import selected_speedups
 
 if TYPE_CHECKING:
     import pandas
@@ -94,15 +95,21 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
     file = experiment.folder / SELECTED
     searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
-    return verdicts(experiment.goal, scores, latency, searched, parts)
+    again = {
+        key: Span(record.ratio.value, record.ratio.low, record.ratio.high)
+        for key, record in selected_speedups(experiment).items()
+        if record.status == "ok" and record.ratio is not None
+    }
+    return verdicts(experiment.goal, scores, latency, searched, parts, again)
 
 
 def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> pandas.DataFrame:
-    """Return the scores with the columns `verdict` and `verdict_reason`, and `GOAL_SPEEDUP` if any is known."""
+    """Return the scores with columns for the verdicts, their reasons, and `GOAL_SPEEDUP` and `GOAL_TIMED` if any is known."""
     if found is None:
         return scores
     by_key = found.set_index("key")
-    columns = {"verdict": "verdict", "verdict_reason": "reason", **(GOAL_SPEEDUP if found["speedup"].notna().any() else {})}
+    of_speed = {**GOAL_SPEEDUP, GOAL_TIMED: "timed"} if found["speedup"].notna().any() else {}
+    columns = {"verdict": "verdict", "verdict_reason": "reason", **of_speed}
     return scores.assign(**{name: scores["key"].map(by_key[column]) for name, column in columns.items()})
 
 

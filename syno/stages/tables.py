@@ -48,7 +48,7 @@ class Tables(NamedTuple):
     Attributes:
         scores: A row for each operator, the best first: mean and standard deviation over seeds, the difference from the
             original, and costs of one sample (`syno.results.table.score_view`); with a goal, the columns `verdict`,
-            `verdict_reason` and `GOAL_SPEEDUP` of `syno.results.goal_tables`.
+            `verdict_reason`, `GOAL_SPEEDUP` and `GOAL_TIMED` of `syno.results.goal_tables`.
         latency: A row for each latency; `speedup` is over the original, by the same compiler on the same device
             (`syno.results.table.latency_view`).
     """

@@ -15,8 +15,9 @@ from syno.ir.library import OPERATORS
 from syno.report.page import page
 from syno.report.page_tables import summary
 from syno.results.goal import Span, Verdict, verdict
-from syno.results.goal_tables import GOAL_COLUMNS, answer, end_of_search, verdicts
+from syno.results.goal_tables import GOAL_COLUMNS, SELECTED_BY, answer, end_of_search, verdicts
 from syno.results.metric import ACCURACY, LOSS
+from syno.results.speedups import APART, IN_SEARCH, IN_TURNS
 from syno.search.goal import Goal
 from syno.search.reward import Failure, GoalReward
 from syno.search.screening import GoalScreen, Screening
@@ -211,7 +212,7 @@ class TestVerdicts:
     def test_of_tables_take_the_speedup_in_turns_or_that_of_two_latencies(self) -> None:
         found = self.table((-0.002, -0.004, 0.001))
         assert tuple(found.columns) == GOAL_COLUMNS and list(found.verdict) == ["meets", "misses"]
-        assert list(found.timed) == ["in turns", "apart"] and list(found.lost) == pytest.approx([0.002, 0.1])
+        assert list(found.timed) == [IN_SEARCH, APART] and list(found.lost) == pytest.approx([0.002, 0.1])
         assert found.lost_high[0] == pytest.approx(0.004)
         assert (found.speedup_low[1], found.speedup[1], found.speedup_high[1]) == pytest.approx((29 / 11, 3.0, 31 / 9))
 
@@ -290,4 +291,8 @@ def test_the_page_begins_with_the_answer_and_has_a_column_of_verdicts() -> None:
     table = summary(found)
     assert table.columns[4:6] == ("speedup", "goal")
     assert {(row[4].text, row[5].text, row[5].note) for row in table.rows} == {("1.20x (1.10 to 1.30)", "misses", reason)}
+    timed = [None, *[IN_TURNS, IN_SEARCH] * len(judged)][: len(judged)]  # the original was not
+    rows = summary(results(scores=judged.assign(goal_timed=timed))).rows
+    assert [row[4].text for row in rows[:3]] == [*["1.20x (1.10 to 1.30)"] * 2, "1.20x (1.10 to 1.30) in the search"]
+    assert [row[4].note.partition("; ")[2] for row in rows[:3]] == ["", IN_TURNS, SELECTED_BY]
     assert '<p class="goal">Goal: 1.5 times as fast.</p>\n<p class="goal">None of 2 meets it.</p>' in page(found, [])
