@@ -94,7 +94,7 @@ class BackboneSubject(Subject):
         from torch import nn
 
         from syno.measure.reference import Material, in_double, random_input, vary_constants
-        from syno.model.counting import model_cost
+        from syno.model.counting import count
         from syno.model.layers import rule_for
         from syno.model.substitution import substitute
 
@@ -119,7 +119,7 @@ class BackboneSubject(Subject):
             }
             network, literal = (substitute(original, operator, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules" if isinstance(operator, PGraph) else "eager module"
-        price = model_cost(network, example)
+        price = count(network, example).cost
         vary_constants(network.eval(), random_input(shape, torch.Generator().manual_seed(SEED), symbols), SEED)
         literal.load_state_dict(network.state_dict())
         reference = in_double(literal)  # a copy, made before the network moves to the device

@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
@@ -34,18 +35,22 @@ class LayerCall:
 def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
     """Run a model once, and return every use of a module that computes something itself, in order.
 
-    Such a module has weights of its own, or no submodules. The model is left as it was.
+    Such a module has weights of its own, perhaps parametrized ones, or no submodules. Parametrizations are parts of it. What
+    TorchScript has compiled is left out: it takes no hooks. The model is left as it was.
 
     Raises UserCodeError if the model fails on the example.
     """
     calls: list[LayerCall] = []
 
     def note(name: str, module: nn.Module, inputs: object, output: object) -> None:
-        calls.append(LayerCall(name, module, _shape(inputs), _shape(output)))
+        calls.append(LayerCall(name, module, shape_of(inputs), shape_of(output)))
 
+    inside = {part for module in model.modules() if is_parametrized(module) for part in module.parametrizations.modules()}
     with ExitStack() as hooks:
         for name, module in model.named_modules():
-            if not list(module.children()) or list(module.parameters(recurse=False)):
+            if isinstance(module, torch.jit.ScriptModule) or module in inside:
+                continue
+            if not list(module.children()) or list(module.parameters(recurse=False)) or is_parametrized(module):
                 hooks.enter_context(module.register_forward_hook(partial(note, name)))
         what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
         with torch.no_grad(), evaluation_mode(model), user_code(what):
@@ -53,10 +58,10 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
     return calls
 
 
-def _shape(value: object) -> tuple[int, ...]:
+def shape_of(value: object) -> tuple[int, ...]:
     """Return the shape of a tensor, or of the first of several; () if there is none."""
     if isinstance(value, tuple | list):
-        return _shape(value[0]) if value else ()
+        return shape_of(value[0]) if value else ()
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
@@ -169,7 +174,7 @@ def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer],
         if name not in modules:
             raise SpecError(f'{type(model).__name__} has no layer "{name}".{suggestion(name, modules)}')
         kind, allowed = type(modules[name]).__name__, " or ".join(words_for(KINDS))
-        why = "which does not run" if isinstance(modules[name], KINDS) else f"not a {allowed}"
+        why = "which is not called (a function may use its weight)" if isinstance(modules[name], KINDS) else f"not a {allowed}"
         raise SpecError(f'layer "{name}" is a {kind}, {why}; name layers that run and are a {allowed}')
 
 

@@ -11,6 +11,7 @@ from syno.space.options import Budget
 from syno.space.reads import AUTO
 from syno.stages.data import DataRecord
 
+LEAST_ATTENTION = 0.01  # of the FLOPs; less is not worth a line
 MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
 
 
@@ -36,10 +37,14 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         places = tuple(layer for layer, name in record.placed.items() if name == operator)
         yield f"these layers have the operator {operator} already, which the table does not show: {_names(places)}"
     yield f"\n{markdown(as_table(record.table, record.flops, record.time_shares), left=5)}"
+    if record.not_counted:
+        yield f"the FLOPs do not count {', '.join(record.not_counted)}, of which nothing is known"
+    if record.attention_flops > LEAST_ATTENTION * record.flops:
+        yield f"the FLOPs do not count products of activations, as in attention, which are {record.attention_flops:,.0f} more"
     if record.layers_with_bias:
         yield f"the bias of these layers stays, and is added after the operator: {_names(record.layers_with_bias)}"
     assert record.rest_flops is not None and record.rest_parameters is not None  # only old records have none
-    flops, parameters = record.rest_flops / record.flops, record.rest_parameters / record.parameters
+    flops, parameters = record.rest_flops / max(record.flops, 1), record.rest_parameters / record.parameters
     yield (
         f"reachable: more than {flops:.1%} of the FLOPs ({record.rest_flops:,.0f}) and {parameters:.1%} of the parameters "
         f"({record.rest_parameters:,}), which the rest of the network has; the original is 100%"

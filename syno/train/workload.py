@@ -22,7 +22,7 @@ from syno.base.registry import is_path
 from syno.data import PictureData, TokenSet
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.baselines import Replacement
-from syno.model.counting import model_cost
+from syno.model.counting import count
 from syno.model.extraction import replaceable
 from syno.model.layers import LAYER_RULES
 from syno.model.placed import placed_layers, with_placed
@@ -113,7 +113,7 @@ class Workload:
     @cached_property
     def original(self) -> Cost:
         """The cost of the original network, for one batch."""
-        return model_cost(self.model(), self.example)
+        return count(self.model(), self.example).cost
 
     @cached_property
     def rest(self) -> Cost:
