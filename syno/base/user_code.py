@@ -29,6 +29,7 @@ from syno.base.errors import SynoError, UserCodeError
 
 OWN = Path(__file__).parents[1]  # the package syno
 INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+PACKAGES = {"site-packages", "dist-packages"}
 LONGEST_REASON = 500  # characters of what an exception says
 # What has nothing to do with the code that was called; whoever runs it knows what to do.
 OF_THE_MACHINE = ("OutOfMemoryError", "MemoryError")
@@ -163,7 +164,9 @@ def check_arguments(function: Callable[..., Any], what: str, given: Mapping[str,
 
 def _is_the_users(filename: str) -> bool:
     path = Path(filename)
-    return path.is_file() and not any(path.is_relative_to(folder) for folder in (OWN, *INSTALLED))
+    if not path.is_file() or not PACKAGES.isdisjoint(path.parts):  # of a user, or of another environment that this one adds
+        return False
+    return not any(path.is_relative_to(folder) for folder in (OWN, *INSTALLED))
 
 
 def _shown(filename: str) -> str:
