@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -92,9 +92,11 @@ class Expected:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in tuples, lists and mappings, in their order."""
+    """Yield the tensors in tuples, lists, mappings and dataclasses, in their order."""
     if isinstance(value, Tensor):
         yield value
+    elif is_dataclass(value) and not isinstance(value, type | Mapping):
+        yield from tensors_in([getattr(value, field.name) for field in fields(value)])
     elif isinstance(value, Mapping | Sequence) and not isinstance(value, str):
         for part in value.values() if isinstance(value, Mapping) else value:
             yield from tensors_in(part)

@@ -17,9 +17,10 @@ from torch import nn
 
 from syno.base.errors import SpecError
 from syno.base.files import checksum
-from syno.base.user_code import user_code
+from syno.base.user_code import unchanged_process, user_code
 from syno.base.validation import explained
 from syno.data import PictureData, TokenSet
+from syno.model.network_function import make_whole
 from syno.notebook.objective import NetworkObjective
 from syno.search.relative_reward import compared_scores
 from syno.space.spec import OperatorSpec
@@ -44,15 +45,23 @@ class OwnWorkload(Workload):
     own: nn.Module | Make = nn.Identity
     batch: int | None = None
 
+    @property
+    def is_own(self) -> bool:
+        """True: the network is a user's own."""
+        return True
+
     def model(self, seed: int | None = None) -> nn.Module:
-        """Return a copy of the module, with its weights; or what the function makes while torch has this seed."""
+        """Return a copy of the module, with its weights; or what the function makes while random numbers have this seed."""
         if isinstance(self.own, nn.Module):
+            with unchanged_process(self.settings.seed):
+                make_whole(self.own, self.example, type(self.own).__name__)  # itself: lazy layers cannot be copied
             return deepcopy(self.own)
-        with torch.random.fork_rng(devices=[]), user_code("the function that makes the network"):
-            torch.manual_seed(self.settings.seed if seed is None else seed)
+        what = "the function that makes the network"
+        with unchanged_process(self.settings.seed if seed is None else seed), user_code(what):
             made = self.own()
-        if not isinstance(made, nn.Module):
-            raise SpecError(f"the function that makes the network returned {made!r}; it must return an nn.Module")
+            if not isinstance(made, nn.Module):
+                raise SpecError(f"{what} returned {made!r}; it must return an nn.Module")
+            make_whole(made, self.example, type(made).__name__)
         return made
 
     @cached_property

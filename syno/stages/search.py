@@ -143,7 +143,9 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
         checkpoints, checks = experiment.folder / "checkpoints", experiment.study.check_gradients
         return ProxyTraining(experiment.network, experiment.operator_spec, checkpoints, original or {}, checks)
     spec, given = experiment.operator_spec, experiment.original
-    return find_evaluation(experiment.evaluation, spec, None if given is None else given.cost(spec))
+    if given is not None:
+        return find_evaluation(experiment.evaluation, spec, given.cost(spec))
+    return find_evaluation(experiment.evaluation, spec, None if experiment.workload is None else experiment.network.original)
 
 
 def _work(fields: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ from syno.model.baselines import Replacement
 from syno.model.counting import count
 from syno.model.extraction import replaceable
 from syno.model.layers import LAYER_RULES
+from syno.model.network_function import make_network
 from syno.model.placed import placed_layers, with_placed
 from syno.model.requirement import Requirement, requirement
 from syno.model.spec import replaced_share, rest_cost, spec_for
@@ -32,7 +33,7 @@ from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.first_batch import fault_on_first_batch
-from syno.train.making import load_data, make_network
+from syno.train.making import load_data
 from syno.train.optimization import initialize, on_device
 from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import Metric, WorkloadSettings
@@ -74,6 +75,11 @@ class Workload:
         """The metric of its trainings: "loss" for text, "accuracy" for pictures."""
         return "loss" if isinstance(self.data, TokenSet) else "accuracy"
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the network is a user's own, whose weights only `initialization: paper-everywhere` draws anew."""
+        return is_path(self.settings.model)
+
     def model(self, seed: int | None = None) -> nn.Module:
         """Return the original network, with weights of this seed, or of the settings' seed if it is None.
 
@@ -91,16 +97,16 @@ class Workload:
 
     def _made(self, chosen: int) -> nn.Module:
         settings, data = self.settings, self.data
-        width = settings.width
+        own = {"width": settings.width, "seed": chosen}
         if isinstance(data, TokenSet):
             if settings.model in BACKBONES:
                 raise SpecError(_mismatch(settings, "text", "pictures", "text", SEQUENCE_BACKBONES))
-            sizes = {"vocabulary": data.vocabulary, "context": data.length}
-            return make_network(SEQUENCE_BACKBONES, settings.model, {**sizes, "width": width, "seed": chosen})
+            sizes = {"vocabulary": data.vocabulary, "context": data.length, **own}
+            return make_network(SEQUENCE_BACKBONES, settings.model, sizes, settings.model_settings, self.example)
         if settings.model in SEQUENCE_BACKBONES:
             raise SpecError(_mismatch(settings, "pictures", "text", "pictures", BACKBONES))
-        shape = {"classes": data.classes, "channels": data.image_shape[0]}
-        return make_network(BACKBONES, settings.model, {**shape, "width": width, "seed": chosen})
+        shape = {"classes": data.classes, "channels": data.image_shape[0], **own}
+        return make_network(BACKBONES, settings.model, shape, settings.model_settings, self.example)
 
     @cached_property
     def example(self) -> torch.Tensor:
@@ -138,7 +144,7 @@ class Workload:
         model = self.model(seed)
         if operator is not None:
             model = substitute(model, operator, self.example, seed=seed, where=self.settings.layers)
-        initialize(model, self.settings.training.initialization, seed)
+        initialize(model, self.settings.training.initialization, seed, is_own=self.is_own)
         return model
 
     def fault_on_first_batch(self, operator: Replacement) -> str | None:
