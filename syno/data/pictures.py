@@ -71,9 +71,7 @@ class DataSet:
                 if not isinstance(tensor, torch.Tensor):
                     raise DataError(f"{self.name}: {title} is a {type(tensor).__name__}; give a torch.Tensor")
             check_images(f"{self.name}: {part}_images", images, tuple(self.train_images.shape[1:]), types)
-            check_labels(
-                f"{self.name}: {part}_labels", labels, len(images), self.classes, self.label_shape, self.ignore_index
-            )
+            check_labels(f"{self.name}: {part}_labels", labels, len(images), self.classes, self.label_shape, self.ignore_index)
         if self.augmentation is not None and (not is_picture(self.train_images.shape[1:]) or self.label_shape):
             raise DataError(
                 f"{self.name}: the augmentation is for pictures [n, channels, height, width] with labels [n]; train_images "

@@ -92,6 +92,7 @@ class Results:
         network: A row for each kind of layer of the network (`syno.model.layer_row.as_table`).
         kept: What can be taken home, and the experiment's file.
         learning: A row for each network, seed and round of its training (`LEARNING_COLUMNS`).
+        none_because: Why no operator was selected, as a sentence; None if one was.
 
     Raises SpecError if a table lacks a column, or the scores are of no metric or of several.
     """
@@ -111,6 +112,7 @@ class Results:
     network: tuple[Row, ...] = ()
     kept: Kept = field(default_factory=Kept)
     learning: pandas.DataFrame = field(default_factory=no_learning)
+    none_because: str | None = None
 
     def __post_init__(self) -> None:
         complete(self.trials, TRIAL_COLUMNS, "trials")

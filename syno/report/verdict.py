@@ -57,6 +57,8 @@ def verdict_lines(results: Results) -> list[Line]:
     original = next((row for row in rows_of(results.scores, SCORE_COLUMNS, "scores") if row["role"] == ORIGINAL), {})
     timed = speedups_by_target(results)
     lines = [] if results.aim is None else _by_goal(results, list(networks.values()), timed)
+    if results.none_because is not None:
+        lines.append(Line(results.none_because))
     far: dict[str, list[str]] = {}  # the nearest operators where none is within the margin, each with its speedups
     for target, speedups in timed.items():
         where = f"with {target[1]} on {target[0]}"
