@@ -68,6 +68,7 @@ def read(experiment: Experiment) -> Results:
         _kept(experiment, scores, operators),
         _learning(experiment, scores),
         nothing,
+        _majority(experiment),
     )
 
 
@@ -143,6 +144,15 @@ def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[s
     )
 
 
+def _majority(experiment: Experiment) -> tuple[int, float] | None:
+    """Return the most frequent label of the test data and its share; None if the record of the data does not say it."""
+    file = experiment.folder / DATA
+    record = DataRecord.read(file) if file.is_file() else None
+    if record is None or record.majority is None or record.majority_label is None:
+        return None
+    return record.majority_label, record.majority
+
+
 def _network(experiment: Experiment) -> tuple[Row, ...]:
     """Return the rows of the network's layers; none if the stage `data` has left no record."""
     file = experiment.folder / DATA
@@ -165,14 +175,16 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Seque
     """Return the operators in the tables; where none was trained and measured, the best of the search."""
     import pandas
 
+    given: dict[str, PGraph] = {}
     filled = [table[["operator", "key", "role"]] for table in measured if not table.empty]
     if filled:
         named = pandas.concat(filled)
         rows = named[(named["role"] != "original") & (named["key"] != INT8)].drop_duplicates("key")
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
-        if found or not experiment.searches:
-            return {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
-    return _best(experiment, trials, experiment.select.count)
+        given = {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
+        if (rows["role"] == "found").any():
+            return given
+    return given | _best(experiment, trials, experiment.select.count)
 
 
 def _best(experiment: Experiment, trials: pandas.DataFrame, count: int) -> dict[str, PGraph]:
