@@ -196,8 +196,8 @@ def check_labels(
     """
     if labels.is_floating_point() and not bool((labels == labels.round()).all()):
         raise DataError(
-            f"{what} is {_type_name(labels.dtype)} with values that are no whole numbers, such as {_no_whole_number(labels):g}: "
-            "a regression, and networks are trained here to tell classes apart, or to predict tokens; make classes of the "
+            f"{what} is {_type_name(labels.dtype)} with values that are no whole numbers, such as {_no_whole_number(labels):g}"
+            ": a regression, and networks are trained here to tell classes apart, or to predict tokens; make classes of the "
             "values, as with torch.bucketize, or train and score operators in a function of your own (evaluate: "
             '"package.module:function"; in Python: syno.Study(space, function))'
         )

@@ -47,8 +47,8 @@ class DataRecord(Record):
         attention_flops: multiply-adds of products of activations, which do not count, for one picture or sequence.
         not_counted: functions whose multiply-adds are not known, each with the modules that call it.
         parameters: parameters of the network.
-        fixed_weights: share of the parameters of a user's own network that its function makes equal for every seed, such as those
-            that it loads; None for other networks.
+        fixed_weights: share of the parameters of a user's own network that its function makes equal for every seed, such as
+            those that it loads; None for other networks.
         majority: the share of the test data's labels that are the most frequent one; None where that is not known.
         majority_label: that label.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier
@@ -142,7 +142,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         from syno.train.first_step import try_step
 
         with leased(experiment.network.settings.training.device, "training.device"):
-            try_step(experiment.network)
+            try_step(experiment.network, keeps_weights=experiment.train.weights != "none")
     record.write(output or experiment.folder / DATA)
     return record
 

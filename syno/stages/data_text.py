@@ -73,8 +73,8 @@ def _weights(experiment: Experiment, record: DataRecord) -> Iterator[str]:
     match training.initialization:
         case "paper":
             yield (
-                f"{equal and f'{equal}; '}the recipe {training.recipe} would draw all weights anew, and in a network of your own "
-                "it draws only operators'; training: {initialization: paper-everywhere} draws the others, too"
+                f"{equal and f'{equal}; '}the recipe {training.recipe} would draw all weights anew, and in a network of your "
+                "own it draws only operators'; training: {initialization: paper-everywhere} draws the others, too"
             )
         case "paper-everywhere" if loaded:
             yield f"warning: {equal}, and initialization: paper-everywhere draws them anew; initialization: keep keeps them"
