@@ -47,6 +47,10 @@ class DataRecord(Record):
         attention_flops: multiply-adds of products of activations, which do not count, for one picture or sequence.
         not_counted: functions whose multiply-adds are not known, each with the modules that call it.
         parameters: parameters of the network.
+        fixed_weights: share of the parameters of a user's own network that its function makes equal for every seed, such as
+            those that it loads; None for other networks.
+        majority: the share of the test data's labels that are the most frequent one; None where that is not known.
+        majority_label: that label.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier
             versions.
         versions, date: versions of the software, and the time.
@@ -74,6 +78,9 @@ class DataRecord(Record):
     attention_flops: Amount = 0.0
     not_counted: tuple[str, ...] = ()
     parameters: Number
+    fixed_weights: Amount | None = None
+    majority: Amount | None = None
+    majority_label: Number | None = None
     rest_flops: Amount | None = None
     rest_parameters: Number | None = None
     versions: dict[str, str]
@@ -135,7 +142,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         from syno.train.first_step import try_step
 
         with leased(experiment.network.settings.training.device, "training.device"):
-            try_step(experiment.network)
+            try_step(experiment.network, keeps_weights=experiment.train.weights != "none")
     record.write(output or experiment.folder / DATA)
     return record
 
@@ -143,7 +150,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 def look(experiment: Experiment) -> DataRecord:
     """Return the record without training or writing anything. Raises the errors of `prepare`."""
     from syno.data import TokenSet
-    from syno.data.contract import label_shape_of
+    from syno.data.contract import label_shape_of, majority_of
     from syno.model.counting import count
     from syno.model.extraction import replaceable, sorted_out
     from syno.model.layer_table import layer_rows
@@ -153,7 +160,7 @@ def look(experiment: Experiment) -> DataRecord:
     model = network.model()
     layers = replaceable(model, network.example, settings.layers)
     _, stay = sorted_out(model, network.example, settings.layers)
-    rest, counted = network.rest, count(model, network.example)
+    rest, counted, most_frequent = network.rest, count(model, network.example), majority_of(data)
     if isinstance(data, TokenSet):
         shape: dict[str, Any] = {"length": data.length}
     else:
@@ -175,6 +182,9 @@ def look(experiment: Experiment) -> DataRecord:
         attention_flops=counted.attention_flops / pictures,
         not_counted=counted.not_counted,
         parameters=int(network.original.parameters),
+        fixed_weights=network.fixed_weights,
+        majority=None if most_frequent is None else most_frequent.share,
+        majority_label=None if most_frequent is None else most_frequent.label,
         rest_flops=rest.flops / pictures,
         rest_parameters=int(rest.parameters),
         versions=versions(["torch", "numpy"]),

@@ -12,16 +12,13 @@ import pytest
 import torch
 import yaml
 from small_experiment import FIELDS
-from torch import nn
 from typer.testing import CliRunner
 
 import syno
-from syno.base.errors import LoweringError, SpecError
+from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
 from syno.config.files import load_experiment
-from syno.model.backbones import BACKBONES
-from syno.report.take_home.network_source import network_source
 from syno.stages.take_home import take_network
 from syno.stages.train import train
 
@@ -113,51 +110,3 @@ def test_the_command(trained: Experiment, tmp_path: Path, monkeypatch: pytest.Mo
 def test_compiled_formats(trained: Experiment, tmp_path: Path, form: str) -> None:
     (line,) = take_network(trained, OPERATOR, tmp_path / "taken", (form,))
     assert line.partition(" on the test data, ")[2].startswith("as recorded")
-
-
-class Tied(nn.Module):  # type: ignore[misc]
-    """Two layers with one weight, a parameter of its own, and layers without names that Python takes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
-        self.second.weight = self.first.weight
-        self.factor = nn.Parameter(torch.rand(4))
-        self.rest = nn.Sequential(nn.Linear(4, 4), nn.GELU(approximate="tanh"))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.rest(self.second(self.first(x)) * self.factor) + x.mean()
-
-
-class Branches(nn.Module):  # type: ignore[misc]
-    """A forward that depends on values."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x if x.sum() > 0 else -x
-
-
-@pytest.mark.parametrize(
-    ("network", "shape"),
-    [
-        (Tied(), (2, 4)),
-        (BACKBONES["resnet18"](classes=4, width=0.125), (2, 3, 32, 32)),
-        (BACKBONES["densenet121"](classes=4, width=0.25), (2, 3, 32, 32)),
-        (BACKBONES["efficientnet_v2_s"](classes=4, width=0.25), (2, 3, 32, 32)),
-    ],
-    ids=["tied", "resnet18", "densenet121", "efficientnet_v2_s"],
-)
-def test_a_network_as_source_computes_the_same(network: nn.Module, shape: tuple[int, ...]) -> None:
-    source = network_source(network)
-    scope: dict[str, Any] = {"__file__": "network.py"}
-    exec(compile(source.text("A network."), "network.py", "exec"), scope)
-    again = scope["Network"]()
-    again.load_state_dict(source.state(network))
-    x = torch.randn(shape)
-    with torch.no_grad():
-        assert torch.equal(again.eval()(x), network.eval()(x))
-    assert len(list(again.parameters())) == len(list(network.parameters()))  # what was tied is tied
-
-
-def test_what_cannot_be_source_is_said() -> None:
-    with pytest.raises(LoweringError, match="forward depends on values"):
-        network_source(Branches())

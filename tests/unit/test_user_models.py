@@ -60,7 +60,7 @@ def test_the_name_of_a_rule() -> None:
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatial, stme")
     with pytest.raises(SpecError, match=r'the pattern "head.\*" takes no layer of Mine; its layers: stem, body.first'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, head.*")
-    with pytest.raises(UnknownNameError, match='unknown rule for layers "body"; there are: spatial'):
+    with pytest.raises(UnknownNameError, match='"body" is no rule for layers, .* the rules are: spatial'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="body")
 
 
