@@ -83,6 +83,10 @@ class MisfitError(SpecError):
     """An operator that does not fit a layer of a network."""
 
 
+class ReplacedWeightError(SpecError, AttributeError):
+    """A network that computes with the weight of a layer in whose place an operator stands."""
+
+
 class MissingDeviceError(DeviceError, SpecError):
     """A device that the settings name but this machine does not have."""
 

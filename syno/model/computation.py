@@ -48,10 +48,12 @@ def padding_of(layer: nn.Module, shape: Sequence[int]) -> Padding | str | None:
     name = "linear layer" if kind is nn.Linear else "convolution"
     differs = f"its class {type(layer).__name__} computes something else than a {name} with its weight"
     try:
-        found = [_matches(layer, kind, padding, shape) for padding in (candidates := list(_paddings(layer, shape)))]
+        for padding in _paddings(layer, shape):
+            if _matches(layer, kind, padding, shape):
+                return padding
     except Exception as error:  # the class is the user's own
         return f"its class {type(layer).__name__} does not run by itself: {reason_of(error)}"
-    return next((padding for padding, matches in zip(candidates, found, strict=True) if matches), differs)
+    return differs
 
 
 def _kind(layer: nn.Module) -> type[nn.Module]:

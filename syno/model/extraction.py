@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 
@@ -17,9 +17,11 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
+from syno.model.computation import padding_of
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, axes_of
 from syno.model.layer import Layer
 from syno.model.layers import KINDS, LAYER_RULES, NOT_NAMED, PATTERN, STEM, Where, names_of, rule_for
+from syno.model.proof import prove
 
 MOST_REASONS, MOST_NAMES = 4, 20  # in a message
 
@@ -96,8 +98,11 @@ def replaceable(
 ) -> tuple[Layer, ...]:
     """Return the layers of `model` that operators can replace, in the order in which they run.
 
+    A layer can be replaced if it computes what a convolution or a linear layer with its attributes computes, and if the network
+    does the same with another module in its place, which is tried: see `syno.model.proof`.
+
     Args:
-        model: run once on the example, in evaluation mode without gradients; it is left as it was.
+        model: run on the example, in both modes; it is left as it was.
         example: an input, of the batch size that N shall have; tokens [N, seq_len] for a language model.
         where: the layers to replace. A rule, which returns for a layer why it is not replaced, or None. Or the name of a rule:
             `layer_rules` of the model goes before `LAYER_RULES`, and `package.module:name` is your own. Or names or
@@ -162,10 +167,13 @@ def sorted_out(
     convolutions = [name for name, (call, *_) in uses.items() if isinstance(call.module, CONVOLUTIONS)]
     names = names_of(refuse)
     stem = [name for name in convolutions[:1] if keep_stem and not any(fnmatchcase(name, one) for one in names)]
+    aliases: dict[int, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        aliases.setdefault(id(module), []).append(name)
     found: list[Layer] = []
     refused: dict[str, str] = {}
     for name, used in uses.items():
-        layer = STEM if name in stem else _layer(used)
+        layer = STEM if name in stem else _layer(used, aliases.get(id(used[0].module), ()))
         if (
             isinstance(layer, Layer) and layer.is_projection and layer.axes != 1 and not hasattr(refuse, "kind")
         ):  # own rules may know no such layer
@@ -174,31 +182,49 @@ def sorted_out(
         if reason is not None:
             refused[name] = reason
         elif isinstance(layer, Layer):
-            found.append(layer)
+            padding = padding_of(layer.module, layer.own_input)
+            if isinstance(padding, str):
+                refused[name] = padding
+                continue
+            layer = replace(layer, padding=padding)
+            if layer.expected_output != layer.own_output:
+                expected, own = list(layer.expected_output), list(layer.own_output)
+                refused[name] = f"its output is {own}, where its attributes make {expected}"
+            else:
+                found.append(layer)
+    proof = prove(model, example, found)
+    refused |= proof.refused
+    found = [
+        replace(layer, is_read_in_order=layer.name in proof.in_order, read=proof.read.get(layer.name, frozenset()))
+        for layer in found
+        if layer.name not in proof.refused
+    ]
     _check_names(model, names, found, refused)
     return tuple(found), refused
 
 
-def _layer(used: list[LayerCall]) -> Layer | str:
+def _layer(used: list[LayerCall], names: Sequence[str]) -> Layer | str:
     """Return the layer of these calls, or why an operator cannot stand in its place."""
     if len(used) > 1:
         return f"it runs {len(used)} times"
     call = used[0]
     axes = len(axes_of(call.module))
+    if not call.input:
+        return "its input is given by keyword, and an operator takes it by position"
     if isinstance(call.module, nn.Linear) and len(call.input) < 2:
         return f"its input is {list(call.input)}, not [N, ..., features]"
     if axes and len(call.input) != axes + 2:
         return f"its input is {list(call.input)}, without an axis for the batch"
     if not isinstance(call.module, KINDS):
         return f"it is a {type(call.module).__name__}, not a {' or '.join(words_for(KINDS))}"
-    return Layer(call.name, call.module, call.input, call.output)
+    return Layer(call.name, call.module, call.input, call.output, aliases=tuple(one for one in names if one != call.name))
 
 
 def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer], refused: Mapping[str, str]) -> None:
     """Raise SpecError if one of the named layers does not exist or cannot be replaced."""
-    modules = dict(model.named_modules())
+    modules = dict(model.named_modules(remove_duplicate=False))
     for name in names:
-        if any(fnmatchcase(layer.name, name) for layer in found):
+        if any(fnmatchcase(one, name) for layer in found for one in layer.names):
             continue
         if matching := next((one for one in refused if fnmatchcase(one, name) and refused[one] != NOT_NAMED), None):
             raise SpecError(f'layer "{matching}" cannot be replaced: {refused[matching]}; leave it out')

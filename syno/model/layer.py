@@ -25,7 +25,9 @@ class Layer:
         own_input, own_output: the shapes that it has in the network.
         padding: of a convolution, if it is another one than its attribute `padding` says.
         aliases: its other names in the network.
-        is_channels_last: whether its output is channels-last in the network, and not contiguous.
+        is_read_in_order: whether the network fails where the layer's output does not lie in memory in the order of its axes, as
+            `view` does on pictures that are channels-last.
+        read: its attributes that the network reads, such as `stride`.
     """
 
     name: str
@@ -34,7 +36,13 @@ class Layer:
     own_output: tuple[int, ...]
     padding: Padding | None = None
     aliases: tuple[str, ...] = ()
-    is_channels_last: bool = False
+    is_read_in_order: bool = False
+    read: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its names in the network."""
+        return (self.name, *self.aliases)
 
     @property
     def windows(self) -> tuple[LayerAxis, ...]:

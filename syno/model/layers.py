@@ -114,8 +114,7 @@ class NamedLayers:
 
     def __call__(self, layer: Layer) -> str | None:
         """Return None for a named layer, and a reason for the others."""
-        own = (layer.name, *layer.aliases)
-        return None if any(fnmatchcase(one, name) for one in own for name in self.names) else NOT_NAMED
+        return None if any(fnmatchcase(one, name) for one in layer.names for name in self.names) else NOT_NAMED
 
 
 @dataclass(frozen=True)

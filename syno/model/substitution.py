@@ -96,7 +96,8 @@ def substitute(
         return modules[0]
     copied = copy_of(model)
     for layer, module in zip(layers, modules, strict=True):
-        copied.set_submodule(layer.name, module)
+        for name in layer.names:
+            copied.set_submodule(name, module)
     if any(isinstance(module, OperatorModule) and module.is_channels_last for module in copied.modules()):
         to_channels_last(copied)  # else torch copies the weight at each call, to match its data
     return copied

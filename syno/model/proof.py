@@ -1,0 +1,376 @@
+"""The proof that modules in place of layers do what the layers did: run exactly then, get gradients, and change no output.
+
+It runs copies of a network, in which stand-ins that compute what the layers compute are in their place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from syno.base.errors import ReplacedWeightError
+from syno.base.user_code import OF_THE_MACHINE, reason_of, unchanged_process
+from syno.model.layer import Layer
+from syno.model.memory import copy_of
+from syno.model.stand_in import SIZES, SIZES_OF_LINEAR, InPlace, clear_hooks
+
+SEED = 0
+OTHER_SEEDS = range(1, 9)  # layers that are dropped at random in training run with one of them
+PAIR = 2  # samples: batch normalization does not learn from one
+TOLERANCE = 1e-3  # of the largest output: other memory formats round in another order
+DEEPEST = 8  # objects in objects, in an output
+KEEPS_ANOTHER_NAME = (
+    "forward does not reach what stands in its place: a list, a function or a bound method keeps the layer itself"
+)
+USES_WEIGHT = "forward calls a function with its weight"
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one run of a network showed.
+
+    Attributes:
+        counts: how often each layer ran, by name.
+        uses: names of layers whose weights functions took that are outside of all layers that were watched.
+        shapes, values: of the tensors in the output.
+        learnt: names of layers whose weights got a gradient; None without a backward pass.
+    """
+
+    counts: Counter[str]
+    uses: frozenset[str]
+    outputs: tuple[torch.Tensor, ...]
+    learnt: frozenset[str] | None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Which layers can be replaced.
+
+    Attributes:
+        refused: why not, by the layer's name.
+        in_order: names of layers whose output must lie in memory in the order of its axes.
+        read: the attributes of layers that the network reads, such as `stride`, by the layer's name.
+    """
+
+    refused: Mapping[str, str]
+    in_order: frozenset[str] = frozenset()
+    read: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def prove(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Proof:
+    """Return which of these layers, which run once in evaluation mode, can be replaced.
+
+    Args:
+        model: the network; its buffers and gradients are left as they were.
+        example: an input on which it runs.
+        layers: with the names that they have in the network.
+    """
+    if not layers or layers[0].module is model:
+        return Proof({})
+    with _unchanged(model):
+        return _Prover(model, example).proof(layers)
+
+
+class _Prover:
+    """Runs of a network, and of copies with stand-ins."""
+
+    def __init__(self, model: nn.Module, example: torch.Tensor) -> None:
+        self.model, self.example = model, example
+        self.is_meta = any(one.is_meta for one in (*model.parameters(), *model.buffers(), example))
+        self.x, self.modes = self._input()
+        self.read: dict[str, set[str]] = {}  # attributes, by the layer's name
+
+    def proof(self, layers: Sequence[Layer]) -> Proof:
+        refused = self._by_counts(layers)
+        left = [layer for layer in layers if layer.name not in refused]
+        self.before = {mode: self._run(copy_of(self.model), left, training=mode) for mode in self.modes}
+        in_order: frozenset[str] = frozenset()
+        if left and self._fault(left, moved=left) is not None:
+            found = {} if self._fault(left) is None else self._culprits(left)
+            refused |= found
+            left = [layer for layer in left if layer.name not in found]
+            in_order = self._read_in_order(left)
+        return Proof(refused, in_order, {name: frozenset(read) for name, read in self.read.items()})
+
+    def _input(self) -> tuple[torch.Tensor, tuple[bool, ...]]:
+        """Return an input on which the network runs, small and random if it can be, and the modes in which it does."""
+        for x in self._inputs():
+            modes = tuple(mode for mode in (False, True) if self._runs(x, training=mode))
+            if True in modes or (x is self.example and modes):
+                return x, modes
+        return self.example, (False,)
+
+    def _inputs(self) -> Iterator[torch.Tensor]:
+        shape = (PAIR, *self.example.shape[1:])
+        few = self.example[:PAIR] if len(self.example) >= PAIR else self.example[:1].expand(shape)
+        if self.example.is_floating_point() and not self.example.is_meta:
+            generator = torch.Generator(self.example.device).manual_seed(SEED)
+            given = {"generator": generator, "dtype": torch.float32, "device": self.example.device}
+            yield torch.randn(shape, **given).to(self.example.dtype)
+        yield few.contiguous()
+        yield self.example
+
+    def _runs(self, x: torch.Tensor, *, training: bool) -> bool:
+        try:
+            with unchanged_process(SEED), torch.no_grad():
+                copy_of(self.model).train(training)(x)
+        except Exception as error:
+            if type(error).__name__ in OF_THE_MACHINE:
+                raise
+            return False
+        return True
+
+    def _by_counts(self, layers: Sequence[Layer]) -> dict[str, str]:
+        """Return the layers that do not run exactly once in each mode, with reasons."""
+        counts = {mode: self._run(copy_of(self.model), layers, training=mode, backward=False).counts for mode in self.modes}
+        refused = {}
+        for layer in layers:
+            if False in counts and (count := counts[False][layer.name]) != 1:
+                refused[layer.name] = f"it runs {count} times"
+            elif True in counts and (count := counts[True][layer.name]) > 1:
+                refused[layer.name] = f"it runs {count} times in training mode"
+        never = [layer for layer in layers if True in counts and not counts[True][layer.name]]
+        for seed in OTHER_SEEDS if never else ():
+            again = self._run(copy_of(self.model), never, training=True, backward=False, seed=seed).counts
+            never = [layer for layer in never if not again[layer.name]]
+        return refused | {layer.name: "it runs in evaluation mode only" for layer in never}
+
+    def _culprits(self, layers: Sequence[Layer]) -> dict[str, str]:
+        """Return the layers whose stand-ins do not do what the layers did, with reasons."""
+        found = {layer.name: fault for layer in layers if (fault := self._fault([layer])) is not None}
+        left = [layer for layer in layers if layer.name not in found]
+        if left and (fault := self._fault(left)) is not None:
+            found |= {layer.name: f"it and others cannot be replaced at once: {fault}" for layer in left}
+        return found
+
+    def _read_in_order(self, layers: Sequence[Layer]) -> frozenset[str]:
+        """Return the layers whose output the network reads in the order of its axes."""
+        found = [layer for layer in layers if self._fault(layers, moved=[layer]) is not None]
+        others = [layer for layer in layers if layer not in found]
+        if self._fault(layers, moved=others) is not None:
+            found = list(layers)
+        return frozenset(layer.name for layer in found)
+
+    def _fault(self, layers: Sequence[Layer], moved: Sequence[Layer] = ()) -> str | None:
+        """Return what goes wrong with stand-ins in these layers, of which some return another memory format."""
+        for mode in self.modes:
+            copied = copy_of(self.model)
+            stand_ins: dict[str, _StandIn] = {}
+            replaced: dict[str, list[nn.Module]] = {}
+            for layer in layers:
+                own = copied.get_submodule(layer.name)
+                stand_ins[layer.name] = _StandIn(copy_of(own), is_moved=layer in moved)
+                for name in layer.names:
+                    copied.set_submodule(name, stand_ins[layer.name])
+                replaced[layer.name] = [own, layer.module]
+            shared = {id(one) for one in (*copied.parameters(), *self._shared(layers))}  # with layers that stay
+            weights = {
+                id(one): name
+                for name, modules in replaced.items()
+                for module in modules
+                for one in module.parameters(recurse=False)
+                if id(one) not in shared
+            }
+            before = self.before[mode]
+            try:
+                after = self._run(copied, layers, training=mode, stand_ins=stand_ins, weights=weights)
+            except ReplacedWeightError as error:
+                return f"forward uses its weight: {reason_of(error).removeprefix('ReplacedWeightError: ')}"
+            except Exception as error:
+                if type(error).__name__ in OF_THE_MACHINE:
+                    raise
+                return f"the network fails with another module in its place: {reason_of(error)}"
+            if fault := self._difference(before, after, layers, mode):
+                return fault
+            for name, one in stand_ins.items():
+                self.read.setdefault(name, set()).update(one.read)
+        return None
+
+    def _shared(self, layers: Sequence[Layer]) -> Iterator[nn.Parameter]:
+        """Yield the parameters of the network's modules without these layers."""
+        replaced = {id(layer.module) for layer in layers}
+        for module in self.model.modules():
+            if id(module) not in replaced:
+                yield from module.parameters(recurse=False)
+
+    def _difference(self, before: _Run, after: _Run, layers: Sequence[Layer], mode: bool) -> str | None:
+        in_mode = "training mode" if mode else "evaluation mode"
+        if used := [layer.name for layer in layers if layer.name in after.uses]:
+            return USES_WEIGHT if len(layers) == 1 else f"{USES_WEIGHT} ({used[0]})"
+        for layer in layers:
+            was, now = before.counts[layer.name], after.counts[layer.name]
+            if was != now:
+                return KEEPS_ANOTHER_NAME if now < was else f"what stands in its place runs {now} times in {in_mode}, not {was}"
+        if [one.shape for one in before.outputs] != [one.shape for one in after.outputs]:
+            return f"the network's output has another shape in {in_mode}"
+        if not self.is_meta and not _are_close(before.outputs, after.outputs) and self._is_repeatable(layers, before, mode):
+            return f"the network's output depends on more of it than what it returns, in {in_mode}"
+        if before.learnt is not None and after.learnt is not None:
+            names = {layer.name for layer in layers}
+            if missing := (before.learnt & names) ^ (after.learnt & names):
+                where = "does not reach" if next(iter(missing)) in before.learnt else "reaches"
+                return f"the gradient {where} what stands in its place"
+        return None
+
+    def _is_repeatable(self, layers: Sequence[Layer], before: _Run, mode: bool) -> bool:
+        return _are_close(before.outputs, self._run(copy_of(self.model), layers, training=mode).outputs)
+
+    def _run(
+        self,
+        model: nn.Module,
+        layers: Sequence[Layer],
+        *,
+        training: bool,
+        stand_ins: Mapping[str, nn.Module] | None = None,
+        weights: Mapping[int, str] | None = None,
+        backward: bool = True,
+        seed: int = SEED,
+    ) -> _Run:
+        """Run a copy of the network, and return what happened.
+
+        Args:
+            model: the copy.
+            layers: those to count.
+            training: the mode.
+            stand_ins: what is in their place, by name.
+            weights: those that no function may take, by id, with the names of their layers.
+            backward: whether gradients are computed, in training mode.
+            seed: of random numbers.
+        """
+        counts: Counter[str] = Counter()
+        watched = stand_ins or {layer.name: model.get_submodule(layer.name) for layer in layers}
+        with ExitStack() as stack:
+            for name, module in watched.items():
+                stack.enter_context(module.register_forward_pre_hook(_counter(counts, name), prepend=True))
+            backward = backward and training and not self.is_meta
+            stack.enter_context(unchanged_process(seed))
+            model.train(training)
+            uses = _Uses(weights or {})
+            with torch.set_grad_enabled(backward), uses:
+                outputs = tuple(_tensors(model(self.x.clone())))
+            learnt = None
+            if backward:
+                for one in model.parameters():
+                    one.grad = None
+                total = [one.float().square().mean() for one in outputs if one.requires_grad and one.is_floating_point()]
+                if total:
+                    torch.stack([one.cpu() for one in total]).sum().backward()
+                learnt = frozenset(
+                    name
+                    for name, module in watched.items()
+                    if any(one.grad is not None for one in module.parameters(recurse=False))
+                )
+        return _Run(counts, frozenset(uses.found), tuple(one.detach() for one in outputs), learnt)
+
+
+class _StandIn(InPlace):
+    """Computes what a layer computes, with weights of its own.
+
+    Args:
+        layer: a copy of the layer.
+        is_moved: whether the output lies in memory in another order than that of its axes.
+    """
+
+    def __init__(self, layer: nn.Module, *, is_moved: bool) -> None:
+        super().__init__()
+        self.is_moved = is_moved
+        self.read: set[str] = set()
+        self.stand_for(layer)
+        self.__dict__.pop("bias", None)
+        self.__dict__["layer"] = layer  # hidden, as it is not part of the network any more
+        clear_hooks(layer)
+        self.register_parameter("w1", layer.weight)
+        self._parameters["bias"] = layer.bias
+        self.training = layer.training
+        self.read.clear()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in SIZES or name in SIZES_OF_LINEAR:
+            self.__dict__["read"].add(name)
+        return super().__getattribute__(name)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        layer: Any = self.__dict__["layer"]
+        y = layer.train(self.training).forward(x)
+        return y.movedim(1, -1).contiguous().movedim(-1, 1) if self.is_moved and y.dim() > 2 else y
+
+
+class _Uses(TorchFunctionMode):  # type: ignore[misc]
+    """Notes which of some weights functions take."""
+
+    def __init__(self, weights: Mapping[int, str]) -> None:
+        super().__init__()
+        self.weights, self.found = weights, set[str]()
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if self.weights and getattr(function, "__name__", "") != "__get__":  # attributes, such as its shape
+            self.found |= {self.weights[id(one)] for one in (*args, *given.values()) if id(one) in self.weights}
+        return function(*args, **given)
+
+
+def _counter(counts: Counter[str], name: str) -> Callable[..., None]:
+    def count(*_: object) -> None:
+        counts[name] += 1
+
+    return count
+
+
+class _unchanged:
+    """Restores buffers and gradients of a network, which functions that keep its modules may change, at the end of the block."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.buffers = [(one, one.detach().clone()) for one in model.buffers() if not one.is_meta]
+        self.gradients = [(one, one.grad) for one in model.parameters()]
+        self.modes = [(module, module.training) for module in model.modules()]
+        for one, _ in self.gradients:
+            one.grad = None
+
+    def __enter__(self) -> None:
+        pass
+
+    @torch.no_grad()
+    def __exit__(self, *_: object) -> None:
+        for one, before in self.buffers:
+            if not torch.equal(one, before):
+                one.copy_(before)
+        for one, gradient in self.gradients:
+            one.grad = gradient
+        for module, training in self.modes:
+            module.training = training
+
+
+def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    """Yield the tensors in an output, in whatever they are."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth > DEEPEST or isinstance(value, str | bytes | nn.Module | type):
+        return
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _tensors(one, depth + 1)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            yield from _tensors(one, depth + 1)
+    elif hasattr(value, "__dict__"):
+        yield from _tensors(vars(value), depth + 1)
+
+
+def _are_close(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> bool:
+    for one, other in zip(before, after, strict=True):
+        if one.is_meta or not one.numel():
+            continue
+        if not (one.is_floating_point() or one.is_complex()):
+            continue  # a rounding may change an index
+        known = one[one.isfinite()]
+        largest = float(known.abs().max()) if known.numel() else 0.0
+        if not torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * largest, equal_nan=True):
+            return False
+    return True
