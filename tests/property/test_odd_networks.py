@@ -231,7 +231,7 @@ class Positions(nn.Module):
         y = x.flatten(2).transpose(1, 2)
         y = self.layer(y, y, y) if isinstance(self.layer, nn.MultiheadAttention) else self.layer(y)
         y = y[0] if isinstance(y, tuple) else y
-        return y.transpose(1, 2).reshape(x.shape)
+        return y.transpose(1, 2).reshape(x.shape).contiguous()  # what makes it may choose another memory format
 
 
 @piece
@@ -267,7 +267,8 @@ def flat_view(random: Random) -> nn.Module:
 @piece
 def in_training_only(random: Random) -> nn.Module:
     def run(self: Any, x: torch.Tensor) -> torch.Tensor:
-        return functional.dropout(x + self.aux(x), 0.2) if self.training else x
+        # Dropout draws a number for each place in memory, so equal numbers need an equal memory format.
+        return functional.dropout((x + self.aux(x)).contiguous(), 0.2) if self.training else x
 
     return Around(run, aux=conv(random))
 
