@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from syno.base.user_code import reason_of
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, Padding, ends_of, ends_of_ceil
+from syno.model.stand_in import NORMALIZATIONS, clear_hooks
 
 CONVOLVE = {nn.Conv1d: functional.conv1d, nn.Conv2d: functional.conv2d, nn.Conv3d: functional.conv3d}
 CONVOLVE_TRANSPOSED = {
@@ -39,8 +40,8 @@ def padding_of(layer: nn.Module, shape: Sequence[int]) -> Padding | str | None:
         shape: of its input in the network.
     """
     kind = _kind(layer)
-    others = [name for name, _ in layer.named_parameters() if name not in OWN]
-    if others or not isinstance(layer._parameters.get("weight"), nn.Parameter):
+    others = [name for name, _ in layer.named_parameters() if name not in (*OWN, *normalized(layer))]
+    if others or not isinstance(getattr(layer, "weight", None), torch.Tensor):
         return f"its weight is computed from {' and '.join(others) or 'something else'}, which an operator has no place for"
     if _is_plain(layer, kind):
         is_other = isinstance(layer, CONVOLUTIONS) and layer.padding_mode != "zeros"
@@ -54,6 +55,16 @@ def padding_of(layer: nn.Module, shape: Sequence[int]) -> Padding | str | None:
     except Exception as error:  # the class is the user's own
         return f"its class {type(layer).__name__} does not run by itself: {reason_of(error)}"
     return differs
+
+
+def normalized(layer: nn.Module) -> list[str]:
+    """Return the names of the parameters of which a parametrization makes a layer's weight and bias.
+
+    An operator in its place has weights of its own, so that these go with the layer.
+    """
+    names = [name for name, _ in layer.named_parameters() if name.startswith("parametrizations.")]
+    hooks = [hook for hook in layer._forward_pre_hooks.values() if isinstance(hook, NORMALIZATIONS)]
+    return names + [f"{hook.name}_{end}" for hook in hooks for end in ("g", "v", "orig")]
 
 
 def _kind(layer: nn.Module) -> type[nn.Module]:
@@ -91,8 +102,7 @@ def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, s
     Raises what the layer raises at the size that it has in the network.
     """
     copied = deepcopy(layer)
-    for hooks in (copied._forward_hooks, copied._forward_pre_hooks):
-        hooks.clear()  # they move along with the layer, and are not its own computation
+    clear_hooks(copied)  # they move along with the layer, and are not its own computation
     if any(parameter.is_meta for parameter in copied.parameters()):
         copied.to_empty(device="cpu")
     weight = copied.weight
@@ -107,12 +117,15 @@ def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, s
             x = torch.randn(lengths, device=weight.device, dtype=weight.dtype, generator=generator)
             try:
                 with torch.no_grad():
-                    made = copied.forward(x)
+                    made = copied(x)
             except Exception:
                 if longer:  # a layer of one size
                     continue
                 raise
-            expected = _computed(copied, kind, padding, x)
+            try:
+                expected = _computed(copied, kind, padding, x)
+            except RuntimeError:  # a padding that is impossible at this size
+                return False
             if not isinstance(made, torch.Tensor) or made.shape != expected.shape or made.dtype != expected.dtype:
                 return False
             if not (made - expected).abs().max() <= TOLERANCES.get(x.dtype, ROUGH) * expected.abs().max():

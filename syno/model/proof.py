@@ -173,7 +173,7 @@ class _Prover:
                 id(one): name
                 for name, modules in replaced.items()
                 for module in modules
-                for one in module.parameters(recurse=False)
+                for one in module.parameters()
                 if id(one) not in shared
             }
             try:
@@ -192,7 +192,7 @@ class _Prover:
 
     def _shared(self, layers: Sequence[Layer]) -> Iterator[nn.Parameter]:
         """Yield the parameters of the network's modules without these layers."""
-        replaced = {id(layer.module) for layer in layers}
+        replaced = {id(part) for layer in layers for part in layer.module.modules()}
         for module in self.model.modules():
             if id(module) not in replaced:
                 yield from module.parameters(recurse=False)
@@ -268,7 +268,7 @@ class _Prover:
                 learnt = frozenset(
                     name
                     for name, module in watched.items()
-                    if any(one.grad is not None for one in module.parameters(recurse=False))
+                    if any(one.grad is not None for one in module.parameters())
                 )
         return _Run(counts, frozenset(uses.found), tuple(one.detach() for one in outputs), learnt)
 
@@ -289,8 +289,10 @@ class _StandIn(InPlace):
         self.__dict__.pop("bias", None)
         self.__dict__["layer"] = layer  # hidden, as it is not part of the network any more
         clear_hooks(layer)
-        self.register_parameter("w1", layer.weight)
-        self._parameters["bias"] = layer.bias
+        for number, (name, one) in enumerate(layer.named_parameters(), 1):
+            self._parameters["bias" if name == "bias" else f"w{number}"] = one
+        if "bias" not in self._parameters:
+            self.__dict__["bias"] = layer.bias
         self.training = layer.training
         self.read.clear()
 
@@ -301,7 +303,7 @@ class _StandIn(InPlace):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         layer: Any = self.__dict__["layer"]
-        y = layer.train(self.training).forward(x)
+        y = layer.train(self.training)(x)
         return y.movedim(1, -1).contiguous().movedim(-1, 1) if self.is_moved and y.dim() > 2 else y
 
 

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 import torch
 from torch import nn
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from syno.base.errors import ReplacedWeightError
 
@@ -22,6 +24,10 @@ HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
+
+
+# Hooks that make a layer's weight of others, which go with the layer.
+NORMALIZATIONS = (WeightNorm, SpectralNorm)
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,9 @@ class Sequential(InPlace, nn.Sequential):  # type: ignore[misc]
 def move_hooks(layer: nn.Module, module: nn.Module) -> None:
     """Give a module the hooks that a layer calls before and after `forward`, and before and after its gradients."""
     for name in HOOKS:
-        getattr(module, name).update(getattr(layer, name))
+        getattr(module, name).update(
+            {key: hook for key, hook in getattr(layer, name).items() if not isinstance(hook, NORMALIZATIONS)}
+        )
     if layer._backward_hooks:
         module._is_full_backward_hook = layer._is_full_backward_hook
 
@@ -157,7 +165,9 @@ def move_hooks(layer: nn.Module, module: nn.Module) -> None:
 def clear_hooks(module: nn.Module) -> None:
     """Take all hooks from a module that `move_hooks` gives to another one."""
     for name in HOOKS:
-        getattr(module, name).clear()
+        hooks = getattr(module, name)
+        for key in [key for key, hook in hooks.items() if not isinstance(hook, NORMALIZATIONS)]:
+            del hooks[key]
 
 
 def in_place(module: nn.Module) -> InPlace:
