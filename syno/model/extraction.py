@@ -145,6 +145,11 @@ def _rules_that_take_layers(model: nn.Module, example: torch.Tensor, keep_stem: 
     return f"add {best}, which takes {counts[taking[0]]} of its layers{others and f'; other rules:{others[1:]}'}"
 
 
+def layers_of(model: nn.Module, found: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Return the layers of a model that were found in another one of the same code, which has other weights."""
+    return tuple(replace(layer, module=model.get_submodule(layer.name)) for layer in found)
+
+
 def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]:
     """Return the names of kinds of layers: `convolution`, `linear layer`."""
     named = {"convolution": (*CONVOLUTIONS, *TRANSPOSED), "linear layer": (nn.Linear,)}

@@ -23,7 +23,7 @@ from syno.ir.own_size import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
 from syno.model.around import in_place_of
 from syno.model.baselines import ModuleBaseline, Replacement
-from syno.model.extraction import replaceable
+from syno.model.extraction import layers_of, replaceable
 from syno.model.layer import STRIDE, Layer
 from syno.model.layers import Where
 from syno.model.memory import copy_of, to_channels_last
@@ -44,6 +44,7 @@ def substitute(
     causal: bool | None = None,
     keep_stem: bool = True,
     batch: int | None = None,
+    layers: Sequence[Layer] | None = None,
 ) -> nn.Module:
     """Return a copy of `model` with `operator` in some of its layers.
 
@@ -78,6 +79,8 @@ def substitute(
             None: as the model's attribute `causal` says; if it has none, False.
         keep_stem: whether the convolution that runs first stays, unless it is named.
         batch: the batch size to choose the form of the operators' code for; it takes any other one, too. None: a usual one.
+        layers: those that `replaceable` found in the same network with other weights, instead of `where`; so they are looked
+            for once for many operators. None: they are looked for.
 
     Raises:
         MisfitError: the operator does not fit a layer (the message says which, and why), or reads ahead in a causal model.
@@ -85,7 +88,10 @@ def substitute(
         UnknownNameError: there is no such rule.
         LoweringError: the operator cannot be lowered, or is too large to find out whether it reads ahead.
     """
-    layers = replaceable(model, example, where, keep_stem=keep_stem)
+    if layers is None:
+        layers = replaceable(model, example, where, keep_stem=keep_stem)
+    else:
+        layers = layers_of(model, layers)
     is_causal = getattr(model, "causal", False) if causal is None else causal
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()
     if isinstance(operator, ModuleBaseline):

@@ -24,7 +24,8 @@ from syno.data import PictureData, TokenSet
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.baselines import Replacement
 from syno.model.counting import count
-from syno.model.extraction import replaceable
+from syno.model.extraction import layers_of, replaceable
+from syno.model.layer import Layer
 from syno.model.layers import LAYER_RULES
 from syno.model.memory import moved_to
 from syno.model.network_function import make_network
@@ -149,16 +150,21 @@ class Workload:
         return count(self.model(), self.example).cost
 
     @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers to replace, looked for once: the network is run in copies to find them."""
+        return replaceable(self.model(), self.example, self.settings.layers)
+
+    @cached_property
     def rest(self) -> Cost:
         """The cost of the network outside of the layers to replace, for one batch, without memory."""
         model = self.model()
-        return rest_cost(model, self.example, replaceable(model, self.example, self.settings.layers))
+        return rest_cost(model, self.example, layers_of(model, self.layers))
 
     @cached_property
     def requirement(self) -> Requirement:
         """The requirement that the network has of operators in its layers, and why."""
         model = self.model()
-        layers = replaceable(model, self.example, self.settings.layers)
+        layers = layers_of(model, self.layers)
         return requirement(model, self.example, layers, replaced_share(model, self.example, self.rest))
 
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
@@ -170,7 +176,7 @@ class Workload:
         """Return the network with `operator` in its layers, or as it is. SpecError if it doesn't fit them; see `substitute`."""
         model = self.model(seed)
         if operator is not None:
-            model = substitute(model, operator, self.example, seed=seed, where=self.settings.layers)
+            model = substitute(model, operator, self.example, seed=seed, layers=self.layers)
         initialize(model, self.settings.training.initialization, seed, is_own=self.is_own)
         return model
 

@@ -1,0 +1,219 @@
+"""A replacement is proven: layers are replaced where an operator in their place runs, learns and computes the same network."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from layer_operators import operator, weights_of
+from torch import nn
+from torch.nn import functional
+
+import syno
+from syno.base.errors import ReplacedWeightError
+from syno.model.extraction import sorted_out
+from syno.model.substitution import substitute
+
+C, X = 8, torch.randn(2, 8, 8, 8)
+SEPARABLE = syno.OPERATORS["separable_conv2d"]()
+
+
+def conv(**given: Any) -> nn.Conv2d:
+    return nn.Conv2d(C, C, **({"kernel_size": 3, "padding": 1} | given))
+
+
+class Running(nn.Module):
+    """Modules by name, and a function of them and of the input that is the forward pass."""
+
+    def __init__(self, run: Callable[[Any, torch.Tensor], Any], **modules: Any) -> None:
+        super().__init__()
+        self.run = run
+        for name, module in modules.items():
+            setattr(self, name, module)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.run(self, x)
+
+
+@dataclass
+class Parts:
+    layer: nn.Module
+
+
+def found_in(model: nn.Module, x: torch.Tensor = X) -> tuple[list[str], dict[str, str]]:
+    found, refused = sorted_out(model, x, "spatial", keep_stem=False)
+    return [layer.name for layer in found], refused
+
+
+def changed(model: nn.Module, x: torch.Tensor = X) -> nn.Module:
+    return substitute(model, SEPARABLE, x, keep_stem=False)
+
+
+def test_a_layer_is_replaced_under_all_its_names() -> None:
+    encoder = nn.Sequential(nn.ReLU(), conv(bias=False))
+    model = Running(lambda self, x: self.conv(x), encoder=encoder, conv=encoder[1], layers=nn.ModuleList([encoder[1]]))
+    network = changed(model)
+    assert network.conv is network.encoder[1] is network.layers[0]
+    assert type(network.conv).__name__ == "SeparableConv2d"
+    network(X).sum().backward()
+    assert all(one.grad is not None for one in network.conv.parameters())
+
+
+def bound(model: Any) -> None:
+    model.way = model.conv.forward
+
+
+def in_function(model: Any) -> None:
+    layer = model.conv
+    model.way = lambda x: layer(x)
+
+
+def in_partial(model: Any) -> None:
+    model.way = functools.partial(nn.Module.__call__, model.conv)
+
+
+def in_list(model: Any) -> None:
+    parts = [model.conv]
+    model.parts, model.way = parts, None
+    model.run = lambda self, x: self.parts[0](x)
+
+
+def in_dataclass(model: Any) -> None:
+    model.parts, model.way = Parts(model.conv), None
+    model.run = lambda self, x: self.parts.layer(x)
+
+
+@pytest.mark.parametrize("keep", [in_function, in_partial, in_list, in_dataclass])
+def test_a_layer_that_is_reached_without_its_name_stays(keep: Callable[[Any], None]) -> None:
+    model = Running(lambda self, x: self.way(x), conv=conv())
+    keep(model)
+    found, refused = found_in(model)
+    assert not found and "does not reach" in refused["conv"]
+
+
+def test_the_others_are_still_replaced() -> None:
+    model = Running(lambda self, x: self.other(self.parts[0](x)), conv=conv(), other=conv())
+    model.parts = [model.conv]
+    found, refused = found_in(model)
+    assert found == ["other"] and set(refused) == {"conv"}
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (lambda self, x: self.conv(x) / self.conv.weight.norm(), "forward uses its weight: "),
+        (lambda self, x: self.conv(x) + functional.conv2d(x, self.conv.weight, padding=1), "forward uses its weight: "),
+        (lambda self, x: x if self.training else self.conv(x), "it runs in evaluation mode only"),
+        (lambda self, x: self.conv(x) + (self.conv(x) if self.training else 0), "it runs 2 times in training mode"),
+        (lambda self, x: self.conv(input=x), "its input is given by keyword"),
+    ],
+)
+def test_a_layer_stays_with_its_reason(run: Callable[[Any, torch.Tensor], torch.Tensor], reason: str) -> None:
+    found, refused = found_in(Running(run, conv=conv()))
+    assert not found and reason in refused["conv"]
+
+
+def test_a_function_that_keeps_the_weight_is_seen() -> None:
+    layer = conv()
+    model = Running(lambda self, x: self.conv(x) + functional.conv2d(x, layer.weight, padding=1), conv=layer)
+    assert found_in(model) == ([], {"conv": "forward calls a function with its weight"})
+
+
+def test_what_is_read_on_a_layer_is_there() -> None:
+    def run(self: Any, x: torch.Tensor) -> torch.Tensor:
+        weight = self.conv.weight
+        y = self.conv(x.to(weight.dtype).to(weight.device).to(weight))
+        assert (self.conv.stride, self.conv.kernel_size, self.conv.bias) == ((1, 1), (3, 3), None)
+        assert weight.shape == (C, C, 3, 3) and weight.size(0) == len(weight) == C and weight.ndim == 4
+        return y.view(len(x), self.conv.out_channels, *x.shape[2:])
+
+    network = changed(Running(run, conv=conv(bias=False)))
+    assert set(network.state_dict()) == {f"conv.{name}" for name in network.conv.state_dict()}
+    assert network.conv.state_dict().keys() == syno.build(SEPARABLE, {"C_in": C, "C_out": C}).state_dict().keys()
+    double = copy.deepcopy(network).double()
+    assert double.conv.weight.dtype == torch.float64 == double(X).dtype
+    again = pickle.loads(pickle.dumps(network.conv))
+    assert again.out_channels == C and again.weight.dtype == torch.float32
+    whole = torch.compile(network, backend="eager", fullgraph=False)
+    torch.testing.assert_close(whole(X), network(X))
+    for use in (lambda one: one + 1, lambda one: 2 * one, torch.sum, lambda one: one[0], lambda one: X @ one):
+        with pytest.raises(ReplacedWeightError, match="an operator stands in place of this layer"):
+            use(network.conv.weight)
+
+
+def test_hooks_move_to_what_stands_in_a_layers_place() -> None:
+    layer, shapes = conv(bias=False), []
+    layer.register_forward_hook(lambda module, inputs, output: 2 * output)
+    layer.register_forward_pre_hook(lambda module, args, kwargs: shapes.append(args[0].shape), with_kwargs=True)
+    network = changed(nn.Sequential(nn.Identity(), layer))
+    shapes.clear()
+    doubled = network(X)
+    assert shapes == [X.shape]
+    network[1]._forward_hooks.clear()
+    torch.testing.assert_close(doubled, 2 * network(X))
+
+
+class Same(nn.Conv2d):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        zeros = []
+        for length, kernel, stride in zip(x.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], strict=True):
+            missing = max((-(-length // stride) - 1) * stride + kernel - length, 0)
+            zeros += [missing // 2, missing - missing // 2]
+        return functional.conv2d(functional.pad(x, zeros), self.weight, self.bias, self.stride)
+
+
+class Standardized(nn.Conv2d):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.conv2d(x, self.weight - self.weight.mean(), self.bias, padding=self.padding)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        conv(padding_mode="circular"),
+        conv(padding_mode="reflect", bias=False),
+        conv(padding_mode="replicate", stride=2),
+        Same(C, C, 3),
+        Same(C, C, 3, stride=2),
+        Same(C, C, 4, stride=2, bias=False),
+    ],
+)
+def test_an_operator_pads_as_the_layer_does(layer: nn.Conv2d) -> None:
+    model = nn.Sequential(nn.Identity(), layer).double()
+    x = X.double()
+    network = substitute(model, operator(2, is_transposed=False).renamed("own", k_0=11, k_1=11), x, keep_stem=False)
+    module = next(one for one in network.modules() if hasattr(one, "graph"))
+    with torch.no_grad():
+        module.w1.copy_(weights_of(layer, module))
+    for size in (8, 9, 11):
+        wide = torch.randn(2, C, size, size, dtype=torch.float64)
+        torch.testing.assert_close(network(wide), model(wide))
+
+
+def test_a_subclass_that_computes_something_else_stays() -> None:
+    found, refused = found_in(nn.Sequential(Standardized(C, C, 3, padding=1), conv()))
+    assert found == ["1"] and "its class Standardized computes something else than a convolution" in refused["0"]
+
+
+@pytest.mark.parametrize("name", ["separable_conv2d", "low_rank_conv2d"])
+def test_an_operator_keeps_the_memory_format_that_view_needs(name: str) -> None:
+    model = Running(lambda self, x: self.conv(x).view(len(x), -1), conv=conv())
+    network = substitute(model, syno.OPERATORS[name](), X, keep_stem=False)
+    assert network(X).shape == (2, C * 8 * 8)
+    without = substitute(Running(lambda self, x: self.conv(x).flatten(1), conv=conv()), SEPARABLE, X, keep_stem=False)
+    assert "InOrder" in str(network) and "InOrder" not in str(without)
+
+
+def test_a_network_is_left_as_it_was() -> None:
+    norm = nn.BatchNorm2d(C)
+    model = Running(lambda self, x: norm(self.conv(x)), conv=conv(), norm=norm)
+    before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    changed(model)
+    assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state) and all(one.grad is None for one in model.parameters())
