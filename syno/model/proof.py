@@ -131,10 +131,11 @@ class _Prover:
         refused = {}
         for layer in self.layers:
             if False in counts and (count := counts[False][layer.name]) != 1:
-                refused[layer.name] = f"it runs {count} times"
+                refused[layer.name] = f"it runs {count} times" if count else KEEPS_ANOTHER_NAME  # than the copy's
             elif True in counts and (count := counts[True][layer.name]) > 1:
                 refused[layer.name] = f"it runs {count} times in training mode"
-        never = [layer for layer in self.layers if True in counts and not counts[True][layer.name]]
+        left = [layer for layer in self.layers if layer.name not in refused]
+        never = [layer for layer in left if True in counts and not counts[True][layer.name]]
         for seed in OTHER_SEEDS if never else ():
             again = self._run(copy_of(self.model), never, training=True, backward=False, seed=seed).counts
             never = [layer for layer in never if not again[layer.name]]
@@ -199,12 +200,12 @@ class _Prover:
 
     def _difference(self, before: _Run, after: _Run, layers: Sequence[Layer], mode: bool, *, is_moved: bool) -> str | None:
         in_mode = "training mode" if mode else "evaluation mode"
-        if used := [layer.name for layer in layers if layer.name in after.uses]:
-            return USES_WEIGHT if len(layers) == 1 else f"{USES_WEIGHT} ({used[0]})"
         for layer in layers:
             was, now = before.counts[layer.name], after.counts[layer.name]
             if was != now:
                 return KEEPS_ANOTHER_NAME if now < was else f"what stands in its place runs {now} times in {in_mode}, not {was}"
+        if used := [layer.name for layer in layers if layer.name in after.uses]:
+            return USES_WEIGHT if len(layers) == 1 else f"{USES_WEIGHT} ({used[0]})"
         if [one.shape for one in before.outputs] != [one.shape for one in after.outputs]:
             return f"the network's output has another shape in {in_mode}"
         if not self.is_meta and not _are_close(before.outputs, after.outputs):
