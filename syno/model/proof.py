@@ -267,9 +267,7 @@ class _Prover:
                 if total:
                     torch.stack([one.cpu() for one in total]).sum().backward()
                 learnt = frozenset(
-                    name
-                    for name, module in watched.items()
-                    if any(one.grad is not None for one in module.parameters())
+                    name for name, module in watched.items() if any(one.grad is not None for one in module.parameters())
                 )
         return _Run(counts, frozenset(uses.found), tuple(one.detach() for one in outputs), learnt)
 

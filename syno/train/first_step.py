@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import torch
 from torch import nn
 
-from syno.base.errors import DataError
+from syno.base.errors import DataError, SynoError, UserCodeError
 from syno.base.registry import is_path
 from syno.base.user_code import user_code
 from syno.data.contract import label_shape_of
@@ -45,10 +46,28 @@ def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
                 if one is None:
                     raise DataError(f"{workload.data.name} has no batch to {part} on")
                 task.check(one)
-        loss = _try(workload, task, network, batch, test)
+        try:
+            loss = _try(workload, task, network, batch, test)
+        except UserCodeError as error:
+            if settings.channels_last and _runs_on_contiguous(workload):
+                raise UserCodeError(
+                    f"{error} It works on pictures in contiguous memory: set training: {{channels_last: false}}, "
+                    "or write reshape in place of view"
+                ) from error
+            raise
         if keeps_weights:
             check_keeping(network, workload.network(None, seed))
         return loss
+
+
+def _runs_on_contiguous(workload: Workload) -> bool:
+    """Return whether the step works without channels-last pictures, as that of a network that uses `view` on them does."""
+    training = workload.settings.training.model_copy(update={"channels_last": False})
+    try:
+        try_step(replace(workload, settings=workload.settings.model_copy(update={"training": training})), keeps_weights=False)
+    except SynoError:
+        return False
+    return True
 
 
 def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test: object) -> float:

@@ -16,9 +16,12 @@ from torch import nn
 from torch.nn import functional
 
 import syno
-from syno.base.errors import ReplacedWeightError
+from syno.base.errors import ReplacedWeightError, UserCodeError
 from syno.model.extraction import sorted_out
 from syno.model.substitution import substitute
+from syno.train.first_step import try_step
+from syno.train.settings import WorkloadSettings
+from syno.train.workload import Workload
 
 C, X = 8, torch.randn(2, 8, 8, 8)
 SEPARABLE = syno.OPERATORS["separable_conv2d"]()
@@ -63,10 +66,6 @@ def test_a_layer_is_replaced_under_all_its_names() -> None:
     assert type(network.conv).__name__ == "SeparableConv2d"
     network(X).sum().backward()
     assert all(one.grad is not None for one in network.conv.parameters())
-
-
-def bound(model: Any) -> None:
-    model.way = model.conv.forward
 
 
 def in_function(model: Any) -> None:
@@ -215,3 +214,27 @@ def test_a_network_is_left_as_it_was() -> None:
     changed(model)
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state) and all(one.grad is None for one in model.parameters())
+
+
+class Flat(nn.Module):
+    """A network that uses `view` on what may be channels-last."""
+
+    def __init__(self, channels: int, classes: int, size: int = 8) -> None:
+        super().__init__()
+        self.stem, self.conv = nn.Conv2d(channels, C, 3, padding=1), conv()
+        self.head = nn.Linear(C * size * size, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = functional.adaptive_avg_pool2d(self.conv(self.stem(x).relu()), 8)
+        return self.head(y.view(len(y), -1))
+
+
+def flat(*, channels: int, classes: int, **_: Any) -> nn.Module:
+    return Flat(channels, classes)
+
+
+def test_the_first_step_names_the_setting_of_the_memory_format() -> None:
+    given = {"model": f"{__name__}:flat", "data_settings": {"preset": "micro"}}
+    with pytest.raises(UserCodeError, match=r"set training: \{channels_last: false\}"):
+        try_step(Workload.of(WorkloadSettings(**given)), keeps_weights=False)
+    assert try_step(Workload.of(WorkloadSettings(**given, training={"channels_last": False})), keeps_weights=False) > 0
