@@ -187,7 +187,8 @@ def sorted_out(
         if reason is not None:
             refused[name] = reason
         elif isinstance(layer, Layer):
-            padding = padding_of(layer.module, layer.own_input)
+            with evaluation_mode(layer.module):  # spectral normalization learns from being read
+                padding = padding_of(layer.module, layer.own_input)
             if isinstance(padding, str):
                 refused[name] = padding
                 continue

@@ -74,7 +74,7 @@ def prove(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> P
     """
     if not layers or layers[0].module is model:
         return Proof({})
-    with _unchanged(model):
+    with _Unchanged(model):
         return _Prover(model, example, layers).proof()
 
 
@@ -99,7 +99,7 @@ class _Prover:
         return Proof(refused, in_order, {name: frozenset(read) for name, read in self.read.items()})
 
     def _first_runs(self) -> tuple[torch.Tensor, dict[bool, _Run]]:
-        """Return an input on which the network runs, small and random if it can be, and its runs in the modes in which it does."""
+        """Return an input on which the network runs, small and random if it can be, and its runs in each mode that works."""
         runs: dict[bool, _Run] = {}
         for x in self._inputs():
             self.x, runs = x, {}
@@ -327,8 +327,8 @@ def _counter(counts: Counter[str], name: str) -> Callable[..., None]:
     return count
 
 
-class _unchanged:
-    """Restores buffers and gradients of a network, which functions that keep its modules may change, at the end of the block."""
+class _Unchanged:
+    """Restores buffers and gradients of a network at the end of the block: functions that keep its modules change them."""
 
     def __init__(self, model: nn.Module) -> None:
         self.buffers = [(one, one.detach().clone()) for one in model.buffers() if not one.is_meta]

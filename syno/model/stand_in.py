@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, NoReturn
 
 import torch
@@ -133,7 +133,7 @@ class InPlace(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
 
     def stand_for(self, layer: nn.Module) -> None:
         """Take the sizes of the layer, where the module has no attributes of these names itself, and its hooks."""
-        weight = layer.weight
+        weight = weight_of(layer)
         self._replaced = tuple(weight.shape), bool(weight.requires_grad)
         for name in SIZES_OF_LINEAR if isinstance(layer, nn.Linear) else SIZES:
             if not hasattr(self, name):
@@ -150,6 +150,19 @@ class Sequential(InPlace, nn.Sequential):  # type: ignore[misc]
     def bias(self) -> Any:
         """The layer's bias, which goes on to learn; None if it had none."""
         return next((bias for module in reversed(list(self)) if (bias := getattr(module, "bias", None)) is not None), None)
+
+
+def weight_of(layer: nn.Module) -> torch.Tensor:
+    """Return a layer's weight. A parametrization of it makes it as in evaluation mode, as others learn from being read."""
+    modes = [(module, module.training) for module in layer.modules()]
+    for module, _ in modes:
+        module.training = False
+    try:
+        found: torch.Tensor = layer.weight
+    finally:
+        for module, training in modes:
+            module.training = training
+    return found
 
 
 def move_hooks(layer: nn.Module, module: nn.Module) -> None:
@@ -177,7 +190,7 @@ def in_place(module: nn.Module) -> InPlace:
     return module
 
 
-@lru_cache(maxsize=None)
+@cache
 def _in_place_class(kind: type[nn.Module]) -> type[InPlace]:
     return type(kind.__name__, (InPlace, kind), {"__reduce__": _reduced, "__module__": kind.__module__, "own_class": kind})
 

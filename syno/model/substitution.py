@@ -28,6 +28,7 @@ from syno.model.layer import STRIDE, Layer
 from syno.model.layers import Where
 from syno.model.memory import copy_of, to_channels_last
 from syno.model.module import OperatorModule, build
+from syno.model.stand_in import weight_of
 
 SIDES = {"H", "W"}  # of pictures
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
@@ -88,10 +89,7 @@ def substitute(
         UnknownNameError: there is no such rule.
         LoweringError: the operator cannot be lowered, or is too large to find out whether it reads ahead.
     """
-    if layers is None:
-        layers = replaceable(model, example, where, keep_stem=keep_stem)
-    else:
-        layers = layers_of(model, layers)
+    layers = replaceable(model, example, where, keep_stem=keep_stem) if layers is None else layers_of(model, layers)
     is_causal = getattr(model, "causal", False) if causal is None else causal
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()
     if isinstance(operator, ModuleBaseline):
@@ -148,7 +146,7 @@ def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool
         raise _misfit(baseline, layer, "it is a module that replaces convolutions; name an operator for this network")
     if not layer.is_square:
         raise _misfit(baseline, layer, "it is a module for square pictures; name an operator for this network")
-    weight = layer.module.weight
+    weight = weight_of(layer.module)
     try:
         with torch.device("meta" if weight.is_meta else "cpu"):
             module = baseline.build(layer.values, None if weight.is_meta else seed).to(weight.device, weight.dtype)
@@ -218,7 +216,7 @@ def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) 
 
 def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int, mode: str, batch: int | None) -> nn.Module:
     """Return the operator as a module for this layer, on its device, with its number format and training mode."""
-    weight = layer.module.weight
+    weight = weight_of(layer.module)
     # The module takes any batch, and sequences of any length if the operator works on each position by itself.
     free = {"N"} | (operator.unchanged_variables & {"seq_len"})
     given = {name: value for name, value in values.items() if name not in free}
