@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import nn
@@ -67,7 +68,7 @@ def normalized(layer: nn.Module) -> list[str]:
     return names + [f"{hook.name}_{end}" for hook in hooks for end in ("g", "v", "orig")]
 
 
-def _kind(layer: nn.Module) -> type[nn.Module]:
+def _kind(layer: nn.Module) -> Any:
     """Return PyTorch's class of a layer that may be of a subclass."""
     return next(kind for kind in (*CONVOLUTIONS, *TRANSPOSED, nn.Linear) if isinstance(layer, kind))
 
@@ -133,7 +134,7 @@ def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, s
     return True
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def _computed(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, x: torch.Tensor) -> torch.Tensor:
     """Return what a layer of this kind with the layer's weights computes."""
     if kind is nn.Linear:

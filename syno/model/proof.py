@@ -340,11 +340,11 @@ class _Unchanged:
     def __enter__(self) -> None:
         pass
 
-    @torch.no_grad()
     def __exit__(self, *_: object) -> None:
-        for one, before in self.buffers:
-            if not torch.equal(one, before):
-                one.copy_(before)
+        with torch.no_grad():
+            for one, before in self.buffers:
+                if not torch.equal(one, before):
+                    one.copy_(before)
         for one, gradient in self.gradients:
             one.grad = gradient
         for module, training in self.modes:

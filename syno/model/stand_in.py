@@ -57,14 +57,14 @@ class ReplacedWeight:
 
     def numel(self) -> int:
         """Return the number of elements."""
-        return self.shape.numel()
+        return int(self.shape.numel())
 
     def is_floating_point(self) -> bool:
         """Return whether its numbers are real."""
-        return self.dtype.is_floating_point
+        return bool(self.dtype.is_floating_point)
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return int(self.shape[0])
 
     ndim = property(dim)
     data = property(lambda self: self)
@@ -191,7 +191,7 @@ def in_place(module: nn.Module) -> InPlace:
 
 
 @cache
-def _in_place_class(kind: type[nn.Module]) -> type[InPlace]:
+def _in_place_class(kind: Any) -> Any:
     return type(kind.__name__, (InPlace, kind), {"__reduce__": _reduced, "__module__": kind.__module__, "own_class": kind})
 
 
@@ -199,6 +199,6 @@ def _reduced(module: Any) -> tuple[Any, ...]:
     return _made, (module.own_class,), module.__dict__
 
 
-def _made(kind: type[nn.Module]) -> InPlace:
+def _made(kind: Any) -> Any:
     made = _in_place_class(kind)
     return made.__new__(made)
