@@ -186,8 +186,10 @@ def clear_hooks(module: nn.Module) -> None:
 def in_place(module: nn.Module) -> InPlace:
     """Return a module that may stand in place of a layer: itself, but of a class that is `InPlace`, too."""
     if not isinstance(module, InPlace):
-        module.__class__ = _in_place_class(type(module))
-    return module
+        kind: Any = type(module)
+        module.__class__ = _in_place_class(kind)
+    placed: InPlace = module
+    return placed
 
 
 @cache
