@@ -147,12 +147,14 @@ def rest_cost(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) 
 
     A model with any operator costs more than that.
     """
-    original = model_cost(model, example)
     replaced = [model_cost(layer.module, _own_input(layer)) for layer in layers]
     biases = sum(layer.module.bias.numel() for layer in layers if layer.module.bias is not None)
+    gone = {id(module) for layer in layers for module in layer.module.modules()}
+    # A weight that a layer shares with one that stays, such as a tied head, stays with that.
+    stay = {one for module in model.modules() if id(module) not in gone for one in module.parameters(recurse=False)}
     return Cost(
-        original.flops - sum(cost.flops for cost in replaced),
-        original.parameters - sum(cost.parameters for cost in replaced) + biases,
+        model_cost(model, example).flops - sum(cost.flops for cost in replaced),
+        sum(parameter.numel() for parameter in stay) + biases,
         0,
     )
 

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 
 import torch
 from torch import nn
@@ -27,6 +26,7 @@ from syno.model.baselines import ModuleBaseline, Replacement
 from syno.model.extraction import replaceable
 from syno.model.layer import STRIDE, Layer
 from syno.model.layers import Where
+from syno.model.memory import copy_of, to_channels_last
 from syno.model.module import OperatorModule, build
 
 SIDES = {"H", "W"}  # of pictures
@@ -94,13 +94,11 @@ def substitute(
         modules = _operators(operator, layers, seeds, mode, is_causal, batch)
     if layers[0].module is model:
         return modules[0]
-    copied = deepcopy(model)
+    copied = copy_of(model)
     for layer, module in zip(layers, modules, strict=True):
         copied.set_submodule(layer.name, module)
     if any(isinstance(module, OperatorModule) and module.is_channels_last for module in copied.modules()):
-        for module in copied.modules():
-            if isinstance(module, nn.Conv2d):  # else torch copies the weight at each call, to match its data
-                module.to(memory_format=torch.channels_last)
+        to_channels_last(copied)  # else torch copies the weight at each call, to match its data
     return copied
 
 

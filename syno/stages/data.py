@@ -129,7 +129,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         from syno.train.first_step import try_step
 
         with leased(experiment.network.settings.training.device, "training.device"):
-            try_step(experiment.network)
+            try_step(experiment.network, keeps_weights=experiment.train.weights != "none")
     record.write(output or experiment.folder / DATA)
     return record
 

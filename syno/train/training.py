@@ -18,6 +18,7 @@ from torch import nn
 from syno.base.core_locks import computing
 from syno.base.files import checksum
 from syno.data import PictureData, TokenSet
+from syno.model.memory import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
 from syno.train.optimization import make_optimizer, make_schedule, own_state
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
@@ -87,9 +88,7 @@ class _Training:
     ) -> None:
         self.model, self.task, self.settings, self.device, self.checkpoint = model, task, settings, device, checkpoint
         if settings.channels_last:
-            for module in model.modules():
-                if isinstance(module, nn.Conv2d):  # an operator's weights have any number of axes, and a layout of their own
-                    module.to(memory_format=torch.channels_last)
+            to_channels_last(model)  # an operator's weights have any number of axes, and a layout of their own
         self.network = torch.compile(model) if settings.compile else model
         self.per_epoch = len(task.batches)
         self.total = min(settings.epochs * self.per_epoch, settings.most_steps or settings.epochs * self.per_epoch)

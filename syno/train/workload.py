@@ -25,6 +25,7 @@ from syno.model.baselines import Replacement
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
 from syno.model.layers import LAYER_RULES
+from syno.model.memory import moved_to
 from syno.model.placed import placed_layers, with_placed
 from syno.model.requirement import Requirement, requirement
 from syno.model.spec import replaced_share, rest_cost, spec_for
@@ -148,7 +149,7 @@ class Workload:
         """
         settings, seed = self.settings.training, self.settings.seed
         with on_device(settings.device) as device:
-            return fault_on_first_batch(self.network(operator, seed).to(device), self.data, settings, seed)
+            return fault_on_first_batch(moved_to(self.network(operator, seed), device), self.data, settings, seed)
 
     def train(
         self,
@@ -180,7 +181,7 @@ class Workload:
         rounds = "epoch" if settings.round_steps is None else "round"
         asked = Milestones(self.settings.milestones, report, metric=self.metric, rounds=rounds)
         with on_device(settings.device) as device:
-            network = self.network(operator, chosen).to(device)
+            network = moved_to(self.network(operator, chosen), device)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
             result = train(network, self.data, settings, seed=chosen, report=asked, **kept)
             if then is not None and not result.broken:
