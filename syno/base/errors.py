@@ -71,6 +71,10 @@ class SpecError(SynoError, ValueError):
     """A spec or configuration that is not valid, or that no operator can meet."""
 
 
+class NoneSelectedError(SpecError):
+    """No operator can be selected, though what they come from has ended: a result, not a fault."""
+
+
 class StorageError(SpecError):
     """A storage of trials that is full, read-only, damaged or missing. The operator of the trial is not the cause."""
 

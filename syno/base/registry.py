@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from syno.base.errors import SpecError, SynoError, UnknownNameError, UserCodeError, suggestion
-from syno.base.user_code import reason_of
+from syno.base.user_code import reason_of, unchanged_process
 
 T = TypeVar("T")
 
@@ -153,7 +153,8 @@ def imported(given: str, what: str) -> Any:
         raise SpecError(f'the {what} is "{given}"; it must be something that can be imported, "package.module:name"')
     _prepare_import(module)
     try:
-        found = importlib.import_module(module)
+        with unchanged_process(environment=False):  # packages that it imports may read the environment later
+            found = importlib.import_module(module)
     except ImportError as error:
         raise SpecError(f'the {what} is "{given}", which cannot be imported: {error}') from error
     except SynoError:

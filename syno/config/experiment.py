@@ -23,7 +23,14 @@ from syno.config.defaults import following
 from syno.config.goal import check_goal
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kept_file import completed
-from syno.config.kinds import check_alone, check_compares_with_nothing, check_has_data, check_without_workload, no_search
+from syno.config.kinds import (
+    check_alone,
+    check_compares_with_nothing,
+    check_counts,
+    check_has_data,
+    check_without_workload,
+    no_search,
+)
 from syno.config.parts import Part, parts
 from syno.config.policies import PolicyChoice, policy_settings
 from syno.config.selection import check_selection
@@ -151,6 +158,8 @@ class Experiment(Section):
                 )
             check_names(self.spec)
             check_has_data(self.workload.data, self.trains)
+            if self.searches and self.evaluation == "cost" and self.goal is None:
+                check_counts(reward)
             return
         needing = {"evaluate: training": self.evaluation == "training", "relative_budget": self.relative_budget}
         check_without_workload(self.searches, self.select, self.spec, {**needing, "goal": self.goal})
@@ -183,6 +192,11 @@ class Experiment(Section):
     def searches(self) -> bool:
         """Whether there is a search. Without one, the operators are named, of another experiment, or were published."""
         return no_search(self.name, self.select, self.artifact, self.join) is None
+
+    @property
+    def goal_pair(self) -> tuple[str, str] | None:
+        """The compiler and the device with which the goal's speedups are measured; None if no latency matters."""
+        return None if self.goal is None or not self.goal.measures else (self.goal.compiler, self.goal.device)
 
     @property
     def trains(self) -> bool:

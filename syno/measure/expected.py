@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -62,6 +62,7 @@ class Expected:
         roundings: for each tensor, the standard deviation of rounding errors as a share of the root mean square; None with a
             tolerance.
         samples: the samples of the batch that `exact` and `allowed` have; None: all.
+        runs: simulated runs for this input, by which `allowed` was estimated; 0 if it was estimated otherwise.
     """
 
     inputs: Inputs
@@ -69,6 +70,7 @@ class Expected:
     allowed: tuple[Tensor, ...]
     roundings: tuple[float, ...] | None = None
     samples: Samples | None = None
+    runs: int = 0
 
     def deviation(self, output: Any) -> Deviation:
         """Return by how much an output differs; infinite for other shapes, and where only one of two numbers is finite."""
@@ -90,9 +92,11 @@ class Expected:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in tuples, lists and mappings, in their order."""
+    """Yield the tensors in tuples, lists, mappings and dataclasses, in their order."""
     if isinstance(value, Tensor):
         yield value
+    elif is_dataclass(value) and not isinstance(value, type | Mapping):
+        yield from tensors_in([getattr(value, field.name) for field in fields(value)])
     elif isinstance(value, Mapping | Sequence) and not isinstance(value, str):
         for part in value.values() if isinstance(value, Mapping) else value:
             yield from tensors_in(part)

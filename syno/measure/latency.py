@@ -37,8 +37,8 @@ class Latency(Timing):
             `syno.measure.output_check.Deviation`; None if nothing was compared.
         flops_per_second, bytes_per_second: computed from the median; multiply-adds count as one FLOP, every input, weight and
             output as moved once. None if not known.
-        suspicious: whether either is above the machine's own peak: then a call did not do the work, or its data never left
-            the cache.
+        suspicious: whether either is impossible by the machine's own peak (`syno.measure.machine.Peak.is_below`): then a call
+            did not do the work.
     """
 
     threads: int

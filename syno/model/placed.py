@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+OPTIONAL = ("model_settings", "placed")
 SEEDS_APART = 2**32  # an operator's weights differ from those of one that is searched for, which begin with the same seed
 
 
@@ -30,6 +31,14 @@ class PlacedOperator(BaseModel):
     def replacement(self) -> Replacement:
         """The operator, or the baseline that is a module. Raises ParseError if the text holds neither."""
         return read_replacement(self.operator)
+
+
+def without_nothing(given: BaseModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a network, as they are written, as they were before networks had `OPTIONAL` ones.
+
+    Those that are given stay. Names of records depend on the text.
+    """
+    return {name: value for name, value in settings.items() if name not in OPTIONAL or getattr(given, name)}
 
 
 def without_placed(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ from syno.report.verdict_numbers import (
     trained_rows,
 )
 from syno.results.goal import STATES
+from syno.results.majority import warning_of
+from syno.results.metric import ACCURACY
 from syno.results.table import SCORE_COLUMNS
 
 BEST = {"fastest": "fastest", "most_accurate": "most accurate", "front": "fastest"}
@@ -57,6 +59,8 @@ def verdict_lines(results: Results) -> list[Line]:
     original = next((row for row in rows_of(results.scores, SCORE_COLUMNS, "scores") if row["role"] == ORIGINAL), {})
     timed = speedups_by_target(results)
     lines = [] if results.aim is None else _by_goal(results, list(networks.values()), timed)
+    if results.none_because is not None:
+        lines.append(Line(results.none_because))
     far: dict[str, list[str]] = {}  # the nearest operators where none is within the margin, each with its speedups
     for target, speedups in timed.items():
         where = f"with {target[1]} on {target[0]}"
@@ -69,8 +73,15 @@ def verdict_lines(results: Results) -> list[Line]:
         lines.append(_cheapest(list(networks.values()), original, margin))
     if not lines:
         lines.append(_of_search(results))
-    last = measured(results)
-    return [*lines, *([Line(last)] if last else [])]
+    return [*lines, *(Line(text) for text in (_majority(results, original), measured(results)) if text)]
+
+
+def _majority(results: Results, original: Mapping[Any, Any]) -> str | None:
+    """Return a warning if one label is so frequent that accuracies say little; None if there is nothing to warn of."""
+    if results.majority is None or results.metric.name != ACCURACY.name:
+        return None
+    score = original.get("score")
+    return warning_of(*results.majority, None if score is None or isnan(score) else float(score))
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------------

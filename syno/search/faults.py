@@ -94,7 +94,7 @@ def fault_of(error: Exception) -> Fault:
     broken = next((one for one in chain if _is_of_machine(one) or _is_lost_device(one)), None)
     if broken is not None:
         kind: FaultKind = "machine"
-    elif isinstance(error, OPERATOR_ERRORS) or any(_is_too_large(one) for one in chain):
+    elif isinstance(error, OPERATOR_ERRORS) or any(isinstance(one, FloatingPointError) or _is_too_large(one) for one in chain):
         kind = "operator"
     else:
         kind = "function"

@@ -67,7 +67,10 @@ class Stopping:
             raise self._stopped(reason)
 
     def check_end(self, ledger: Ledger, n_trials: int) -> None:
-        """Raise SearchStoppedError if all trials of a study that has ended failed."""
+        """Raise SearchStoppedError if all trials of a study that has ended failed.
+
+        Not where others were screened out, and no function is to blame: that nothing meets the goal is a result.
+        """
         if not n_trials or not ledger.finished or ledger.last_success >= 0 or ledger.is_open(n_trials):
             return
         blamed = [claim for claim in ledger.claims if _blames_function(claim)]
@@ -76,6 +79,8 @@ class Stopping:
         if blamed:
             self._withdraw(blamed, reason)
             raise self._stopped(reason)
+        if ledger.screened:
+            return
         raise SearchStoppedError(
             f'study "{self._name}": {reason}. Change the settings and run the same command again: as no trial has succeeded, '
             "the study begins anew with them"

@@ -95,6 +95,9 @@ def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assu
         "breakdown": _tuning_hours(
             experiment, _jobs_of("breakdown", experiment), assumed.layer_kernels, assumed.layers, assumed
         ),
+        "speedup": _tuning_hours(
+            experiment, _jobs_of("speedup", experiment), assumed.kernels, 1 + experiment.select.most, assumed
+        ),
         "speed": _speed_hours(experiment, assumed),
     }
     on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}

@@ -57,7 +57,7 @@ def experiment_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
             "jobs": sum(stage.jobs for stage in one.stages),
             "GPU hours: search": _rounded(one.gpu_hours("worker")),
             "training": _rounded(one.gpu_hours("train")),
-            "tuning": _sum(one.gpu_hours(rule) for rule in ("tune", "layers", "breakdown")),
+            "tuning": _sum(one.gpu_hours(rule) for rule in ("tune", "layers", "breakdown", "speedup")),
             "CPU hours": _summed(stage.cpu_hours for stage in one.stages),
             "hours of other devices": _rounded(sum(stage.device_hours for stage in one.stages)),
             "files": sum(stage.files for stage in one.stages),

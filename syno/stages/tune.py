@@ -105,7 +105,7 @@ def subject_of(
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 
     given: dict[str, Any] = {
-        **{"model": workload.model, "width": workload.width, "placed": workload.placed, "layers": workload.layers},
+        **{name: getattr(workload, name) for name in ("model", "model_settings", "width", "placed", "layers")},
         "operator": None if operator is None else str(operator),
     }
     if data.image_shape is None:

@@ -165,6 +165,10 @@ _LIST = (
     WorkflowStage(
         "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze", "shortlist"), settings="select",
         readers={places.SELECTED: "syno.stages.selection:read_selected"}),  # `select: source` reads files of another experiment
+    WorkflowStage(  # what the operators were selected by is too high: that of the luckiest measurement
+        "speedup", (), tuning_jobs.of_speedups, files=(places.SPEEDUPS,), after=("data", "select"), settings="tune",
+        is_timed=True, readers={places.SPEEDUPS: "syno.stages.speedups:SelectedSpeedups.read"},
+        log="speedup/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
         "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
@@ -188,7 +192,8 @@ _LIST = (
         memory_mib=4000, minutes=60),
     WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
-        also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune", "layers", "breakdown", "speed")),
+        also=places.table_files(places.TABLES, "csv"),
+        after=("select", "speedup", "train", "tune", "layers", "breakdown", "speed")),
     WorkflowStage(
         "ablate", ("ablate",), lambda experiment, networks: [{"name": name} for name in experiment.ablations.names],
         files=places.table_files((places.ABLATION_TABLE,)),

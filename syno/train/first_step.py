@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from syno.base.errors import DataError
+from syno.base.registry import is_path
 from syno.base.user_code import user_code
 from syno.data.contract import label_shape_of
 from syno.model.memory import moved_to
-from syno.train.making import is_own
 from syno.train.optimization import on_device, own_state
 from syno.train.tasks import Task, task_of
 from syno.train.weights import check_keeping
@@ -72,7 +72,7 @@ def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test
             f"the loss on the first batch of {workload.data.name} is {value:g} in training and {tested:g} in testing, before "
             "anything was learnt; look for values in the data, or weights in the network, that are not finite"
         )
-    if is_own(workload.settings.model) and classes[0] > workload.data.classes:
+    if is_path(workload.settings.model) and classes[0] > workload.data.classes:
         warnings.warn(
             f'the model "{workload.settings.model}" makes {classes[0]} outputs for {workload.data.classes} classes; '
             "those above are never right",

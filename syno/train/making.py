@@ -1,47 +1,18 @@
-"""Networks and data sets made by name: by functions of the project, or by your own (`package.module:function`)."""
+"""Data sets made by name: by functions of the project, or by your own (`package.module:function`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
-from torch import nn
-
 from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
-from syno.base.registry import Registry
-from syno.base.user_code import check_arguments, user_code
+from syno.base.registry import is_path
+from syno.base.user_code import check_arguments, unchanged_process, user_code
 from syno.data import DATASETS, PictureData, TokenSet
-from syno.model.network_function import arguments_taken, call
+from syno.model.network_function import kind_of
 
 OF_PICTURE_DATA = ("name", "classes", "hash", "image_shape", "train_count", "test_count", "train_batches", "test_batches")
-
-
-def is_own(name: str) -> bool:
-    """Return whether a name means a user's own function: `package.module:function`."""
-    return ":" in name
-
-
-def make_network(models: Registry[Callable[..., Any]], name: str, arguments: Mapping[str, Any]) -> nn.Module:
-    """Call a function by name, and return the network that it makes.
-
-    Args:
-        models: registry of the project's functions.
-        name: of one of them, or of the user's own function.
-        arguments: of the call; a function of the user's own need not take all of them (`syno.model.network_function`).
-
-    Raises:
-        UnknownNameError: there is no such function; SpecError: it cannot be imported.
-        UserCodeError: it needs other arguments, raised an exception, or returned no network.
-    """
-    make, what = models.find(name), f'the model "{name}"'
-    if is_own(name):
-        check_arguments(make, what, arguments_taken(make, arguments))
-    with user_code(what) if is_own(name) else nullcontext():
-        made = call(make, arguments)
-    if not isinstance(made, nn.Module):
-        raise UserCodeError(f"{what} returned {_kind(made)}; it must return the network, an nn.Module")
-    return made
+DATA_SEED = 0  # of random numbers that a user's own function draws, such as for a split, so that all processes have equal data
 
 
 def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet:
@@ -54,7 +25,7 @@ def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet:
         UserCodeError: the user's own function raised an exception, or returned no data set.
     """
     load = DATASETS.find(name)
-    if is_own(name):
+    if is_path(name):
         return _own_data(load, name, settings)
     try:
         data: PictureData | TokenSet = load(**settings)
@@ -68,7 +39,7 @@ def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet:
 def _own_data(load: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet:
     what = f'the data set "{name}"'
     check_arguments(load, f"{what} (workload: data_settings)", settings)
-    with user_code(what):
+    with unchanged_process(DATA_SEED), user_code(what):
         try:
             data = load(**settings)
         except SynoError as error:
@@ -78,16 +49,8 @@ def _own_data(load: Callable[..., Any], name: str, settings: Mapping[str, Any]) 
         missing = [] if isinstance(data, TokenSet) else [part for part in OF_PICTURE_DATA if not hasattr(data, part)]
     if missing:
         raise UserCodeError(
-            f"{what} returned {_kind(data)}, which has no {', '.join(missing)}; return a DataSet or a TokenSet "
+            f"{what} returned {kind_of(data)}, which has no {', '.join(missing)}; return a DataSet or a TokenSet "
             "(syno.data), or an object that has these attributes"
         )
     checked: PictureData | TokenSet = data
     return checked
-
-
-def _kind(value: object) -> str:
-    """Return the type of a value in words, with an article."""
-    if value is None:
-        return "None"
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

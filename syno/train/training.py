@@ -17,6 +17,7 @@ from torch import nn
 
 from syno.base.core_locks import computing
 from syno.base.files import checksum
+from syno.base.user_code import user_code
 from syno.data import PictureData, TokenSet
 from syno.model.memory import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
@@ -146,7 +147,8 @@ class _Training:
         batches = self._batches()
         while progress.steps < end:
             asked = time.perf_counter()
-            batch = next(batches)
+            with user_code(f"making a batch of {self.task.name}"):
+                batch = next(batches)
             progress.waited += time.perf_counter() - asked
             self._step(batch)
             if reports.is_due(progress.steps, self.round):
@@ -184,7 +186,8 @@ class _Training:
         if len(self.unseen) >= LOOKS.get(self.device.type, 1):
             self._look()
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(loss).backward()
+        with user_code(f"the backward pass of the network on a batch of {self.task.name}"):
+            self.scaler.scale(loss).backward()
         if self.settings.clip is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)

@@ -149,7 +149,7 @@ def _set(network: nn.Module, given: Mapping[str, torch.Tensor]) -> None:
 def _overlaps(tensor: torch.Tensor) -> bool:
     """Return whether elements of a tensor share memory, as those of an expanded one."""
     span = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.numel() > span
+    return bool(tensor.numel() > span)
 
 
 def _set_overlapping(tensor: torch.Tensor, values: torch.Tensor) -> None:
@@ -162,7 +162,7 @@ def _set_overlapping(tensor: torch.Tensor, values: torch.Tensor) -> None:
 def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
     """Return whether two tensors have the same bits."""
     one, other = (each.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for each in (tensor, values))
-    return torch.equal(one, other)
+    return bool(torch.equal(one, other))
 
 
 def check_keeping(trained: nn.Module, made: nn.Module) -> None:

@@ -9,14 +9,23 @@ import pandas
 import pytest
 from result_tables import results
 
-from syno.base.errors import DeviceError, SearchStoppedError, SpecError
+from syno.base.errors import DeviceError, SpecError
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.report.page import page
 from syno.report.page_tables import summary
 from syno.results.goal import Span, Verdict, verdict
-from syno.results.goal_tables import GOAL_COLUMNS, answer, end_of_search, verdicts
+from syno.results.goal_tables import (
+    GOAL_COLUMNS,
+    SELECTED_BY,
+    answer,
+    end_of_search,
+    nearest_screened,
+    nothing_meets,
+    verdicts,
+)
 from syno.results.metric import ACCURACY, LOSS
+from syno.results.speedups import APART, IN_SEARCH, IN_TURNS
 from syno.search.goal import Goal
 from syno.search.reward import Failure, GoalReward
 from syno.search.screening import GoalScreen, Screening
@@ -211,7 +220,7 @@ class TestVerdicts:
     def test_of_tables_take_the_speedup_in_turns_or_that_of_two_latencies(self) -> None:
         found = self.table((-0.002, -0.004, 0.001))
         assert tuple(found.columns) == GOAL_COLUMNS and list(found.verdict) == ["meets", "misses"]
-        assert list(found.timed) == ["in turns", "apart"] and list(found.lost) == pytest.approx([0.002, 0.1])
+        assert list(found.timed) == [IN_SEARCH, APART] and list(found.lost) == pytest.approx([0.002, 0.1])
         assert found.lost_high[0] == pytest.approx(0.004)
         assert (found.speedup_low[1], found.speedup[1], found.speedup_high[1]) == pytest.approx((29 / 11, 3.0, 31 / 9))
 
@@ -240,19 +249,38 @@ class TestEndOfASearch:
     def test_says_how_near_the_best_came(self) -> None:
         found = end_of_search(BOTH, trials(("complete", 0.9, 1.6), ("screened", None, 1.3), ("screened", None, 1.1)), 4)
         assert found is not None and found.startswith(
-            "1 of 4 trials were trained when the search ended, since 2 operators cannot meet the goal (2 too slow). The "
-            "fastest of them was 1.30 times as fast (1.30 to 1.30); the goal is 1.5. The speed binds: ask for less"
+            "1 of 4 trials were trained when the search ended, since 2 operators cannot meet the goal (2 too slow): the "
+            "fastest of 2 is 1.30 times as fast (1.30 to 1.30), and the goal is 1.5. The speed binds: ask for less"
         )
         assert end_of_search(BOTH, trials(("complete", 0.9, 1.6), ("screened", None, 1.3)), 1) is None
 
-    def test_is_an_error_where_nothing_was_trained(self) -> None:
-        from syno.stages.screening import check_screened
+    @pytest.mark.parametrize(
+        ("rows", "nearest"),
+        [
+            ([("screened", None, 1.3), ("screened", None, 1.4)], "the fastest of 2 is 1.40 times as fast (1.40 to 1.40), and "),
+            ([("screened", None, 0.8)], "none is faster than the original; the only operator is 0.80 times as fast"),
+            ([("screened", None, None)], "none of 1 operators could be measured; the last: too slow: 1"),
+        ],
+    )
+    def test_where_nothing_was_trained_nothing_meets_the_goal(
+        self, rows: list[tuple[str, float | None, float | None]], nearest: str
+    ) -> None:
+        found = end_of_search(BOTH, trials(*rows, ("failed", None, None)), 1)  # however many have failed
+        assert found is not None and found.startswith(f"nothing meets the goal: {nearest}")
+        assert f"({len(rows)} too slow; 1 failed in training)" in found
 
-        one = Experiment(name="e", workload={}, goal={"speedup": 1.5})
-        with pytest.raises(SearchStoppedError, match='study "e": 0 of 100 trials'):
-            check_screened(one, trials(("screened", None, 1.3)))
-        with pytest.warns(UserWarning, match='study "e": 1 of 100 trials'):
-            check_screened(one, trials(("screened", None, 1.3), ("complete", 0.9, 1.6)))
+    def test_predictions_and_costs_are_findings_too(self) -> None:
+        rows = trials(("screened", None, None), ("screened", None, None))
+        shares = rows.assign(metric_parameters_share=[0.9, 0.7])
+        small = Goal(speedup=1.5, most_parameters=0.5)
+        of = "the smallest of 2 has 0.7 of the original's parameters, and the goal is at most 0.5"
+        assert nothing_meets(small, shares) == f"nothing meets the goal: {of}"
+        columns = {f"metric_predicted_speedup{end}": [None, 1.2] for end in ("", "_low", "_high")}
+        assert str(nothing_meets(small, shares.assign(**columns))).startswith(
+            "nothing meets the goal: the fastest of 2 is predicted to be 1.20 times as fast"
+        )
+        nearest = nearest_screened(small, shares.assign(**columns))
+        assert list(nearest["number"]) == [1, 0] and nearest["timed"].iloc[0] == "predicted"
 
 
 @pytest.mark.parametrize(
@@ -290,4 +318,8 @@ def test_the_page_begins_with_the_answer_and_has_a_column_of_verdicts() -> None:
     table = summary(found)
     assert table.columns[4:6] == ("speedup", "goal")
     assert {(row[4].text, row[5].text, row[5].note) for row in table.rows} == {("1.20x (1.10 to 1.30)", "misses", reason)}
+    timed = [None, *[IN_TURNS, IN_SEARCH] * len(judged)][: len(judged)]  # the original was not
+    rows = summary(results(scores=judged.assign(goal_timed=timed))).rows
+    assert [row[4].text for row in rows[:3]] == [*["1.20x (1.10 to 1.30)"] * 2, "1.20x (1.10 to 1.30) in the search"]
+    assert [row[4].note.partition("; ")[2] for row in rows[:3]] == ["", IN_TURNS, SELECTED_BY]
     assert '<p class="goal">Goal: 1.5 times as fast.</p>\n<p class="goal">None of 2 meets it.</p>' in page(found, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,16 +12,35 @@ from small_experiment import FIELDS
 from small_studies import sound, study
 from torch import nn
 
+import syno
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.config.kept_file import HEAD, KEPT
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
+from syno.model.extraction import replaceable
+from syno.model.requirement import requirement
 from syno.model.spec import spec_for
 from syno.search.settings import named_differences
+from syno.space import Space
 from syno.space.reads import Reads
+from syno.space.requirements import Requirements
+from syno.space.sample import Sampler
 
 SQUARE = Reads(H=3, applied=2, centred=True, channels="all", along="every")
 LINE = Reads(H=2, applied=2, centred=False, channels="all", along="any")
+
+
+POINTWISE = """
+operator pointwise
+variables C_in, C_out, L, N
+output i0:N, i1:C_out, i2:L
+r0:C_in = Reduce()
+d0:C_out = Share(i1, w1[0])
+d1:C_in = Share(r0, w1[1])
+Expand(d0)
+input i0:N, d1:C_in, i2:L
+weight w1[C_out, C_in]
+"""
 
 
 def asked(model: nn.Module, where: Any = "spatial", size: int = 16) -> Reads | None:
@@ -59,6 +79,31 @@ class TestRule:
         found = asked(nn.Sequential(convolution(3, 8), convolution(8, 8)), size=size)
         assert found is not None
         assert found == expected if isinstance(expected, Reads) else (found.positions, found.centred) == (expected, False)
+
+    def test_one_layer_with_a_single_position_leaves_the_axis_to_the_others(self) -> None:
+        """Their windows may not fit there, so that operators mix by shifts; they are found."""
+        layers = [nn.Conv1d(3, 16, 3, padding=1), *(nn.Conv1d(16, 16, 3, 2, 1) for _ in range(4))]
+        model, example = nn.Sequential(*layers), torch.zeros(1, 3, 16)
+        assert model(example).shape == (1, 16, 1)
+        spec = spec_for(model, example, options={"reads": "auto", "depth": 8})
+        assert spec.reads == Reads(L=2, applied=2, centred=False, channels="all", along="every")
+        sampler = Sampler(Space(spec), Random(0))
+        operator = next(found for found in iter(sampler.draw, sampler) if found is not None)
+        pointwise = syno.parse(POINTWISE)
+        unmet = Requirements(spec).unmet
+        assert unmet(operator) is None and "reads 1 positions along L" in str(unmet(pointwise))
+
+    @pytest.mark.parametrize(("height", "width", "expected"), [(64, 1, {"H": 3}), (64, 8, {"H": 3}), (1, 1, {})])
+    def test_tall_windows_ask_for_neighbours_along_their_own_axis(
+        self, height: int, width: int, expected: dict[str, int]
+    ) -> None:
+        layers = [nn.Conv2d(into, 16, (side, 1), padding="same") for into, side in ((3, 9), (16, 64), (16, 9))]
+        example = torch.zeros(1, 3, height, width)
+        model = nn.Sequential(*layers)
+        layers_to_replace = replaceable(model, example)
+        found = requirement(model, example, layers_to_replace, 0.9)
+        assert found.reads is not None and found.reads.positions == expected
+        assert ("no other layer mixes positions along H" in found.reason) == bool(expected)
 
     def test_nothing_is_asked_of_projections(self) -> None:
         tokens = torch.zeros(1, 16, dtype=torch.long)

@@ -45,6 +45,15 @@ def test_with_a_goal_it_says_how_fast_the_network_can_become(speedup: float, adv
     assert "would be 2 times as fast" in text
 
 
+def test_it_says_what_the_flops_do_not_count() -> None:
+    experiment = taking("conv2d")
+    record = look(experiment)
+    assert "do not count" not in data_text(experiment, record)
+    text = data_text(experiment, record.model_copy(update={"not_counted": ("aten.mv in head",), "attention_flops": 1e6}))
+    assert "the FLOPs do not count aten.mv in head, of which nothing is known\n" in text
+    assert "the FLOPs do not count products of activations, as in attention, which are 1,000,000 more\n" in text
+
+
 def test_other_shapes_have_another_hash_and_there_is_nothing_to_train_on() -> None:
     data = DATASETS["shapes"](size=32)
     assert data.hash != DATASETS["shapes"](size=64).hash == DATASETS["shapes"](size=64).hash

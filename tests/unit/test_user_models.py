@@ -60,7 +60,7 @@ def test_the_name_of_a_rule() -> None:
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatial, stme")
     with pytest.raises(SpecError, match=r'the pattern "head.\*" takes no layer of Mine; its layers: stem, body.first'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, head.*")
-    with pytest.raises(UnknownNameError, match='unknown rule for layers "body"; there are: spatial'):
+    with pytest.raises(UnknownNameError, match='"body" is no rule for layers, .* the rules are: spatial'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="body")
 
 
@@ -86,7 +86,7 @@ def test_a_model_s_own_rules_go_first() -> None:
     [
         ("body.frist", r'Mine has no layer "body\.frist"\. Did you mean "body\.first"\?'),
         ("norm", 'layer "norm" is a BatchNorm2d, not a convolution or linear layer; name layers that run'),
-        ("unused", 'layer "unused" is a Conv2d, which does not run; name layers that run'),
+        ("unused", 'layer "unused" is a Conv2d, which is not called .*; name layers that run'),
         ("head", r"separable_conv2d does not fit layer head \(N=2, seq_len=1, H_in=12, H_out=5\): it has the variable C_in"),
     ],
 )

@@ -55,7 +55,8 @@ def test_the_fastest_within_a_point_is_named_with_its_intervals() -> None:
     assert found[0].operator == "operator_1"
     assert found[-1].text == (
         "Measured: accuracy of 6 trained networks, 3 seeds each; latency of whole networks on cpu (Made-up Processor 1 @ "
-        "2.00GHz; batch of 8, 1 thread) with eager, inductor; speedups with inductor on cpu, timed in turns with the original."
+        "2.00GHz; batch of 8, 1 thread) with eager, inductor; speedups with inductor on cpu, timed in turns with the original "
+        "after the selection."
     )
 
 

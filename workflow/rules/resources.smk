@@ -31,7 +31,13 @@ def local_devices(experiment):
     if experiment.workload is None:
         return set()
     trained = {experiment.workload.training.device, settings_of_training(experiment).training.device}
-    return trained | {device for _, device in (*experiment.tune.pairs, *experiment.tune.original_pairs) if is_here(device)}
+    return trained | {device for _, device in measured_pairs(experiment) if is_here(device)}
+
+
+def measured_pairs(experiment):
+    """Return the pairs (compiler, device) with which an experiment measures latencies."""
+    of_goal = () if experiment.goal_pair is None else (experiment.goal_pair,)
+    return dict.fromkeys((*experiment.tune.pairs, *experiment.tune.original_pairs, *of_goal))
 
 
 DEVICES = set().union(*map(local_devices, EXPERIMENTS.values()))
@@ -147,7 +153,7 @@ MEASURED = [
     (folder, one, compiler, device)
     for folder, one in EXPERIMENTS.items()
     if one.workload is not None  # otherwise nothing is measured
-    for compiler, device in (*one.tune.pairs, *one.tune.original_pairs)
+    for compiler, device in measured_pairs(one)
 ]
 SHARED = {
     **{

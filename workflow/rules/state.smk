@@ -5,6 +5,7 @@ import sys
 from syno.stages.forking import start_fork_server
 from syno.stages.manifest import write_manifest
 from syno.stages.restore import look_over
+from syno.stages.selection import why_none
 from syno.stages.workflow import asked_for, before_planning, check_source
 
 ASKED_FOR = list(EXPERIMENTS.values())
@@ -37,7 +38,10 @@ onsuccess:  # Snakemake runs only the last `onsuccess` of all files
         for experiment in ASKED_FOR:
             write_manifest(experiment, complete=True)
     if workflow.is_main_process:
-        for page in (experiment.folder / "report.html" for experiment in ASKED_FOR):
+        for experiment in ASKED_FOR:
+            page, nothing = experiment.folder / "report.html", why_none(experiment.folder / SELECTED)
+            if nothing is not None:
+                print(f"{experiment.name}: {nothing}", file=sys.stderr)
             if page.is_file():
                 print(f"The report: file://{page.absolute()}", file=sys.stderr)
 

@@ -103,8 +103,8 @@ def _write_card(found: TrainedNetwork, comparison: Comparison, folder: Path, che
         purpose = " ".join(f"It is {text}." for text in check["for"])
         usages.append(f"```python\n{usage}\n```\n\nThis takes {form.needs}. When it was written: {check['how']}. {purpose}")
     compared = (
-        f"Each file was read again and compared with the trained network, at inputs of {at(comparison.wanted)}. Source "
-        "for training was compared in training mode, too, for two steps with equal seeds: outputs, gradients, and what has them."
+        f"Each file was read again and compared with the trained network, at inputs of {at(comparison.wanted)}. The source was "
+        "also compared in training mode, with equal seeds, for two steps: outputs, gradients, and which parameters have them."
     )
     sections = {**found.sections, "How to load": "\n\n".join(("In this folder:", *usages, compared))}
     mode = "" if any(check["training"] for check in checks.values()) else ", for inference"

@@ -170,7 +170,7 @@ def _without_errors(run: Run) -> Run:
     def call(x: torch.Tensor) -> Any:
         kept = os.dup(2)
         try:
-            with open(os.devnull, "wb") as nowhere:
+            with Path(os.devnull).open("wb") as nowhere:
                 os.dup2(nowhere.fileno(), 2)
             return run(x)
         finally:

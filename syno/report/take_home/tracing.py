@@ -387,4 +387,4 @@ def _is_same_target(whole: Whole, one: fx.Node, other: fx.Node) -> bool:
 
 def is_same_tensor(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors have the same number format, shape and elements."""
-    return one.dtype == other.dtype and torch.equal(one, other)
+    return bool(one.dtype == other.dtype and torch.equal(one, other))

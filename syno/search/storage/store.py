@@ -129,6 +129,11 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
 
     Raises SpecError if there is no such study, or the storage cannot be read.
     """
+    return read_study(url, name)[0]
+
+
+def read_study(url: str, name: str) -> tuple[list[FrozenTrial], bool]:
+    """Return what `read_trials` returns, and whether a worker found no operator left to propose."""
     journal = journal_file(url)
     file = journal or sqlite_file(url)
     if file is not None and not file.is_file():
@@ -141,7 +146,8 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
             names = ", ".join(study.study_name for study in storage.get_all_studies()) or "none"
             raise SpecError(f'{url} holds no study "{name}"; it has: {names}') from None
         trials = Verification(url).verified(storage.get_all_trials(study, deepcopy=False))
-        return with_withdrawn(trials, storage.get_study_user_attrs(study))
+        attributes = storage.get_study_user_attrs(study)
+        return with_withdrawn(trials, attributes), is_exhausted(attributes)
 
 
 # ---- trials that do not count -----------------------------------------------------------------------------------------
