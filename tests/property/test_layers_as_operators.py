@@ -15,7 +15,7 @@ from syno.ir.own_size import for_wide_pictures
 from syno.model.counting import model_cost
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute
-from syno.report.take_home.network_formats import exported
+from syno.report.take_home.network_formats import exports
 from syno.report.take_home.network_source import network_source
 from syno.space.complete import cost
 
@@ -82,7 +82,7 @@ def test_a_network_of_many_kinds_runs_and_is_exported_at_other_sizes() -> None:
     model, x = several().eval(), torch.randn(2, 3, 20, 28, generator=torch.Generator().manual_seed(0))
     changed = substitute(model, syno.OPERATORS["conv2d"](), x, where=EVERY_KIND).eval()
     assert sum(hasattr(module, "graph") for module in changed.modules()) == len(model) - 2
-    program, batch = exported(changed, x)
+    program, batch = next(exports(changed, x))
     source = network_source(changed)
     scope: dict[str, Any] = {"__file__": "network.py"}
     exec(compile(source.text("A network."), "network.py", "exec"), scope)

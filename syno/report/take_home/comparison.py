@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import deepcopy
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from syno.base.errors import WrongOutputError
+from syno.model.memory import copy_of
 
 Run = Callable[[torch.Tensor], Any]
 
@@ -19,6 +20,7 @@ TOLERANCE = 1e-4  # of outputs and gradients, as a share of the largest
 SEED = 0  # of inputs, and of what is random in a network
 BATCH = 2  # samples of the example: exporters like to take a length of 1 for a constant
 BATCHES = (1, 3)  # others that are compared
+MOST = 5  # shapes that are compared: the batches, and two other sizes
 # Of the lengths of a sample: odd ones show what is rounded, different ones what takes one axis for another.
 OTHER_SIZES = (
     lambda length, axis: length + 1 + 2 * axis,
@@ -56,15 +58,11 @@ class Comparison:
     def __init__(self, network: nn.Module, example: torch.Tensor, symbols: int | None) -> None:
         self.network, self.sample, self.symbols = network, tuple(example.shape[1:]), symbols
         self.wanted: dict[tuple[int, ...], tuple[torch.Tensor, list[torch.Tensor]]] = {}
-        for shape in [(batch, *self.sample) for batch in (BATCH, *BATCHES)]:
-            self._add(shape)
-        others = [self._other(change) for change in OTHER_SIZES]
-        for shape in dict.fromkeys(others):
-            if len(self.wanted) < 2 + len((BATCH, *BATCHES)) and shape not in self.wanted:
-                try:
+        self._add((BATCH, *self.sample))
+        for shape in [(batch, *self.sample) for batch in BATCHES] + [self._other(change) for change in OTHER_SIZES]:
+            if len(self.wanted) < MOST and shape not in self.wanted:
+                with suppress(Exception):  # the network takes no such batch or size, so it is not compared
                     self._add(shape)
-                except Exception:  # the network takes no such size, so it is not compared
-                    continue
 
     @property
     def inputs(self) -> torch.Tensor:
@@ -74,7 +72,7 @@ class Comparison:
     @property
     def batch_of_3(self) -> torch.Tensor:
         """An odd batch of that shape."""
-        return self.wanted[(BATCHES[-1], *self.sample)][0]
+        return self._input((BATCHES[-1], *self.sample))
 
     def agreement(self, run: Run, batch: int | None = None) -> Agreement:
         """Return where `run` computes what the network does.
@@ -141,7 +139,7 @@ def training_difference(network: nn.Module, written: nn.Module, x: torch.Tensor)
     """
     outputs, gradients, counts, states = [], [], [], []
     for each in (network, written):
-        copied = deepcopy(each)
+        copied = copy_of(each)
         try:
             copied.train()
             made = [_step(copied, x, SEED + step) for step in range(2)]

@@ -317,7 +317,7 @@ def _length(value: Any) -> Any:
 def _namespaces(whole: Whole) -> list[dict[str, Any]]:
     """Return the global names that the `forward` of each module sees."""
     found = {}
-    for module in whole.modules():
+    for module in whole.network.modules():
         for kind in type(module).__mro__:
             names = getattr(vars(kind).get("forward"), "__globals__", None)
             if names is not None and not kind.__module__.startswith("torch."):
