@@ -137,10 +137,6 @@ def cost_of(structure: Structure, groups: list[frozenset[Dim]], valuation: Valua
             return None
         work += valuation.numel(dim.size for dim in cut.dims)
         cut.dims -= group
-    if cut.dims != set(structure.graph.output):
-        for dim in structure.graph.output:
-            cut.include(dim)
-        work += valuation.numel(dim.size for dim in cut.dims)
     return work
 
 
