@@ -136,10 +136,7 @@ def layer_cost(call: LayerCall) -> tuple[int, int]:
 
 def _operator_cost(module: OperatorModule, call: LayerCall) -> tuple[int, int]:
     graph = module.graph
-    values = dict(module.sizes)
-    for dim, length in zip(graph.input, call.input, strict=True):
-        if len(dim.size.exponents) == 1 and str(dim.size) in graph.runtime_variables:
-            values[str(dim.size)] = length
+    values = {**module.sizes, **graph.runtime_values(call.input, module.sizes)}
     valuation = graph.valuation(values)
     chosen = plan(graph, values)
     return chosen.flops(valuation), chosen.peak_memory_bytes(valuation)
