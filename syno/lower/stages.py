@@ -39,7 +39,7 @@ class Stage:
     output: tuple[Dim, ...]
 
     def flops(self, valuation: Valuation) -> int:
-        """Return the multiply-adds; for a stage without weights, the elements that are added. One that only moves them has none."""
+        """Return the multiply-adds; for a stage without weights, the elements that are added: none if they are only moved."""
         if not self.weights and not self.reduces:
             return 0
         return valuation.integer(self._space) * max(len(self.weights), 1)
