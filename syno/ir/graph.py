@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 
@@ -167,22 +166,23 @@ class PGraph:
         for axis, dim in enumerate(self.input):
             if (name := str(dim.size)) in self.variables and name not in fixed:
                 found.setdefault(name, (axis, ONE))
-        bare = {str(dim.size) for dim in self.output}
         for axis, dim in enumerate(self.input):
-            unread = [v for v in dim.size.variables if v.name not in found]
-            free = [v for v in unread if v.kind is Kind.PRIMARY and v.name not in fixed and dict(dim.size.exponents)[v] == 1]
-            if len(free) > 1:  # a stride that is a primary variable, too, has no axis of the output
-                free = [v for v in free if v.name in bare]
-            if len(free) == 1 and len(unread) == len(dim.size.variables):
-                found[free[0].name] = (axis, dim.size / Size({free[0]: 1}))
+            free = [v for v in dim.size.variables if v.kind is Kind.PRIMARY and v.name not in fixed]
+            if (
+                len(free) == 1
+                and dim.size.exponent(free[0]) == 1
+                and found.keys().isdisjoint(v.name for v in dim.size.variables)
+            ):
+                factor = dim.size / Size({free[0]: 1})
+                if factor.is_polynomial:
+                    found[free[0].name] = (axis, factor)
         return found
 
     def runtime_values(self, shape: Sequence[int], sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the values of the `runtime_variables` for an input of this shape; `sizes` are the other variables' values."""
         values = {}
         for name, (axis, factor) in self.runtime_axes.items():
-            times = math.prod(Fraction(sizes[variable.name]) ** power for variable, power in factor.exponents)
-            values[name] = int(Fraction(shape[axis]) / times)
+            values[name] = shape[axis] // math.prod(sizes[variable.name] ** power for variable, power in factor.exponents)
         return values
 
     @cached_property

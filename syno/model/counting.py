@@ -12,9 +12,10 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from syno.algebra import Valuation
 from syno.base.errors import SpecError
 from syno.lower.choose import plan
-from syno.lower.plan import FLOAT_BYTES
+from syno.lower.plan import FLOAT_BYTES, Plan
 from syno.model.around import Bias
 from syno.model.extraction import LayerCall, evaluation_mode, trace
 from syno.model.geometry import TRANSPOSED
@@ -83,7 +84,8 @@ def published_flops(model: nn.Module, example: torch.Tensor) -> int:
 
     In addition to `model_cost`, they count 4 for each element that a batch or layer normalization reads, 1 for each element
     that an average pooling reads and writes (only those that it writes if its window is fixed; none if it is a function and no
-    module), and for an operator the numbers of elements of its input and of its weights, the latter once in a batch.
+    module), and for an operator the numbers of elements of its input, of its weights, the latter once in a batch, and of a
+    result that is only moved.
 
     Source: the artifact's figures, which this reproduces; thop, which counted what is no operator.
     """
@@ -95,7 +97,8 @@ def _published_surplus(call: LayerCall) -> int:
     """Return what `published_flops` counts for a layer in addition to `layer_cost`."""
     read, made = math.prod(call.input), math.prod(call.output)
     if isinstance(call.module, OperatorModule):
-        return read + parameters(call.module)
+        chosen, valuation = _plan_of(call.module, call.input)
+        return chosen.published_flops(valuation) - chosen.flops(valuation)
     if isinstance(call.module, nn.BatchNorm2d | nn.LayerNorm):
         return 4 * read
     if isinstance(call.module, nn.AvgPool2d):
@@ -135,8 +138,11 @@ def layer_cost(call: LayerCall) -> tuple[int, int]:
 
 
 def _operator_cost(module: OperatorModule, call: LayerCall) -> tuple[int, int]:
-    graph = module.graph
-    values = {**module.sizes, **graph.runtime_values(call.input, module.sizes)}
-    valuation = graph.valuation(values)
-    chosen = plan(graph, values)
+    chosen, valuation = _plan_of(module, call.input)
     return chosen.flops(valuation), chosen.peak_memory_bytes(valuation)
+
+
+def _plan_of(module: OperatorModule, given: tuple[int, ...]) -> tuple[Plan, Valuation]:
+    """Return the plan of an operator on an input of this shape, and the values of its variables."""
+    values = {**module.sizes, **module.graph.runtime_values(given, module.sizes)}
+    return plan(module.graph, values), module.graph.valuation(values)

@@ -207,9 +207,7 @@ def _statements(lines: Sequence[tuple[str, str]]) -> list[str]:
 
 def _read(axis: int, factor: Size) -> str:
     """Return the expression for a variable of which an axis has `factor` times the length; a remainder is refused later."""
-    above, below = (Size({v: sign * e for v, e in factor.exponents if sign * e > 0}) for sign in (1, -1))
-    times = "" if below == ONE else f" * {_factor(below.integer_text())}"
-    return f"shape[{axis}]{times}" + ("" if above == ONE else f" // {_factor(above.integer_text())}")
+    return f"shape[{axis}]" if factor == ONE else f"shape[{axis}] // {_factor(factor.integer_text())}"
 
 
 def _factor(text: str) -> str:
