@@ -22,9 +22,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from syno.algebra import Valuation
 from syno.base.user_code import user_code
 from syno.lower.choose import plan
-from syno.lower.plan import FLOAT_BYTES
+from syno.lower.plan import FLOAT_BYTES, Plan
 from syno.model.extraction import LayerCall, evaluation_mode, shape_of, trace
 from syno.model.layers import KINDS
 from syno.model.module import OperatorModule
@@ -337,7 +338,8 @@ def published_flops(model: nn.Module, example: torch.Tensor) -> int:
 
     In addition to `model_cost`, they count 4 for each element that a batch or layer normalization reads, 1 for each element
     that an average pooling reads and writes (only those that it writes if its window is fixed; none if it is a function and no
-    module), and for an operator the numbers of elements of its input and of its weights, the latter once in a batch.
+    module), and for an operator the numbers of elements of its input, of its weights, the latter once in a batch, and of a
+    result that is only moved.
 
     Source: the artifact's figures, which this reproduces; thop, which counted what is no operator.
     """
@@ -349,7 +351,8 @@ def _published_surplus(call: LayerCall) -> int:
     """Return what `published_flops` counts for a layer in addition to its FLOPs."""
     read, made = math.prod(call.input), math.prod(call.output)
     if isinstance(call.module, OperatorModule):
-        return read + parameters(call.module)
+        chosen, valuation = _plan_of(call.module, call.input)
+        return chosen.published_flops(valuation) - chosen.flops(valuation)
     if isinstance(call.module, nn.BatchNorm2d | nn.LayerNorm):
         return 4 * read
     if isinstance(call.module, nn.AvgPool2d):
@@ -372,11 +375,11 @@ def published_parameters(model: nn.Module) -> int:
 
 def _operator_cost(module: OperatorModule, given: tuple[int, ...]) -> tuple[int, int]:
     """Return multiply-adds and bytes of memory of one use of an operator on an input of this shape, by its plan."""
-    graph = module.graph
-    values = dict(module.sizes)
-    for dim, length in zip(graph.input, given, strict=True):
-        if len(dim.size.exponents) == 1 and str(dim.size) in graph.runtime_variables:
-            values[str(dim.size)] = length
-    valuation = graph.valuation(values)
-    chosen = plan(graph, values)
+    chosen, valuation = _plan_of(module, given)
     return chosen.flops(valuation), chosen.peak_memory_bytes(valuation)
+
+
+def _plan_of(module: OperatorModule, given: tuple[int, ...]) -> tuple[Plan, Valuation]:
+    """Return the plan of an operator on an input of this shape, and the values of its variables."""
+    values = {**module.sizes, **module.graph.runtime_values(given, module.sizes)}
+    return plan(module.graph, values), module.graph.valuation(values)
