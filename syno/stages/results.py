@@ -165,14 +165,16 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Seque
     """Return the operators in the tables; where none was trained and measured, the best of the search."""
     import pandas
 
+    given: dict[str, PGraph] = {}
     filled = [table[["operator", "key", "role"]] for table in measured if not table.empty]
     if filled:
         named = pandas.concat(filled)
         rows = named[(named["role"] != "original") & (named["key"] != INT8)].drop_duplicates("key")
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
-        if found or not experiment.searches:
-            return {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
-    return _best(experiment, trials, experiment.select.count)
+        given = {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
+        if (rows["role"] == "found").any():
+            return given
+    return given | _best(experiment, trials, experiment.select.count)
 
 
 def _best(experiment: Experiment, trials: pandas.DataFrame, count: int) -> dict[str, PGraph]:
