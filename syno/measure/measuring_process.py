@@ -23,7 +23,7 @@ from syno.measure.job import Phase
 from syno.measure.measuring import Findings, SpeedupRequest
 from syno.measure.ssh.connection import ConnectionLostError, Session
 from syno.measure.ssh.protocol import Code, difference, parsed, send
-from syno.measure.tuning import as_ordered, environment
+from syno.measure.tuning import as_ordered, environment, place_of_caches
 
 COMMAND = (sys.executable, "-m", "syno.measure.speedup_process")
 SPEEDUPS = "speedups"  # the argument of the command on a machine that is reached by ssh
@@ -39,7 +39,7 @@ class LocalProcess:
     """The process on this machine, in a session of its own, with empty caches of compilers."""
 
     def __init__(self, threads: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="syno-speedups-", ignore_cleanup_errors=True)
+        self._folder = tempfile.TemporaryDirectory(prefix="syno-speedups-", dir=place_of_caches(), ignore_cleanup_errors=True)
         working = Path(self._folder.name)
         self._log, self._family = working / "log", set[Any]()
         with self._log.open("wb") as errors:

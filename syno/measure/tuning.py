@@ -108,7 +108,7 @@ def tune(
         raise SpecError(f'what the compiler "{compiler}" makes runs on this machine only, and "{device}" is another')
     if chosen.check is not None:
         chosen.check(device, settings.threads, options, remote)
-    with tempfile.TemporaryDirectory(prefix="syno-tuning-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="syno-tuning-", dir=place_of_caches(), ignore_cleanup_errors=True) as name:
         working = Path(name)
         request = request.model_copy(update={"remote": remote, **({"folder": working} if folder is None else {})})
         write_whole(working / REQUEST, request.model_dump_json(), durable=False)
@@ -160,6 +160,19 @@ def environment(folder: Path, threads: int) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
     }
+
+
+def place_of_caches() -> str | None:
+    """Return where folders of compiled code are made: TORCHINDUCTOR_CACHE_DIR; None if that is not set: where `tempfile` does.
+
+    Compiled code is loaded from there, which fails if temporary files must not be executed; PyTorch then names the variable.
+    """
+    given = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if not given:
+        return None
+    with suppress(OSError):  # `tempfile` says what is wrong
+        Path(given).mkdir(parents=True, exist_ok=True)
+    return given
 
 
 class _News:

@@ -24,7 +24,7 @@ rule tune:
     shell:
         # If a network cannot be compiled or measured, there is a record with the reason, and exit code 1.
         "(syno tune model {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
-        " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"
+        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"
 
 
 # The distinct layers that operators replace, each by itself. An interrupted job goes on at the layer where it was.
@@ -53,4 +53,4 @@ rule layers:
     shell:
         # As for a network: what cannot be compiled or measured is in the record with the reason, and the exit code is 1.
         "(syno tune layers {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
-        " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"
+        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"
