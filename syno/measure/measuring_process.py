@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from syno.base.core_locks import Wait
 from syno.base.errors import DeviceError
 from syno.measure.devices import SshSettings
 from syno.measure.isolation import LOOK_SECONDS, TAIL_CHARACTERS, crash_in_words, kill, used_mib
@@ -159,6 +160,7 @@ class MeasuringProcess:
             self._connection = LocalProcess(self._threads) if there is None else Session(self._name, there, SPEEDUPS)
         connection, left, before = self._connection, START_SECONDS, time.monotonic()
         phase: Phase = "starting"
+        wait = Wait()
         connection.send(request.model_dump_json())
         try:
             for kind, content in connection.messages():
@@ -173,6 +175,7 @@ class MeasuringProcess:
                     raise FaultError(content)
                 elif kind == "hello" and (different := difference(here=Code.of_this(), there=Code.model_validate(content))):
                     raise DeviceError(f'device "{self._name}": {different}')
+                wait.look(phase == "waiting" and self._there is None)
                 self.progress(Findings(phase=phase))
                 if (ending := self._passed_limit(request, left)) is not None:
                     self.close()

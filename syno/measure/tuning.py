@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from syno.base.core_locks import Wait
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
@@ -181,6 +182,7 @@ class _News:
     def __init__(self, path: Path, progress: Callable[[Findings], None]) -> None:
         self._path, self._progress, self._seen = path, progress, 0
         self._findings = Findings()
+        self._wait = Wait()
 
     def tell(self) -> None:
         """Tell what is known."""
@@ -188,6 +190,7 @@ class _News:
             written = self._path.stat().st_mtime_ns
             if written != self._seen:
                 self._seen, self._findings = written, _findings(self._path)
+        self._wait.look(self._findings.phase == "waiting")
         self._progress(self._findings)
 
 

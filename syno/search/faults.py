@@ -119,6 +119,8 @@ def may_pass(error: BaseException) -> bool:
         return error.may_pass
     if isinstance(error, SpecError | DataError) and not isinstance(error, StorageError):
         return False
+    if isinstance(error, MemoryError):
+        return True
     return any(_is_of_machine(one) or _is_lost_device(one) or _is_too_large(one) for one in _chain(error))
 
 
