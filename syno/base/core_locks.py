@@ -169,7 +169,9 @@ def waiting_text(waited: float) -> str:
 def _others_on_cores() -> list[int]:
     """Return the ids of the processes that hold one of the cores of this process, without it and those that it has started."""
     folder, found = _folder(), list[int]()
-    for core in sorted(os.sched_getaffinity(0)) if folder is not None else ():
+    if folder is None:
+        return []
+    for core in sorted(os.sched_getaffinity(0)):
         for name in ("core", "next"):
             with suppress(OSError):
                 found += _holders((folder / f"{core}.{name}").stat())

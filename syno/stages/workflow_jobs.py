@@ -11,6 +11,8 @@ from __future__ import annotations
 import atexit
 import logging
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +73,14 @@ def tell_failures_apart(workflow: Any) -> FailedJobs:
     for kind in (Job, GroupJob):
         known = kind.__dict__.get("restart_times")
         if isinstance(known, property) and known.fget is not None:
-            kind.restart_times = property(lambda job, get=known.fget: failed.restarts(job, get(job)))
+            kind.restart_times = property(partial(_restarts, failed, known.fget))
     for name in ("snakemake.logging", "snakemake"):
         logging.getLogger(name).addFilter(is_no_called_process_error)
     return failed
+
+
+def _restarts(failed: FailedJobs, given: Callable[[Any], int], job: Any) -> int:
+    return failed.restarts(job, given(job))
 
 
 def is_no_called_process_error(record: logging.LogRecord) -> bool:
