@@ -19,7 +19,6 @@ from syno.base.errors import SynoError, UserCodeError
 WRONG, NOT_THERE, INTERRUPTED, MACHINE_FAILED = 2, 1, 130, 75
 OTHERS = ("watch", "top", "show", "get", "measurements", "artifact")  # commands after those of the stages, in their order
 STAGES, RESULTS, SPACES = "An experiment, stage by stage", "Results", "Spaces of operators"  # parts of the help page
-MACHINE = "the machine failed"  # how the message of an error begins that may pass
 HINT = "; the whole traceback: syno --debug COMMAND ..."  # for errors in the user's own code
 
 
@@ -41,13 +40,13 @@ class Commands(TyperGroup):
             try:
                 return super().invoke(ctx)
             except (SynoError, OSError, MemoryError, RuntimeError) as error:
-                from syno.search.faults import may_pass
+                from syno.search.faults import LATER, may_pass
 
                 if ctx.params.get("debug"):
                     raise
                 if may_pass(error):
                     text = f"{' '.join(without_passwords(str(error)).split()) or type(error).__name__}"
-                    typer.echo(f"{MACHINE}: {text}", err=True)
+                    typer.echo(f"error: {text}{LATER}", err=True)
                     raise typer.Exit(MACHINE_FAILED) from None
                 if not isinstance(error, SynoError):
                     raise

@@ -43,6 +43,7 @@ from syno.base.errors import (
 
 FaultKind: TypeAlias = Literal["operator", "machine", "function"]
 
+LATER = "; if the machine is to blame, the same command may succeed later"  # ends the message of an error that may pass
 LONGEST_MESSAGE = 2000  # characters of a traceback that are kept, from its end
 LONGEST_CAUSE = 300  # characters
 

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from syno.search.faults import LATER
+
 ERROR = "error: "  # begins the last line of a log with an error of the input
 TRACEBACK = "Traceback (most recent call last)"
 TAIL_BYTES = 2**16
@@ -29,6 +31,8 @@ def end_of_log(file: Path) -> tuple[str, bool]:
     except OSError:
         return "", False
     last = lines[-1].strip() if lines else ""
+    if last.endswith(LATER):
+        return last, False
     return last, last.startswith(ERROR) or any(line.startswith(TRACEBACK) for line in lines)
 
 

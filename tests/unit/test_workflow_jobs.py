@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from syno.base.errors import DataError, DeviceError, MissingDeviceError, SearchStoppedError, SpecError, StorageError, SynoError
 from syno.cli import app
-from syno.search.faults import fault_of, may_pass
+from syno.search.faults import LATER, fault_of, may_pass
 from syno.search.stopping import stopped_by_machine
 from syno.stages.workflow_jobs import FailedJobs, is_no_called_process_error
 
@@ -51,7 +51,11 @@ def test_what_another_attempt_may_mend(error: Exception, passes: bool) -> None:
 
 @pytest.mark.parametrize(
     ("error", "code", "line"),
-    [(SpecError("wrong"), 2, "error: wrong"), (FULL, 75, "the machine failed: "), (RuntimeError("bug"), 1, "")],
+    [
+        (SpecError("wrong"), 2, "error: wrong"),
+        (FULL, 75, f"error: [Errno 28] No space left on device{LATER}"),
+        (RuntimeError("bug"), 1, ""),
+    ],
 )
 def test_exit_codes_tell_them_apart(error: Exception, code: int, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
@@ -67,7 +71,7 @@ def test_exit_codes_tell_them_apart(error: Exception, code: int, line: str, monk
     [
         ("one line\nerror: wrong\n", 0),
         ("Traceback (most recent call last):\n  File x\nTypeError: bug\n", 0),
-        ("one line\nthe machine failed: [Errno 28] No space left on device\n", 3),
+        (f"one line\nerror: [Errno 28] No space left on device{LATER}\n", 3),
         ("Killed\n", 3),
         ("stopped: trials so far are in it; the same command goes on\n", 3),
         ("", 3),

@@ -49,9 +49,7 @@ def config(folder: Path, **fields: Any) -> Experiment:
 def last_line(run: Run, *arguments: str, code: int = 2) -> str:
     """The error, after the lines on progress."""
     *progress, line = run(*arguments, code=code).stderr.splitlines()
-    assert line.startswith("error: " if code == 2 else "the machine failed: ") and all(
-        other.startswith("mine: ") for other in progress
-    )
+    assert line.startswith("error: ") and all(other.startswith("mine: ") for other in progress)
     return line
 
 
