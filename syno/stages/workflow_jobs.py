@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import logging
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,12 +22,18 @@ from syno.search.faults import LATER
 ERROR = "error: "  # begins the last line of a log with an error of the input
 TRACEBACK = "Traceback (most recent call last)"
 TAIL_BYTES = 2**16
+CLOCKS_APART_SECONDS = 5.0  # of this machine and those that write logs
 MOST_SHOWN = 5  # failed jobs
 
 
-def end_of_log(file: Path) -> tuple[str, bool]:
-    """Return the last line of a job's log, and whether it tells that the job failed for good; ("", False) without a log."""
+def end_of_log(file: Path, since: float = 0.0) -> tuple[str, bool]:
+    """Return the last line of a job's log, and whether it tells that the job failed for good.
+
+    ("", False) without a log that was written since that time: a job that was killed before it began has that of an earlier run.
+    """
     try:
+        if file.stat().st_mtime < since:
+            return "", False
         lines = file.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip().splitlines()
     except OSError:
         return "", False
@@ -45,11 +52,12 @@ class FailedJobs:
 
     def __init__(self) -> None:
         self.said: dict[str, str] = {}
+        self._began = time.time() - CLOCKS_APART_SECONDS
 
     def restarts(self, job: Any, given: int) -> int:
         """Return how often Snakemake may restart a failed job, or group of jobs, that it would restart `given` times."""
         logs = [str(log) for one in getattr(job, "jobs", [job]) for log in one.log]
-        ends = {log: end_of_log(Path(log)) for log in logs}
+        ends = {log: end_of_log(Path(log), self._began) for log in logs}
         failed = {log: line for log, (line, is_for_good) in ends.items() if is_for_good} or {
             log: line for log, (line, _) in ends.items() if line
         }

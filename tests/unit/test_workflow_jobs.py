@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,6 +89,13 @@ def test_a_job_that_failed_for_good_is_not_restarted(text: str | None, restarts:
     assert failed.restarts(SimpleNamespace(jobs=[SimpleNamespace(log=[other]), job]), 3) == restarts  # a group of jobs
     if not restarts:
         assert failed.text() == f"{'' if 'error' in str(text) else 'error: '}{str(text).splitlines()[-1]} ({log})"
+
+
+def test_the_log_of_an_earlier_run_says_nothing_of_this_one(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("error: wrong\n", encoding="utf-8")
+    os.utime(log, (1_700_000_000, 1_700_000_000))
+    assert FailedJobs().restarts(SimpleNamespace(log=[log]), 3) == 3
 
 
 def test_the_wall_around_an_error_is_not_printed() -> None:
