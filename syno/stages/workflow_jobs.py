@@ -29,7 +29,7 @@ MOST_SHOWN = 5  # failed jobs
 def end_of_log(file: Path, since: float = 0.0) -> tuple[str, bool]:
     """Return the last line of a job's log, and whether it tells that the job failed for good.
 
-    ("", False) without a log that was written since that time: a job that was killed before it began has that of an earlier run.
+    ("", False) without one that was written since that time: a job that was killed before it began has that of an earlier run.
     """
     try:
         if file.stat().st_mtime < since:
