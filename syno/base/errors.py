@@ -92,7 +92,13 @@ class MissingDeviceError(DeviceError, SpecError):
 
 
 class SearchStoppedError(SynoError, RuntimeError):
-    """A search that stopped early, because evaluations fail for a reason other than the operators."""
+    """A search that stopped early, because evaluations fail for a reason other than the operators.
+
+    Attributes:
+        may_pass: whether its machine failed, so that the same command may go on later or elsewhere.
+    """
+
+    may_pass = False
 
 
 class UserCodeError(SpecError):

@@ -1,6 +1,8 @@
 """The app: a group of commands that print errors of the input as one line.
 
-An error of the input has exit code 2, an interruption exit code 130.
+Exit codes tell whether running the same command again may help: not after 2, an error of the input or of the user's code, nor
+after 1, which comes with a traceback. After 75 (EX_TEMPFAIL of sysexits.h) the machine failed, as with a full disk, and after
+130 the command was interrupted. The workflow restarts jobs accordingly (`syno.stages.workflow_jobs`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typer.core import TyperGroup
 from syno.base.addresses import without_passwords
 from syno.base.errors import SynoError, UserCodeError
 
-WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
+WRONG, NOT_THERE, INTERRUPTED, MACHINE_FAILED = 2, 1, 130, 75
 OTHERS = ("watch", "top", "show", "get", "measurements", "artifact")  # commands after those of the stages, in their order
 STAGES, RESULTS, SPACES = "An experiment, stage by stage", "Results", "Spaces of operators"  # parts of the help page
 HINT = "; the whole traceback: syno --debug COMMAND ..."  # for errors in the user's own code
@@ -37,8 +39,16 @@ class Commands(TyperGroup):
             warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {without_passwords(str(message))}", err=True)
             try:
                 return super().invoke(ctx)
-            except SynoError as error:
+            except (SynoError, OSError, MemoryError, RuntimeError) as error:
+                from syno.search.faults import LATER, may_pass
+
                 if ctx.params.get("debug"):
+                    raise
+                if may_pass(error):
+                    text = f"{' '.join(without_passwords(str(error)).split()) or type(error).__name__}"
+                    typer.echo(f"error: {text}{LATER}", err=True)
+                    raise typer.Exit(MACHINE_FAILED) from None
+                if not isinstance(error, SynoError):
                     raise
                 hint = HINT if isinstance(error, UserCodeError) and error.__cause__ is not None else ""
                 typer.echo(f"error: {' '.join(str(error).split())}{hint}", err=True)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from syno.base.core_locks import Wait
 from syno.base.errors import DeviceError
 from syno.measure.devices import SshSettings
 from syno.measure.isolation import (
@@ -33,7 +34,7 @@ from syno.measure.job import Phase
 from syno.measure.measuring import Findings, SpeedupRequest
 from syno.measure.ssh.connection import ConnectionLostError, Session
 from syno.measure.ssh.protocol import Code, difference, parsed, send
-from syno.measure.tuning import as_ordered, environment
+from syno.measure.tuning import as_ordered, environment, place_of_caches
 
 COMMAND = (sys.executable, "-m", "syno.measure.speedup_process")
 SPEEDUPS = "speedups"  # the argument of the command on a machine that is reached by ssh
@@ -61,7 +62,7 @@ class LocalProcess:
     """The process on this machine, in a session of its own, with empty caches of compilers."""
 
     def __init__(self, threads: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="syno-speedups-", ignore_cleanup_errors=True)
+        self._folder = tempfile.TemporaryDirectory(prefix="syno-speedups-", dir=place_of_caches(), ignore_cleanup_errors=True)
         working = Path(self._folder.name)
         self._log, self._family = working / "log", set[Any]()
         with self._log.open("wb") as errors:
@@ -218,6 +219,7 @@ class MeasuringProcess:
             self._connection = LocalProcess(self._threads) if there is None else Session(self._name, there, SPEEDUPS)
         connection, left, before = self._connection, START_SECONDS, time.monotonic()
         phase: Phase = "starting"
+        wait = Wait()
         connection.send(request.model_dump_json())
         try:
             for kind, content in connection.messages():
@@ -234,6 +236,7 @@ class MeasuringProcess:
                     raise FaultError(content)
                 elif kind == "hello" and (different := difference(here=Code.of_this(), there=Code.model_validate(content))):
                     raise DeviceError(f'device "{self._name}": {different}')
+                wait.look(phase == "waiting" and self._there is None)
                 self.progress(Findings(phase=phase))
                 if left < 0 and phase == "starting":
                     raise ProcessDiedError(phase, f"it did not start within {START_SECONDS:g} s")

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from syno.base.core_locks import Wait
 from syno.base.devices import require_device
 from syno.base.errors import DeviceError, SpecError
 from syno.base.files import write_whole
@@ -130,7 +131,7 @@ def tune(
 
 def _run(request: Request, progress: Callable[[Findings], None] | None) -> tuple[Ending, Findings]:
     """Measure in a new process."""
-    with tempfile.TemporaryDirectory(prefix="syno-tuning-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="syno-tuning-", dir=place_of_caches(), ignore_cleanup_errors=True) as name:
         working = Path(name)
         if request.folder == Path():
             request = request.model_copy(update={"folder": working})
@@ -190,12 +191,26 @@ def environment(folder: Path, threads: int) -> dict[str, str]:
     }
 
 
+def place_of_caches() -> str | None:
+    """Return where folders of compiled code are made: TORCHINDUCTOR_CACHE_DIR; None if that is not set: where `tempfile` does.
+
+    Compiled code is loaded from there, which fails if temporary files must not be executed; PyTorch then names the variable.
+    """
+    given = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if not given:
+        return None
+    with suppress(OSError):  # `tempfile` says what is wrong
+        Path(given).mkdir(parents=True, exist_ok=True)
+    return given
+
+
 class _News:
     """Tells again and again what the process has found so far; its file is read when it has changed."""
 
     def __init__(self, path: Path, progress: Callable[[Findings], None]) -> None:
         self._path, self._progress, self._seen = path, progress, 0
         self._findings = Findings()
+        self._wait = Wait()
 
     def tell(self) -> None:
         """Tell what is known."""
@@ -203,6 +218,7 @@ class _News:
             written = self._path.stat().st_mtime_ns
             if written != self._seen:
                 self._seen, self._findings = written, _findings(self._path)
+        self._wait.look(self._findings.phase == "waiting")
         self._progress(self._findings)
 
 

@@ -163,7 +163,8 @@ def _fastest(
     if not scored:
         best = found[0]
         score = f"; its {metric.name} and the original's were not both measured"
-        return Line(f"The fastest {where}: ", best, f", {speed_text(speedups[best][1])}{score}.")
+        none = f"No operator is faster than the original {where}. " if speedups[best][1].value <= 1 else ""
+        return Line(f"{none}The fastest{'' if none else f' {where}'}: ", best, f", {speed_text(speedups[best][1])}{score}.")
     best = next(name for name in scored if networks[name].lost.value <= margin.most)
     speed, network = speedups[best][1], networks[best]
     also = "" if not network.lost.high > margin.most else f"; the interval of the {metric.name} reaches beyond {words}"

@@ -30,7 +30,10 @@ from syno.base.errors import (
     LoweringError,
     MisfitError,
     MissingDeviceError,
+    SearchStoppedError,
     SizeError,
+    SpecError,
+    StorageError,
     SynoError,
     TrainingError,
     UnreachableError,
@@ -40,6 +43,7 @@ from syno.base.errors import (
 
 FaultKind: TypeAlias = Literal["operator", "machine", "function"]
 
+LATER = "; if the machine is to blame, the same command may succeed later"  # ends the message of an error that may pass
 LONGEST_MESSAGE = 2000  # characters of a traceback that are kept, from its end
 LONGEST_CAUSE = 300  # characters
 
@@ -76,12 +80,14 @@ class Fault:
         message: the text of an error that Syno raised, the end of the traceback of any other.
         cause: the cause in one line.
         lasts: whether a new attempt in this process would fail, too, because the machine is broken.
+        may_pass: whether the same command may succeed later or elsewhere, as after a full disk or a lost connection.
     """
 
     kind: FaultKind
     message: str
     cause: str
     lasts: bool = False
+    may_pass: bool = False
 
 
 def fault_of(error: Exception) -> Fault:
@@ -98,10 +104,25 @@ def fault_of(error: Exception) -> Fault:
         kind = "operator"
     else:
         kind = "function"
+    passes = broken is not None and may_pass(error)
     if isinstance(error, SynoError):  # its text is meant for people
-        return Fault(kind, str(error), _one_line(str(error)), lost)
+        return Fault(kind, str(error), _one_line(str(error)), lost, passes)
     message = "".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip()
-    return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost)
+    return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost, passes)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether the command that ended with this error may succeed when it is run again, because its machine failed.
+
+    It does if it ran out of memory or room, or lost a device or a connection; not if data or a device is missing.
+    """
+    if isinstance(error, SearchStoppedError):
+        return error.may_pass
+    if isinstance(error, SpecError | DataError) and not isinstance(error, StorageError):
+        return False
+    if isinstance(error, MemoryError):
+        return True
+    return any(_is_of_machine(one) or _is_lost_device(one) or _is_too_large(one) for one in _chain(error))
 
 
 def alike(cause: str) -> str:

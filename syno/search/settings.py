@@ -16,9 +16,9 @@ from syno.search.ledger import is_running
 from syno.search.policies import Policy, Proposal
 from syno.search.reward import Reward
 from syno.search.storage.records import FINGERPRINT, Result, worker_of
-from syno.search.storage.store import EXHAUSTED, TrialStore
+from syno.search.storage.store import EXHAUSTED, SETTINGS, TrialStore
 
-ATTRIBUTE = "syno"  # the study's attribute that holds them
+ATTRIBUTE = SETTINGS  # the study's attribute that holds them
 FORMAT = 1
 ABSENT = object()
 LONGEST_VALUE = 60  # characters that are shown of a setting's value

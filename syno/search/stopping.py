@@ -118,10 +118,12 @@ class Stopping:
 
 def stopped_by_machine(name: str, fault: Fault) -> SearchStoppedError:
     """Return the error of a worker whose machine cannot evaluate."""
-    return SearchStoppedError(
+    error = SearchStoppedError(
         f'a worker of study "{name}" stopped, because its machine failed: {fault.cause}. Its trial was given back: other '
         "workers go on with it, as the same command does when the machine is mended"
     )
+    error.may_pass = fault.may_pass
+    return error
 
 
 def equal_failures(ledger: Ledger) -> list[Claim]:

@@ -35,7 +35,7 @@ from syno.search.settings import agree, study_settings
 from syno.search.stopping import MACHINE_ATTEMPTS, Stopping, stopped_by_machine
 from syno.search.storage.errors import database_errors
 from syno.search.storage.opening import open_storage
-from syno.search.storage.records import TrialRecord, best_records, table
+from syno.search.storage.records import TrialRecord, best_records, died, table
 from syno.search.storage.store import TrialStore, with_withdrawn
 from syno.search.tree import Tree, actions
 
@@ -197,6 +197,7 @@ class Study:
             self._forget()
         dispatch, meter, machine_faults = self._dispatch, ProgressMeter(), 0
         dispatch.begin(alone=alone)
+        told = 0  # of claims whose workers died
         try:
             with unfrozen_afterwards(), display or nullcontext():
                 while True:
@@ -204,6 +205,13 @@ class Study:
                         trial = dispatch.next(n_trials, most_screened)
                     for operator in dispatch.stopped_for_good():
                         forget(evaluate, operator)
+                    for claim in dispatch.ledger.died[told:]:
+                        warnings.warn(
+                            f'study "{self.name}": the operator of trial {claim.number} counts as failed: '
+                            f"{died(len(claim.numbers))}",
+                            stacklevel=2,
+                        )
+                    told = len(dispatch.ledger.died)
                     if display is not None:
                         display.show(meter.progress(dispatch.ledger, self.name, n_trials, notes()))
                     if trial is not None:

@@ -23,9 +23,10 @@ from syno.measure.isolation import Ending, run_limited
 from syno.measure.latency import relative_error
 from syno.measure.machine import Peak
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.measuring_process import LocalProcess
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning import tune
+from syno.measure.tuning import place_of_caches, tune
 from syno.measure.tuning_record import AnySubject
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
@@ -278,3 +279,23 @@ class TestMeasuring:
 
     def test_modules_are_made_from_these_factories(self) -> None:
         assert tuned_modules.linear(3).in_features == 3
+
+
+def test_compiled_code_lies_where_the_user_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where temporary files cannot be executed: PyTorch then says to set this variable."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    assert place_of_caches() is None
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "caches"))
+    seen: list[str] = []
+
+    def ending(*_: object, environment: dict[str, str], **__: object) -> Ending:
+        seen.append(environment["TORCHINDUCTOR_CACHE_DIR"])
+        return Ending("timeout", "it was stopped", "")
+
+    monkeypatch.setattr("syno.measure.tuning.run_limited", ending)
+    tune(CONV2D, compiler="eager", settings=FAST)
+    with LocalProcess(1) as process:
+        variables = Path(f"/proc/{process.process.pid}/environ").read_bytes().split(b"\0")
+        seen += [one.decode().partition("=")[2] for one in variables if one.startswith(b"TORCHINDUCTOR_CACHE_DIR=")]
+    assert len(seen) == 2 and all(Path(one).is_relative_to(tmp_path / "caches") for one in seen)
+    assert list((tmp_path / "caches").iterdir()) == []  # nothing is left there

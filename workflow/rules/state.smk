@@ -7,7 +7,9 @@ from syno.stages.manifest import write_manifest
 from syno.stages.restore import look_over
 from syno.stages.selection import why_none
 from syno.stages.workflow import asked_for, before_planning, check_source
+from syno.stages.workflow_jobs import say_at_the_end, tell_failures_apart
 
+FAILED = tell_failures_apart(workflow) if workflow.is_main_process else None
 ASKED_FOR = list(EXPERIMENTS.values())
 
 
@@ -50,3 +52,5 @@ onerror:
     with in_words():
         for experiment in ASKED_FOR:
             write_manifest(experiment, complete=False)
+    if FAILED is not None:
+        say_at_the_end(FAILED)

@@ -24,7 +24,7 @@ rule tune:
     shell:
         # If a network cannot be compiled or measured, there is a record with the reason, and exit code 1.
         "(syno tune model {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
-        " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"
+        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"
 
 
 # The selected operators once more, each in turns with the original: the speedups by which they were selected are too high. It does not
@@ -80,4 +80,4 @@ rule layers:
     shell:
         # As for a network: what cannot be compiled or measured is in the record with the reason, and the exit code is 1.
         "(syno tune layers {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
-        " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"
+        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"

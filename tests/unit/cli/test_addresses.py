@@ -45,7 +45,7 @@ def test_commands_show_no_password(run: Run, folder: Path) -> None:
     text = f"spec: small.yaml\noriginal: {ORIGINAL}\nstudy: {{storage: '{URL}'}}\n"
     (folder / "a.yaml").write_text(text, encoding="utf-8")
     for command in (["watch", "a.yaml", "--once"], ["freeze", "a.yaml"]):
-        assert SHOWN in one_line(run(*command, code=2))
+        assert SHOWN in one_line(run(*command, code=75))
 
 
 def test_the_kept_file_has_the_password_for_jobs_and_is_its_owner_s(tmp_path: Path) -> None:
