@@ -23,7 +23,14 @@ from syno.config.defaults import following
 from syno.config.goal import check_goal
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kept_file import completed
-from syno.config.kinds import check_alone, check_compares_with_nothing, check_has_data, check_without_workload, no_search
+from syno.config.kinds import (
+    check_alone,
+    check_compares_with_nothing,
+    check_counts,
+    check_has_data,
+    check_without_workload,
+    no_search,
+)
 from syno.config.parts import Part, parts
 from syno.config.policies import PolicyChoice, policy_settings
 from syno.config.selection import check_selection
@@ -151,6 +158,8 @@ class Experiment(Section):
                 )
             check_names(self.spec)
             check_has_data(self.workload.data, self.trains)
+            if self.searches and self.evaluation == "cost" and self.goal is None:
+                check_counts(reward)
             return
         needing = {"evaluate: training": self.evaluation == "training", "relative_budget": self.relative_budget}
         check_without_workload(self.searches, self.select, self.spec, {**needing, "goal": self.goal})

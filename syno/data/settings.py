@@ -175,8 +175,8 @@ class ShapesSettings(DataSettings):
 
     classes: Annotated[int, Field(ge=2)] = 1000
     """classes, the number of the network's outputs"""
-    size: Positive = 224
-    """pixels of a picture's side"""
+    size: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] = 224
+    """pixels of a picture's side; or its height and width, as in [480, 640], or the lengths of another sample, as in [16000]"""
     channels: Positive = 3
     """channels of a picture"""
 

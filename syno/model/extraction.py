@@ -18,7 +18,9 @@ from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, axes_of
 from syno.model.layer import Layer
-from syno.model.layers import KINDS, NOT_NAMED, STEM, Where, names_of, rule_for
+from syno.model.layers import KINDS, LAYER_RULES, NOT_NAMED, PATTERN, STEM, Where, names_of, rule_for
+
+MOST_REASONS, MOST_NAMES = 4, 20  # in a message
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,9 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
 
     Such a module has weights of its own, or no submodules. The model is left as it was.
 
-    Raises UserCodeError if the model fails on the example.
+    Raises SpecError if the example is no tensor, UserCodeError if the model fails on it.
     """
+    check_example(example)
     calls: list[LayerCall] = []
 
     def note(name: str, module: nn.Module, inputs: object, output: object) -> None:
@@ -51,6 +54,17 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
         with torch.no_grad(), evaluation_mode(model), user_code(what):
             model(example)
     return calls
+
+
+def check_example(example: object) -> None:
+    """Raise SpecError if an example of a network's inputs is not one tensor with a batch."""
+    if isinstance(example, torch.Tensor) and example.dim():
+        return
+    given = f"a {type(example).__name__}" if not isinstance(example, torch.Tensor) else "a tensor without axes"
+    raise SpecError(
+        f"the example is {given}; give one tensor, whose first axis is the batch. A network of several inputs can be given as a "
+        "module that takes one tensor, and makes the inputs of it, as with x.split"
+    )
 
 
 def _shape(value: object) -> tuple[int, ...]:
@@ -94,11 +108,32 @@ def replaceable(
         kinds = getattr(rule_for(model, where), "kind", KINDS)
         none_runs = f"it runs no {' and no '.join(words_for(kinds))}"
         raise SpecError(
-            f"{type(model).__name__} has no layer to replace "
-            f"({'; '.join(f'{name}: {reason}' for name, reason in refused.items()) or none_runs}); "
-            "give another model or a rule that takes one of its layers"
+            f"{type(model).__name__} has no layer to replace ({_by_reason(refused) or none_runs}); "
+            f"{_rules_that_take_layers(model, example, keep_stem)}"
         )
     return found
+
+
+def _by_reason(refused: Mapping[str, str]) -> str:
+    """Return why layers stay: each reason once, the most frequent first, with the first of its layers."""
+    names: dict[str, list[str]] = {}
+    for name, reason in refused.items():
+        names.setdefault(reason, []).append(name)
+    ordered = sorted(names.items(), key=lambda pair: -len(pair[1]))
+    shown = [f"{of[0]}{'' if len(of) == 1 else f' and {len(of) - 1} more'}: {reason}" for reason, of in ordered]
+    return "; ".join(shown[:MOST_REASONS]) + (f"; and {len(shown) - MOST_REASONS} more reasons" * (len(shown) > MOST_REASONS))
+
+
+def _rules_that_take_layers(model: nn.Module, example: torch.Tensor, keep_stem: bool) -> str:
+    """Return what to do where a rule takes no layer: the rules that take some, the most first."""
+    names = dict.fromkeys((*getattr(model, "layer_rules", {}), *LAYER_RULES))
+    counts = {name: len(sorted_out(model, example, name, keep_stem=keep_stem)[0]) for name in names}
+    taking = sorted((name for name, count in counts.items() if count), key=lambda name: -counts[name])
+    if not taking:
+        return "give another model, or name its layers"
+    others = "".join(f", {name} {counts[name]}" for name in taking[1:3])
+    best = f'`layers: {taking[0]}` (in Python: where="{taking[0]}")'
+    return f"add {best}, which takes {counts[taking[0]]} of its layers{others and f'; other rules:{others[1:]}'}"
 
 
 def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]:
@@ -163,12 +198,18 @@ def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer],
             continue
         if matching := next((one for one in refused if fnmatchcase(one, name) and refused[one] != NOT_NAMED), None):
             raise SpecError(f'layer "{matching}" cannot be replaced: {refused[matching]}; leave it out')
-        if any(sign in name for sign in "*?["):
+        if PATTERN.intersection(name):
             layers = [one for one, module in modules.items() if isinstance(module, KINDS)]
-            raise SpecError(f'the pattern "{name}" takes no layer of {type(model).__name__}; its layers: {", ".join(layers)}')
+            more = f" and {len(layers) - MOST_NAMES} more" if len(layers) > MOST_NAMES else ""
+            raise SpecError(
+                f'the pattern "{name}" takes no layer of {type(model).__name__}; its layers: '
+                f"{', '.join(layers[:MOST_NAMES]) or 'none'}{more}"
+            )
         if name not in modules:
             raise SpecError(f'{type(model).__name__} has no layer "{name}".{suggestion(name, modules)}')
         kind, allowed = type(modules[name]).__name__, " or ".join(words_for(KINDS))
+        if inner := [f"{name}.{one}" for one, module in modules[name].named_modules() if one and isinstance(module, KINDS)]:
+            raise SpecError(f'"{name}" is a {kind} of {len(inner)} layers; name them, such as {inner[0]}, or all: {name}.*')
         why = "which does not run" if isinstance(modules[name], KINDS) else f"not a {allowed}"
         raise SpecError(f'layer "{name}" is a {kind}, {why}; name layers that run and are a {allowed}')
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -20,8 +21,10 @@ from syno.base.files import checksum
 from syno.base.user_code import unchanged_process, user_code
 from syno.base.validation import explained
 from syno.data import PictureData, TokenSet
+from syno.data.contract import majority_of
 from syno.model.network_function import make_whole
 from syno.notebook.objective import NetworkObjective
+from syno.results.majority import warning_of
 from syno.search.relative_reward import compared_scores
 from syno.space.spec import OperatorSpec
 from syno.train.making import load_data
@@ -147,12 +150,18 @@ class Training(NetworkObjective):
         return self._workload.spec(options)
 
     def train_original(self) -> dict[str, float | str]:
-        """Train the network as it is. Return the name of the metric and the score."""
+        """Train the network as it is. Return the name of the metric and the score.
+
+        Warns if the network is not better than always answering the most frequent label, or that is right almost everywhere.
+        """
         result = self._workload.train(None)
         if result.broken or not isfinite(result.score):
             raise SpecError(
                 f"the training of the network as it is broke: {result.stopped}; change its settings, such as learning_rate"
             )
+        most_frequent = majority_of(self.data)
+        if result.metric == "accuracy" and most_frequent and (warning := warning_of(*most_frequent, result.score)):
+            warnings.warn(warning, stacklevel=2)
         return {"metric": result.metric, "score": result.score}
 
     def evaluation(self, spec: OperatorSpec, original: Mapping[str, Any] | None = None) -> ProxyTraining:

@@ -30,6 +30,8 @@ from syno.report.verdict_numbers import (
     trained_rows,
 )
 from syno.results.goal import STATES
+from syno.results.majority import warning_of
+from syno.results.metric import ACCURACY
 from syno.results.table import SCORE_COLUMNS
 
 BEST = {"fastest": "fastest", "most_accurate": "most accurate", "front": "fastest"}
@@ -69,8 +71,15 @@ def verdict_lines(results: Results) -> list[Line]:
         lines.append(_cheapest(list(networks.values()), original, margin))
     if not lines:
         lines.append(_of_search(results))
-    last = measured(results)
-    return [*lines, *([Line(last)] if last else [])]
+    return [*lines, *(Line(text) for text in (_majority(results, original), measured(results)) if text)]
+
+
+def _majority(results: Results, original: Mapping[Any, Any]) -> str | None:
+    """Return a warning if one label is so frequent that accuracies say little; None if there is nothing to warn of."""
+    if results.majority is None or results.metric.name != ACCURACY.name:
+        return None
+    score = original.get("score")
+    return warning_of(*results.majority, None if score is None or isnan(score) else float(score))
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------------

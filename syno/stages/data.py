@@ -44,6 +44,10 @@ class DataRecord(Record):
         time_shares: the share of a forward pass that each layer takes in plain PyTorch on this machine's processor.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: parameters of the network.
+        fixed_weights: share of the parameters of a user's own network that its function makes equal for every seed, such as those
+            that it loads; None for other networks.
+        majority: the share of the test data's labels that are the most frequent one; None where that is not known.
+        majority_label: that label.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier
             versions.
         versions, date: versions of the software, and the time.
@@ -69,6 +73,9 @@ class DataRecord(Record):
     time_shares: Mapping[str, Amount] = {}
     flops: Amount
     parameters: Number
+    fixed_weights: Amount | None = None
+    majority: Amount | None = None
+    majority_label: Number | None = None
     rest_flops: Amount | None = None
     rest_parameters: Number | None = None
     versions: dict[str, str]
@@ -137,7 +144,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 def look(experiment: Experiment) -> DataRecord:
     """Return the record without training or writing anything. Raises the errors of `prepare`."""
     from syno.data import TokenSet
-    from syno.data.contract import label_shape_of
+    from syno.data.contract import label_shape_of, majority_of
     from syno.model.extraction import replaceable, sorted_out
     from syno.model.layer_table import layer_rows
 
@@ -146,7 +153,7 @@ def look(experiment: Experiment) -> DataRecord:
     model = network.model()
     layers = replaceable(model, network.example, settings.layers)
     _, stay = sorted_out(model, network.example, settings.layers)
-    rest = network.rest
+    rest, most_frequent = network.rest, majority_of(data)
     if isinstance(data, TokenSet):
         shape: dict[str, Any] = {"length": data.length}
     else:
@@ -166,6 +173,9 @@ def look(experiment: Experiment) -> DataRecord:
         table=layer_rows(model, network.example, settings.layers),
         flops=network.original.flops / pictures,
         parameters=int(network.original.parameters),
+        fixed_weights=network.fixed_weights,
+        majority=None if most_frequent is None else most_frequent.share,
+        majority_label=None if most_frequent is None else most_frequent.label,
         rest_flops=rest.flops / pictures,
         rest_parameters=int(rest.parameters),
         versions=versions(["torch", "numpy"]),

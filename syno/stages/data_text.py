@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from syno.base.text_tables import markdown
 from syno.config import Experiment
 from syno.model.layer_row import as_table
+from syno.results.majority import SAYS_LITTLE, WARNED_MAJORITY, majority_text
 from syno.space.options import Budget
 from syno.space.reads import AUTO
 from syno.stages.data import DataRecord
@@ -44,14 +45,36 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         f"reachable: more than {flops:.1%} of the FLOPs ({record.rest_flops:,.0f}) and {parameters:.1%} of the parameters "
         f"({record.rest_parameters:,}), which the rest of the network has; the original is 100%"
     )
+    yield from _weights(experiment, record)
     yield from _fastest(experiment, record)
     if experiment.searches:
         yield f"budget of the search: {_budget(experiment)}"
         yield _requirement(experiment)
+    if record.majority is not None and record.majority > WARNED_MAJORITY:
+        yield f"warning: {majority_text(record.majority_label, record.majority)}: {SAYS_LITTLE}"
     if not experiment.trains:
         yield "nothing is trained, so no step of training was tried"
         return
     yield f"one step of training and one of testing work on {experiment.network.settings.training.device}"
+
+
+def _weights(experiment: Experiment, record: DataRecord) -> Iterator[str]:
+    """Yield what becomes of the weights of a user's own network, where that is not plain."""
+    training = experiment.network.settings.training
+    if record.fixed_weights is None or not experiment.trains:
+        return
+    loaded = f"{record.fixed_weights:.0%} of the weights" if record.fixed_weights else ""
+    equal = f"the function of the network makes {loaded} equal for every seed, as when it loads trained ones" if loaded else ""
+    match training.initialization:
+        case "paper":
+            yield (
+                f"{equal and f'{equal}; '}the recipe {training.recipe} would draw all weights anew, and in a network of your own "
+                "it draws only operators'; training: {initialization: paper-everywhere} draws the others, too"
+            )
+        case "paper-everywhere" if loaded:
+            yield f"warning: {equal}, and initialization: paper-everywhere draws them anew; initialization: keep keeps them"
+        case _ if loaded:
+            yield f"{equal}; every training begins with them, and with new weights of operators"
 
 
 def _fastest(experiment: Experiment, record: DataRecord) -> Iterator[str]:

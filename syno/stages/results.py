@@ -66,6 +66,7 @@ def read(experiment: Experiment) -> Results:
         _network(experiment),
         _kept(experiment, scores, operators),
         _learning(experiment, scores),
+        _majority(experiment),
     )
 
 
@@ -139,6 +140,15 @@ def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[s
         ),
         without_passwords(file.read_text(encoding="utf-8")) if file.is_file() else "",
     )
+
+
+def _majority(experiment: Experiment) -> tuple[int, float] | None:
+    """Return the most frequent label of the test data and its share; None if the record of the data does not say it."""
+    file = experiment.folder / DATA
+    record = DataRecord.read(file) if file.is_file() else None
+    if record is None or record.majority is None or record.majority_label is None:
+        return None
+    return record.majority_label, record.majority
 
 
 def _network(experiment: Experiment) -> tuple[Row, ...]:

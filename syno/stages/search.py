@@ -143,9 +143,10 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
         checkpoints, checks = experiment.folder / "checkpoints", experiment.study.check_gradients
         return ProxyTraining(experiment.network, experiment.operator_spec, checkpoints, original or {}, checks)
     spec, given = experiment.operator_spec, experiment.original
-    if given is not None:
-        return find_evaluation(experiment.evaluation, spec, given.cost(spec))
-    return find_evaluation(experiment.evaluation, spec, None if experiment.workload is None else experiment.network.original)
+    original_cost = None if given is None else given.cost(spec)
+    if original_cost is None and experiment.workload is not None and experiment.evaluation in EVALUATIONS:
+        original_cost = experiment.network.original
+    return find_evaluation(experiment.evaluation, spec, original_cost)
 
 
 def _work(fields: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,6 +90,31 @@ class Workload:
         """
         chosen = self.settings.seed if seed is None else seed
         return with_placed(self._made(chosen), self.settings.placed, self.example, chosen)
+
+    @property
+    def fixed_weights(self) -> float | None:
+        """The share of the weights that a user's own function makes equal for two seeds: those of trained weights.
+
+        Vectors, which mostly begin with constants, do not count. None for other networks, and without any. Warns if two calls
+        with one seed make different weights.
+        """
+        if not self.is_own:
+            return None
+        seed = self.settings.seed
+        one, again, other = (self._matrices(number) for number in (seed, seed, seed + 1))
+        if changing := [name for name in one if not _are_equal(one[name], again.get(name))]:
+            warnings.warn(
+                f'the model "{self.settings.model}" makes other weights ({changing[0]}) in each call with the seed {seed}, so '
+                "that no training can be repeated; draw them from torch's, NumPy's or Python's global random numbers, or from "
+                "a generator with the argument seed",
+                stacklevel=2,
+            )
+        equal = sum(weight.numel() for name, weight in one.items() if _are_equal(weight, other.get(name)))
+        total = sum(weight.numel() for weight in one.values())
+        return equal / total if total else None
+
+    def _matrices(self, seed: int) -> dict[str, torch.Tensor]:
+        return {name: weight.detach() for name, weight in self._made(seed).named_parameters() if weight.dim() > 1}
 
     @property
     def placed_layers(self) -> dict[str, str]:
@@ -192,6 +218,10 @@ class Workload:
             if then is not None and not result.broken:
                 then(network)
             return result
+
+
+def _are_equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:
+    return other is not None and one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, models: Iterable[str]) -> str:

@@ -60,8 +60,12 @@ def test_the_name_of_a_rule() -> None:
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatial, stme")
     with pytest.raises(SpecError, match=r'the pattern "head.\*" takes no layer of Mine; its layers: stem, body.first'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, head.*")
-    with pytest.raises(UnknownNameError, match='unknown rule for layers "body"; there are: spatial'):
+    with pytest.raises(SpecError, match=r'"body" is a ModuleDict of 2 layers; name them, such as body.first, or all: body\.\*'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="body")
+    with pytest.raises(SpecError, match=r'the pattern "blocks\.\*\.conv" takes no layer of Mine; its layers: stem, '):
+        syno.substitute(Mine(), SEPARABLE, PICTURES, where="blocks.*.conv")
+    with pytest.raises(UnknownNameError, match='"spatal" is no rule for layers, and Mine has no layer of .*mean "spatial"'):
+        syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatal")
 
 
 def test_a_rule() -> None:
@@ -77,7 +81,7 @@ def test_a_model_s_own_rules_go_first() -> None:
     class Ours(Mine):
         layer_rules = {"paper": Convolutions(kernels=(1, 3), least_size=9)}  # noqa: RUF012
 
-    with pytest.raises(SpecError, match=r"body\.first: its C_in is 8, below 9"):
+    with pytest.raises(SpecError, match=r"body\.first and 1 more: its C_in is 8, below 9.*takes 1 "):
         syno.substitute(Ours(), SEPARABLE, PICTURES, where="paper")
 
 
