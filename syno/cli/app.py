@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syno.base.addresses import without_passwords
+from syno.base.addresses import visible, without_passwords
 from syno.base.errors import SynoError, UserCodeError
 
 WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
@@ -34,7 +34,9 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command. An error of the input is printed as one line."""
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {without_passwords(str(message))}", err=True)
+            warnings.showwarning = lambda message, *_, **__: typer.echo(
+                f"warning: {visible(without_passwords(str(message)))}", err=True
+            )
             try:
                 return super().invoke(ctx)
             except SynoError as error:
@@ -78,5 +80,5 @@ def _common(
 
 def stopped(what: str) -> typer.Exit:
     """Return the exit to raise after an interruption of work that the same command continues."""
-    typer.echo(f"stopped: {without_passwords(what)}; the same command goes on", err=True)
+    typer.echo(f"stopped: {visible(without_passwords(what))}; the same command goes on", err=True)
     return typer.Exit(INTERRUPTED)

@@ -38,7 +38,8 @@ class PictureData(Protocol):
     """Pictures or other samples of one shape, in memory or in files, with a class each.
 
     A data set with a class for each position of a sample also has the attribute `label_shape`: the shape of a sample's labels,
-    such as (height, width). One with labels that do not count has `ignore_index`, their number. `hash` is of the samples before they are changed for training.
+    such as (height, width). One with labels that do not count has `ignore_index`, their number. `hash` is of the samples before
+    they are changed for training.
     """
 
     @property

@@ -71,9 +71,7 @@ class DataSet:
                 if not isinstance(tensor, torch.Tensor):
                     raise DataError(f"{self.name}: {title} is a {type(tensor).__name__}; give a torch.Tensor")
             check_images(f"{self.name}: {part}_images", images, tuple(self.train_images.shape[1:]), types)
-            check_labels(
-                f"{self.name}: {part}_labels", labels, len(images), self.classes, self.label_shape, self.ignore_index
-            )
+            check_labels(f"{self.name}: {part}_labels", labels, len(images), self.classes, self.label_shape, self.ignore_index)
         if self.augmentation is not None and (not is_picture(self.train_images.shape[1:]) or self.label_shape):
             raise DataError(
                 f"{self.name}: the augmentation is for pictures [n, channels, height, width] with labels [n]; train_images "
@@ -198,7 +196,7 @@ def check_labels(
     """
     if labels.is_floating_point() and not bool((labels == labels.round()).all()):
         raise DataError(
-            f"{what} is {_type_name(labels.dtype)} with values that are no whole numbers, such as {_no_whole_number(labels):g}: "
+            f"{what} is {_type_name(labels.dtype)} with values such as {_no_whole_number(labels):g}, which are no whole numbers: "
             "a regression, and networks are trained here to tell classes apart, or to predict tokens; make classes of the "
             "values, as with torch.bucketize, or train and score operators in a function of your own (evaluate: "
             '"package.module:function"; in Python: syno.Study(space, function))'

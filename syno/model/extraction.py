@@ -62,8 +62,8 @@ def check_example(example: object) -> None:
         return
     given = f"a {type(example).__name__}" if not isinstance(example, torch.Tensor) else "a tensor without axes"
     raise SpecError(
-        f"the example is {given}; give one tensor, whose first axis is the batch. A network of several inputs can be given as a "
-        "module that takes one tensor, and makes the inputs of it, as with x.split"
+        f"the example is {given}; give one tensor, whose first axis is the batch. A network of several inputs can be given as "
+        "a module that takes one tensor, and makes the inputs of it, as with x.split"
     )
 
 

@@ -45,14 +45,15 @@ def make_network(
         example: an input of the network, of any batch.
 
     Raises:
-        UnknownNameError: there is no such function; SpecError: it cannot be imported, or settings give what follows from others.
+        UnknownNameError: there is no such function.
+        SpecError: it cannot be imported, or settings give what follows from others.
         UserCodeError: it needs other arguments, raised an exception, or returned no network; or a lazy layer does not run.
     """
     make, what = models.find(name), f'the model "{name}"'
     if taken := sorted(arguments.keys() & settings.keys()):
         raise SpecError(
-            f"workload: model_settings gives {', '.join(taken)}, and {', '.join(arguments)} follow from the data or are settings "
-            "of the workload itself; leave it out"
+            f"workload: model_settings gives {', '.join(taken)}, and {', '.join(arguments)} follow from the data or are "
+            "settings of the workload itself; leave it out"
         )
     given = {**arguments_taken(make, arguments), **settings}
     if is_path(name) or settings:

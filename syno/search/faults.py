@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from syno.base.addresses import visible
 from syno.base.errors import (
     DataError,
     DeviceError,
@@ -101,6 +102,7 @@ def fault_of(error: Exception) -> Fault:
     if isinstance(error, SynoError):  # its text is meant for people
         return Fault(kind, str(error), _one_line(str(error)), lost)
     message = "".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip()
+    message = visible(message)
     return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost)
 
 
@@ -147,7 +149,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _one_line(text: str) -> str:
-    first = " ".join(next((line for line in text.splitlines() if line.strip()), "").split())
+    first = " ".join(next((line for line in visible(text).splitlines() if line.strip()), "").split())
     return first if len(first) <= LONGEST_CAUSE else f"{first[:LONGEST_CAUSE]}..."
 
 

@@ -44,8 +44,8 @@ class DataRecord(Record):
         time_shares: the share of a forward pass that each layer takes in plain PyTorch on this machine's processor.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: parameters of the network.
-        fixed_weights: share of the parameters of a user's own network that its function makes equal for every seed, such as those
-            that it loads; None for other networks.
+        fixed_weights: share of the weights of a user's own network that its function makes equal for every seed, such as those
+            that it loads; vectors do not count; None for other networks.
         majority: the share of the test data's labels that are the most frequent one; None where that is not known.
         majority_label: that label.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier

@@ -145,7 +145,12 @@ def _state() -> list[object]:
         *(torch.get_default_dtype(), torch.get_default_device(), torch.get_deterministic_debug_mode(), torch.get_num_threads()),
         *(torch.is_grad_enabled(), torch.get_float32_matmul_precision(), torch.is_anomaly_enabled(), cudnn.benchmark),
         *(torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate(), np.geterr()),
-        *(Path.cwd(), dict(os.environ), list(warnings.filters), bool(torch.full((), 1e-310, dtype=torch.float64, device="cpu") * 1)),
+        *(
+            Path.cwd(),
+            dict(os.environ),
+            list(warnings.filters),
+            bool(torch.full((), 1e-310, dtype=torch.float64, device="cpu") * 1),
+        ),
         repr(torch.full((), 1 / 3, device="cpu")),
     ]
 
