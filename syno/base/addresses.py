@@ -1,4 +1,4 @@
-"""Texts as they are shown: without the passwords in addresses of databases, and without characters that hide or reorder text."""
+"""Texts as they are shown: without the passwords in addresses of databases, and without characters that hide other text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 import unicodedata
 
 HIDDEN = "***"  # in place of a password
-# Control characters, such as NUL and the escape of terminals; formats, such as U+202E, which turns the direction of what follows;
-# halves of characters, which cannot be written; separators of lines and paragraphs.
+# Control characters, such as NUL and the escape of terminals; formats, such as U+202E, which turns the direction of what
+# follows; halves of characters, which cannot be written; separators of lines and paragraphs.
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _OF_USER = re.compile(r"(://[^:/?#@\s]*):[^@\s]+@")  # before the host; `@` in a password is written as %40
 _AS_OPTION = re.compile(r"([?&]\w*password=)[^&#\s\"']+", re.IGNORECASE)

@@ -9,8 +9,8 @@ from syno.base.addresses import visible, without_passwords
 
 
 class SynoError(Exception):
-    """Base of every error that Syno raises on bad input. Its message is shown without the passwords in addresses, and with escapes of control
-    characters.
+    """Base of every error that Syno raises on bad input. Its message is shown without the passwords in addresses, and
+    with escapes of control characters.
 
     >>> import syno
     >>> try:

@@ -6,10 +6,10 @@ when a file is read: settings that are made in Python, as on a machine with PyTo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError, ValidationInfo, field_validator
 
@@ -28,7 +28,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _is_no_boolean(cls, given: Any, info: ValidationInfo) -> Any:
-        if _has_boolean(given) and not _takes_booleans(cls.model_fields[str(info.field_name)].annotation):
+        if _has_boolean(given) and not _takes_booleans(cast("Hashable", cls.model_fields[str(info.field_name)].annotation)):
             raise ValueError(f"true and false (in YAML also yes, no, on, off) are no numbers; given: {given!r}")
         return given
 
@@ -40,7 +40,7 @@ def _has_boolean(value: object) -> bool:
 
 
 @cache
-def _takes_booleans(annotation: Any) -> bool:
+def _takes_booleans(annotation: Hashable) -> bool:
     """Return whether values of an annotation may hold booleans: other models check their own fields."""
     if annotation in (bool, Any, object) or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return True
