@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +12,13 @@ from torch import nn
 
 import syno
 from syno.base.errors import SpecError, UnknownNameError
+from syno.measure.network_subject import NetworkSubject
 from syno.model import substitution
 from syno.model.around import Bias
 from syno.model.layer import Layer
 from syno.model.layers import Convolutions
+from syno.stages.tune import subject_of
+from syno.train.settings import WorkloadSettings
 
 PICTURES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 SEPARABLE = syno.OPERATORS["separable_conv2d"]()
@@ -110,3 +115,24 @@ def test_seeds_and_modes() -> None:
 
 def test_the_example_in_the_module_runs() -> None:
     assert doctest.testmod(substitution).failed == 0
+
+
+@pytest.mark.parametrize("example", [(PICTURES, PICTURES), [PICTURES], {"x": PICTURES}, torch.tensor(1.0)])
+def test_an_example_of_several_inputs(example: Any) -> None:
+    for call in (
+        lambda: syno.substitute(Mine(), SEPARABLE, example),
+        lambda: syno.spec_for(Mine(), example),
+        lambda: syno.model_cost(Mine(), example),
+        lambda: syno.layer_latency(Mine(), SEPARABLE, example),
+    ):
+        with pytest.raises(SpecError, match=r"the example is a .*; give one tensor, whose first axis is the batch"):
+            call()
+
+
+def test_settings_of_ones_own_network_reach_every_process() -> None:
+    plain = NetworkSubject(model="mine:make", classes=2, image_shape=(3, 8, 8))
+    assert "model_settings" not in plain.model_dump() and "model_settings" not in WorkloadSettings().model_dump()
+    settings = WorkloadSettings(model="own_functions:network_of_more_settings", model_settings={"blocks": 2}, data="shapes")
+    record = SimpleNamespace(image_shape=(3, 8, 8), classes=4)
+    made = subject_of(settings, record, None, "eager")
+    assert made.model_validate_json(made.model_dump_json()).backbone()[-1].out_features == 4
