@@ -121,7 +121,8 @@ def _by_reason(refused: Mapping[str, str]) -> str:
         names.setdefault(reason, []).append(name)
     ordered = sorted(names.items(), key=lambda pair: -len(pair[1]))
     shown = [f"{of[0]}{'' if len(of) == 1 else f' and {len(of) - 1} more'}: {reason}" for reason, of in ordered]
-    return "; ".join(shown[:MOST_REASONS]) + (f"; and {len(shown) - MOST_REASONS} more reasons" * (len(shown) > MOST_REASONS))
+    more = len(shown) - MOST_REASONS
+    return "; ".join(shown[:MOST_REASONS]) + (f"; and {more} other reason{'s' * (more > 1)}" if more > 0 else "")
 
 
 def _rules_that_take_layers(model: nn.Module, example: torch.Tensor, keep_stem: bool) -> str:
