@@ -194,6 +194,7 @@ def test_a_search_that_counts_needs_no_cost_of_the_original() -> None:
     experiment = Experiment.load(Path(config())).model_dump(include={"name", "workload", "spec"})
     counted = Experiment(**experiment, evaluate="cost", study={"n_trials": 2})
     assert list(search(counted).trials["outcome"]) == ["complete", "complete"]
+    assert counted.select.by == "reward"  # there are no scores to make a front of
     with pytest.raises(SpecError, match=r'evaluate: cost measures flops, .* the reward "accuracy" needs accuracy'):
         Experiment(**experiment, evaluate="cost", reward={"name": "accuracy"})
 
