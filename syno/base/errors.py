@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from syno.base.addresses import without_passwords
+from syno.base.addresses import visible, without_passwords
 
 
 class SynoError(Exception):
-    """Base of every error that Syno raises on bad input. Its message is shown without the passwords in addresses.
+    """Base of every error that Syno raises on bad input. Its message is shown without the passwords in addresses, and
+    with escapes of control characters.
 
     >>> import syno
     >>> try:
@@ -20,7 +21,7 @@ class SynoError(Exception):
     """
 
     def __str__(self) -> str:
-        return without_passwords(super().__str__())
+        return visible(without_passwords(super().__str__()))
 
 
 class SizeError(SynoError, ValueError):
@@ -113,12 +114,12 @@ class UnknownNameError(SynoError, KeyError):
     """A name that is not in a table."""
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
-        return without_passwords(str(self.args[0]))
+        return visible(without_passwords(str(self.args[0])))
 
 
 def one_line(error: BaseException) -> str:
     """Return the message of an error in one line, or the name of its type if it has none."""
-    return " ".join(without_passwords(str(error)).split()) or type(error).__name__
+    return " ".join(visible(without_passwords(str(error))).split()) or type(error).__name__
 
 
 def suggestion(given: str, allowed: Iterable[str]) -> str:

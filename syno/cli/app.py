@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syno.base.addresses import without_passwords
+from syno.base.addresses import visible, without_passwords
 from syno.base.errors import SynoError, UserCodeError
 
 WRONG, NOT_THERE, INTERRUPTED, MACHINE_FAILED = 2, 1, 130, 75
@@ -36,7 +36,9 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command. An error of the input is printed as one line."""
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {without_passwords(str(message))}", err=True)
+            warnings.showwarning = lambda message, *_, **__: typer.echo(
+                f"warning: {visible(without_passwords(str(message)))}", err=True
+            )
             try:
                 return super().invoke(ctx)
             except (SynoError, OSError, MemoryError, RuntimeError) as error:
@@ -88,5 +90,5 @@ def _common(
 
 def stopped(what: str) -> typer.Exit:
     """Return the exit to raise after an interruption of work that the same command continues."""
-    typer.echo(f"stopped: {without_passwords(what)}; the same command goes on", err=True)
+    typer.echo(f"stopped: {visible(without_passwords(what))}; the same command goes on", err=True)
     return typer.Exit(INTERRUPTED)

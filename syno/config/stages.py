@@ -51,7 +51,8 @@ class SelectSettings(Section):
 
     by: Literal["pareto", "reward", "latency", "goal"] = "pareto"
     """pareto: those on the front of accuracy or loss against FLOPs first; reward; latency: the fastest on each device; goal:
-    those that meet it first, then the nearest, which is the default where the experiment has a `goal`"""
+    those that meet it first, then the nearest, which is the default where the experiment has a `goal`; reward is the default
+    where a workload's operators are only counted"""
     count: Annotated[int, Field(ge=1)] = 3
     """most operators that are selected"""
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0

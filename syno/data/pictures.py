@@ -196,11 +196,13 @@ def check_labels(
     """
     if labels.is_floating_point() and not bool((labels == labels.round()).all()):
         raise DataError(
-            f"{what} is {_type_name(labels.dtype)} with values that are no whole numbers, such as {_no_whole_number(labels):g}"
-            ": a regression, and networks are trained here to tell classes apart, or to predict tokens; make classes of the "
+            f"{what} is {_type_name(labels.dtype)} with values such as {_no_whole_number(labels):g}, no whole numbers: "
+            "a regression, and networks are trained here to tell classes apart, or to predict tokens; make classes of the "
             "values, as with torch.bucketize, or train and score operators in a function of your own (evaluate: "
             '"package.module:function"; in Python: syno.Study(space, function))'
         )
+    if label_shape in ((1,), (classes,)) and (hint := _hint_on_shape(labels, classes, label_shape)):
+        raise DataError(f"{what} has the shape {list(labels.shape)}: one label for each position{hint}")
     if tuple(labels.shape) != (count, *label_shape) or not labels.numel():
         expected = ", ".join(map(str, (count, *label_shape)))
         each = "each position of each sample" if label_shape else "each sample"
@@ -231,18 +233,20 @@ def _no_whole_number(labels: torch.Tensor) -> float:
 
 def _hint_on_shape(labels: torch.Tensor, classes: int, label_shape: tuple[int, ...]) -> str:
     """Return what to do with labels of a wrong shape."""
-    if label_shape or labels.dim() < 2:
+    if labels.dim() < 2:
         return ""
     if labels.shape[1:] == (1,):
         return "; leave out the last axis, as with labels.squeeze(1)"
     if labels.shape[1:] == (classes,) and bool(((labels == 0) | (labels == 1)).all()):
         if bool((labels.sum(1) == 1).all()):
             return "; these are one-hot: labels.argmax(1) is the class"
+        if label_shape and not labels.is_floating_point():  # two classes of as many positions as there are classes
+            return ""
         return (
             "; several labels for one sample are a task that networks are not trained for here: score operators in a function "
             'of your own (evaluate: "package.module:function")'
         )
-    return "; a data set with labels of positions has the attribute label_shape"
+    return "" if label_shape else "; a data set with labels of positions has the attribute label_shape"
 
 
 def _type_name(kind: torch.dtype) -> str:

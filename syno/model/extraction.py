@@ -131,12 +131,14 @@ def _by_reason(refused: Mapping[str, str]) -> str:
         names.setdefault(reason, []).append(name)
     ordered = sorted(names.items(), key=lambda pair: -len(pair[1]))
     shown = [f"{of[0]}{'' if len(of) == 1 else f' and {len(of) - 1} more'}: {reason}" for reason, of in ordered]
-    return "; ".join(shown[:MOST_REASONS]) + (f"; and {len(shown) - MOST_REASONS} more reasons" * (len(shown) > MOST_REASONS))
+    more = len(shown) - MOST_REASONS
+    return "; ".join(shown[:MOST_REASONS]) + (f"; and {more} other reason{'s' * (more > 1)}" if more > 0 else "")
 
 
 def _rules_that_take_layers(model: nn.Module, example: torch.Tensor, keep_stem: bool) -> str:
     """Return what to do where a rule takes no layer: the rules that take some, the most first."""
-    counts = {name: len(sorted_out(model, example, rule, keep_stem=keep_stem)[0]) for name, rule in LAYER_RULES.items()}
+    names = dict.fromkeys((*getattr(model, "layer_rules", {}), *LAYER_RULES))
+    counts = {name: len(sorted_out(model, example, name, keep_stem=keep_stem)[0]) for name in names}
     taking = sorted((name for name, count in counts.items() if count), key=lambda name: -counts[name])
     if not taking:
         return "give another model, or name its layers"

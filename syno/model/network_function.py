@@ -45,7 +45,8 @@ def make_network(
         example: an input of the network, of any batch.
 
     Raises:
-        UnknownNameError: there is no such function; SpecError: it cannot be imported, or a setting follows from others.
+        UnknownNameError: there is no such function.
+        SpecError: it cannot be imported, or settings give what follows from others.
         UserCodeError: it needs other arguments, raised an exception, or returned no network; or a lazy layer does not run.
     """
     make, what = models.find(name), f'the model "{name}"'

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from syno.base.validation import Settings
 from syno.model.baselines import Replacement, read_replacement
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ OPTIONAL = ("model_settings", "placed")
 SEEDS_APART = 2**32  # an operator's weights differ from those of one that is searched for, which begin with the same seed
 
 
-class PlacedOperator(BaseModel):
+class PlacedOperator(Settings):
     """An operator that is in a network already."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

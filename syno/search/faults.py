@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from syno.base.addresses import visible
 from syno.base.errors import (
     DataError,
     DeviceError,
@@ -107,7 +108,7 @@ def fault_of(error: Exception) -> Fault:
     passes = broken is not None and may_pass(error)
     if isinstance(error, SynoError):  # its text is meant for people
         return Fault(kind, str(error), _one_line(str(error)), lost, passes)
-    message = "".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip()
+    message = visible("".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip())
     return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost, passes)
 
 
@@ -168,7 +169,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _one_line(text: str) -> str:
-    first = " ".join(next((line for line in text.splitlines() if line.strip()), "").split())
+    first = " ".join(next((line for line in visible(text).splitlines() if line.strip()), "").split())
     return first if len(first) <= LONGEST_CAUSE else f"{first[:LONGEST_CAUSE]}..."
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from syno.base.validation import Settings
 
 Above = Annotated[float, Field(gt=0)]
 # The paper gives both, about: GPU hours of a sampled operator, and of the search of a model. Together they are 3,000 trials.
 TRIAL_HOURS, SEARCH_HOURS = 0.1, 300
 
 
-class Assumptions(BaseModel):
+class Assumptions(Settings):
     """The assumptions of a plan. The defaults are round figures for the paper's networks on an A100."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

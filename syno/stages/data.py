@@ -47,8 +47,8 @@ class DataRecord(Record):
         attention_flops: multiply-adds of products of activations, which do not count, for one picture or sequence.
         not_counted: functions whose multiply-adds are not known, each with the modules that call it.
         parameters: parameters of the network.
-        fixed_weights: share of the parameters of a user's own network that its function makes equal for every seed, such as
-            those that it loads; None for other networks.
+        fixed_weights: share of the weights of a user's own network that its function makes equal for every seed, such as those
+            that it loads; vectors do not count; None for other networks.
         majority: the share of the test data's labels that are the most frequent one; None where that is not known.
         majority_label: that label.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced; None in records of earlier

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from syno.base.addresses import visible
 from syno.base.text_tables import markdown
 from syno.config import Experiment
 from syno.model.layer_row import as_table
@@ -18,7 +19,7 @@ MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
 
 def data_text(experiment: Experiment, record: DataRecord) -> str:
     """Return what `syno data` prints: the data, the network, and which shares of its cost operators can reach."""
-    return "".join(f"{line}\n" for line in _lines(experiment, record))
+    return visible("".join(f"{line}\n" for line in _lines(experiment, record)))
 
 
 def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
@@ -73,8 +74,8 @@ def _weights(experiment: Experiment, record: DataRecord) -> Iterator[str]:
     match training.initialization:
         case "paper":
             yield (
-                f"{equal and f'{equal}; '}the recipe {training.recipe} would draw all weights anew, and in a network of your "
-                "own it draws only operators'; training: {initialization: paper-everywhere} draws the others, too"
+                f"{equal and f'{equal}; '}the recipe {training.recipe} draws all weights of the paper's networks anew, and in "
+                "yours only operators'; training: {initialization: paper-everywhere} draws the others, too"
             )
         case "paper-everywhere" if loaded:
             yield f"warning: {equal}, and initialization: paper-everywhere draws them anew; initialization: keep keeps them"

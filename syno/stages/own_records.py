@@ -10,6 +10,7 @@ from syno.config import Experiment
 from syno.measure.compilers import compiler_named
 from syno.measure.tuning import tolerant
 from syno.measure.tuning_record import TuningRecord
+from syno.model.placed import OPTIONAL
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _check_measured(
         return
     subject = measured.model_dump(mode="json")
     whole = workload.model_dump(mode="json")
-    parts = [name for name in ("model", "width", "placed", "layers") if name in subject or name == "placed"]
+    parts = [name for name in ("model", *OPTIONAL, "width", "layers") if name in subject or name in OPTIONAL]
     there = {"workload": {name: subject.get(name) for name in parts}, "latency": settings.model_dump(mode="json")}
     latency = tolerant(experiment.tune.latency, compiler_named(compiler))
     here = {"workload": {name: whole.get(name) for name in parts}, "latency": latency.model_dump(mode="json")}

@@ -60,6 +60,13 @@ def training_file(experiment: Experiment, key: str, seed: int) -> Path:
     return experiment.folder / TRAINING.format(key=key, seed=seed)
 
 
+def trained_seeds(experiment: Experiment, key: str) -> list[int]:
+    """Return the seeds with which a network was trained, whether or not the experiment still has them, in increasing order."""
+    beginning = training_file(experiment, key, 0).stem.removesuffix("0")
+    names = (file.stem.removeprefix(beginning) for file in training_file(experiment, key, 0).parent.glob(f"{beginning}*.json"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
 def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
     """Return the file of a measurement's record."""
     return _of_measurement(TUNING, experiment, key, compiler, device)

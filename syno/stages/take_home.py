@@ -14,7 +14,7 @@ from syno.results import FOLDER, SCORES
 from syno.stages.data import DataRecord, look
 from syno.stages.goal import answer_of
 from syno.stages.operators import key_of, operator_of
-from syno.stages.places import DATA, WEIGHTS, training_file
+from syno.stages.places import DATA, WEIGHTS, trained_seeds, training_file
 from syno.stages.tables import read_tables
 from syno.stages.top import summary
 from syno.stages.tune import subject_of
@@ -40,7 +40,7 @@ def take_network(
         given: "original", a baseline, or an operator's id, name or file.
         folder: by default one with the operator's name, here.
         formats: names in `syno.report.take_home.NETWORK_FORMATS`.
-        seed: of the training; None: the one with the best score.
+        seed: of the training; None: the one with the best score, of the seeds of the experiment if one of these was trained.
 
     Raises:
         UnknownNameError: there is no such operator or format.
@@ -61,11 +61,16 @@ def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[Tra
     from syno.train.training_record import TrainingRecord
 
     key = key_of(experiment, given)
-    seeds = experiment.train.seeds if seed is None else (seed,)
-    files = [file for one in seeds if (file := training_file(experiment, key, one)).is_file()]
+    there = trained_seeds(experiment, key)
+    # Those of the config first: other ones may have been trained with other settings.
+    seeds = [one for one in experiment.train.seeds if one in there] or there if seed is None else {seed} & set(there)
+    files = [training_file(experiment, key, one) for one in seeds]
     if not files:
         with_seed = "" if seed is None else f" with seed {seed}"
-        raise SpecError(f"{given} was not trained{with_seed} in {experiment.folder}; `syno train` and the workflow train it")
+        others = f"; it was with the seeds {', '.join(map(str, there))}" if there else ""
+        raise SpecError(
+            f"{given} was not trained{with_seed} in {experiment.folder}{others}; `syno train` and the workflow train it"
+        )
     records = [(TrainingRecord.read(file), file.with_suffix(WEIGHTS)) for file in files]
     kept = [(record, weights) for record, weights in records if record.weights is not None and weights.is_file()]
     if not kept:

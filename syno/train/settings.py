@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -19,6 +18,7 @@ from pydantic import (
 from syno.base.devices import DEVICE_PATTERN
 from syno.base.errors import UnknownNameError
 from syno.base.registry import Registry
+from syno.base.validation import Settings
 from syno.model.placed import PlacedOperator, without_nothing
 
 QUICK = "quick"
@@ -123,7 +123,7 @@ def check_score(metric: str, value: float) -> None:
         raise ValueError(f"a loss is 0 or more; given: {value}")
 
 
-class TrainingSettings(BaseModel):
+class TrainingSettings(Settings):
     """Settings of a training: a recipe, and what differs from it. Frozen; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
@@ -198,7 +198,7 @@ class TrainingSettings(BaseModel):
             raise ValueError(f"recipe: {error}") from None
 
 
-class WorkloadSettings(BaseModel):
+class WorkloadSettings(Settings):
     """A network, a data set, and the training that evaluates an operator in them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+import syno
 from syno.base.errors import SpecError, UserCodeError
 from syno.base.registry import Registry
 from syno.base.user_code import unchanged_process
@@ -134,6 +135,18 @@ def test_lazy_layers_are_whole_and_equal_seeds_make_equal_weights() -> None:
 def test_a_lazy_layer_that_never_runs_is_named() -> None:
     with pytest.raises(UserCodeError, match=r'the model "mine:make" has lazy layers that do not run on .*: spare; give them'):
         own(WithOneThatNeverRuns)
+
+
+def test_lazy_networks_train_in_python() -> None:
+    def make() -> nn.Module:
+        layers = nn.LazyConv2d(4, 3, padding=1), nn.ReLU(), nn.LazyConv2d(4, 3, padding=1), nn.LazyBatchNorm2d()
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LazyLinear(10))
+
+    by_function = syno.Training(make, "digits", epochs=1)
+    assert by_function.train_original() == by_function.train_original()
+    of_module = syno.Training(make(), "digits", epochs=1)
+    assert of_module.spec().layers[0].values["C_in"] == 4
+    assert of_module.train_original() == of_module.train_original()
 
 
 # ---- the state of the process ---------------------------------------------------------------------------------------------

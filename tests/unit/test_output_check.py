@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -315,3 +316,20 @@ class TestWeights:
             vary_constants(network.eval(), drawn(2, 3, 8, 8), seed=3)
             states.append(network.state_dict())
         assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+@dataclass
+class _Outputs:
+    logits: torch.Tensor
+    hidden: tuple[torch.Tensor, ...]
+    name: str = "any"
+
+
+def test_outputs_may_be_dataclasses_and_mappings() -> None:
+    def network(x: torch.Tensor) -> _Outputs:
+        return _Outputs(x.relu(), (x.exp(),))
+
+    check = OutputCheck(network, [(torch.randn(4, 8),)])
+    assert check.of(network).of_allowed <= 1
+    assert check.of(lambda x: {"logits": x.relu(), "hidden": [x.exp()]}).of_allowed <= 1
+    assert check.of(lambda x: _Outputs(x.relu(), (x.exp() * 1.01,))).of_allowed > 1

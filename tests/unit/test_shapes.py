@@ -35,6 +35,19 @@ def test_the_shape_is_all_that_is_looked_at() -> None:
     assert text.endswith("nothing is trained, so no step of training was tried\n")
 
 
+@pytest.mark.parametrize(
+    ("size", "shape"), [(16, (3, 16, 16)), ([8, 32], (3, 8, 32)), ([100], (3, 100)), ([4, 5, 6], (3, 4, 5, 6))]
+)
+def test_shapes_need_not_be_square(size: object, shape: tuple[int, ...]) -> None:
+    assert DATASETS["shapes"](size=size).image_shape == shape
+
+
+@pytest.mark.parametrize("size", [[], [0, 8], True, [1, 2, 3, 4]])
+def test_sizes_of_no_shape(size: object) -> None:
+    with pytest.raises(SpecError, match="size"):
+        DATASETS["shapes"](size=size)
+
+
 @pytest.mark.parametrize(("speedup", "advice"), [(1.5, "and the goal is 1.5\n"), (3, "the goal is 3: replace more layers ")])
 def test_with_a_goal_it_says_how_fast_the_network_can_become(speedup: float, advice: str) -> None:
     workload = {"model": "resnet8", "data_settings": {"preset": "micro"}}

@@ -80,6 +80,14 @@ def test_the_card_has_all_formats_and_another_seed_begins_anew(trained: Experime
     assert "torch.export.load" not in (folder / "README.md").read_text()
 
 
+def test_a_training_with_a_seed_that_the_experiment_has_no_more_is_taken(trained: Experiment, tmp_path: Path) -> None:
+    later = trained.model_copy(update={"train": trained.train.model_copy(update={"seeds": (7,)})})
+    (line,) = take_network(later, OPERATOR, tmp_path / "taken")
+    assert "taken" in line
+    with pytest.raises(SpecError, match=r"was not trained with seed 7 in .*; it was with the seeds 1, 2; `syno train`"):
+        take_network(later, OPERATOR, tmp_path / "other", seed=7)
+
+
 def test_what_cannot_be_taken_is_said(trained: Experiment, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"original was not trained in .*; `syno train` and the workflow train it"):
         take_network(trained, "original", tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from math import nan
 from typing import Any
 
@@ -12,6 +14,7 @@ from result_tables import NAMES, results, score_table
 from syno.report.page import page
 from syno.report.results import Results
 from syno.report.verdict import verdict_lines
+from syno.results.majority import warning_of
 from syno.results.speedups import APART, IN_TURNS, SPEEDUP_COLUMNS
 from syno.search.goal import Goal
 
@@ -58,6 +61,41 @@ def test_the_fastest_within_a_point_is_named_with_its_intervals() -> None:
         "2.00GHz; batch of 8, 1 thread) with eager, inductor; speedups with inductor on cpu, timed in turns with the original "
         "after the selection."
     )
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (
+            0.99,
+            r"^The original's accuracy of 0\.\d+ is not above that of always answering 3, the most frequent label \(0\.990\)",
+        ),
+        (0.4, None),
+    ],
+)
+def test_a_label_that_is_nearly_everywhere_is_said(share: float, said: str | None) -> None:
+    found = texts(results(scores=lost(0.6), speedups=speedups(FOUND), majority=(3, share)))
+    assert [bool(re.search(said or "always answering", line)) for line in found].count(True) == (said is not None)
+    assert not any(
+        "always" in line for line in texts(results(metric="loss", scores=lost(2.0, metric="loss"), majority=(3, share)))
+    )
+
+
+def test_a_good_network_on_such_data_is_warned_of() -> None:
+    assert warning_of(0, 0.95, 0.97) == (
+        "95.0% of the test data's labels are 0, so that always answering 0 has the accuracy 0.950: an operator that makes a "
+        "network learn nothing loses little accuracy; balance the data, leave out the most frequent label (ignore_index), or "
+        "score operators in a function of your own."
+    )
+    assert warning_of(0, 0.5, 0.97) is None and warning_of(None, None, 0.1) is None
+
+
+def test_characters_that_hide_text_are_escapes_on_the_page() -> None:
+    given = results(scores=lost(0.6), speedups=speedups(FOUND))
+    hostile = replace(given, name="a\x00b", notes=("\u202etxt\x1b[2J",), goal=("\u2066goal\u2069",))
+    text = page(hostile, [])
+    assert not {"\x00", "\u202e", "\x1b", "\u2066", "\u2069"}.intersection(text)
+    assert "a\\x00b" in text and "\\u202etxt\\x1b[2J" in text
 
 
 def test_an_interval_beyond_the_margin_is_told() -> None:

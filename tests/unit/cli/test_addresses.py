@@ -9,8 +9,11 @@ import pytest
 from command_lines import Run, one_line
 
 from syno.base.addresses import without_passwords
-from syno.base.errors import StorageError, UnknownNameError
+from syno.base.errors import StorageError, SynoError, UnknownNameError
+from syno.base.errors import one_line as in_one_line
+from syno.base.text_tables import markdown
 from syno.config import Experiment
+from syno.search.faults import fault_of
 from syno.search.storage.view import StudyView
 from syno.stages.kept import read_kept, write_kept
 
@@ -32,6 +35,15 @@ ORIGINAL = {"flops": 20000, "parameters": 1600}
 )
 def test_only_passwords_are_hidden(given: str, shown: str) -> None:
     assert without_passwords(given) == shown
+
+
+def test_errors_show_characters_that_hide_text() -> None:
+    hostile = "a\x00b\u202ec\x1b[31m\u200bd\u2028e"
+    shown = "a\\x00b\\u202ec\\x1b[31m\\u200bd\\u2028e"
+    for error in (SynoError(hostile), UnknownNameError(hostile)):
+        assert str(error) == shown and in_one_line(error) == shown
+    assert in_one_line(ValueError(hostile)) == fault_of(SynoError(hostile)).cause == shown
+    assert shown in fault_of(ValueError(hostile)).message and shown in markdown([{"name": hostile}])
 
 
 def test_errors_show_no_password() -> None:
