@@ -77,7 +77,12 @@ def check_arguments(function: Callable[..., Any], what: str, given: Mapping[str,
 
 def _is_the_users(filename: str) -> bool:
     path = Path(filename)
-    return path.is_file() and not any(path.is_relative_to(folder) for folder in (OWN, *INSTALLED))
+    return path.is_file() and not is_installed(path)
+
+
+def is_installed(file: Path) -> bool:
+    """Return whether a file is of Syno, of Python or of an installed package, and not the user's own."""
+    return any(file.is_relative_to(folder) for folder in (OWN, *INSTALLED))
 
 
 def _shown(filename: str) -> str:

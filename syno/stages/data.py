@@ -117,7 +117,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     """
     from syno.measure.layer_shares import layer_shares
 
-    record = look(experiment)
+    record = look(experiment.use_code())
     shares = layer_shares(experiment.network.model(), experiment.network.example)
     record = record.model_copy(update={"time_shares": {row.name: shares.get(row.name, 0.0) for row in record.table}})
     if experiment.searches:

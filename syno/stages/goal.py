@@ -53,10 +53,11 @@ def verdict_in_search(experiment: Experiment, metrics: Mapping[str, float]) -> V
 def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | None:
     """Return the reward of a trial that just meets the goal: with the least speedup and the worst score that it allows.
 
-    Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, or there is no reward.
+    Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, there is no reward, or
+    it is code of one's own, which no page runs.
     """
     goal, done = experiment.goal, trials[trials["outcome"] == "complete"]
-    if goal is None or goal.lose_at_most is None or done.empty:
+    if goal is None or goal.lose_at_most is None or done.empty or experiment.has_own_reward:
         return None
     metrics = metrics_of(done.iloc[0])
     metric = METRICS.get(score_of(metrics) or "")
