@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
-from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, times_as_fast, verdict
+from syno.results.goal import NONE_FASTER, SPEED, STATES, WORDS, Span, shares_in, speedup_in, times_as_fast, verdict
 from syno.results.metric import ACCURACY, LOSS, METRICS
 from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.search.goal import COSTS, Goal
@@ -67,7 +67,10 @@ def verdicts(
         by_layers = speedup_by_layers(breakdown, *place)
         speedup = turns or by_layers or speedup_apart(latency, *place)
         shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
-        found = verdict(goal, metric, speedup, None if goal.lose_at_most is None and isnan(lost.value) else lost, shares)
+        is_asked = goal.lose_at_most is not None or not isnan(lost.value)
+        seeds = row.get("seeds")
+        known = None if seeds is None or isnan(seeds) else int(seeds)
+        found = verdict(goal, metric, speedup, lost if is_asked else None, shares, known)
         timed = None if speedup is None else IN_TURNS if turns else BY_LAYERS if by_layers else APART
         fast = speedup or Span(nan)
         rows.append((
@@ -103,6 +106,12 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
     lines = [f"Goal: {described(goal)}."]
     if own.empty:
         return [*lines, "No operator was trained and measured yet."]
+    speeds = own[own["speedup"].notna()]
+    if len(speeds) and not (speeds["speedup"] > 1).any():
+        best = speeds.sort_values("speedup", ascending=False, kind="stable").iloc[0]
+        span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
+        fastest = f"the fastest, {best['operator']}, is {times_as_fast(span, ' times as fast')}"
+        lines.append(f"{NONE_FASTER.capitalize()} with {goal.place}: {fastest}.")
     for state in STATES[:2]:
         for row in own[own["verdict"] == state].to_dict("records"):
             lines.append(f"{row['operator']} {row['reason']}.")
@@ -116,6 +125,8 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
 
 def _help(goal: Goal, row: Mapping[Any, Any]) -> str:
     if row["verdict"] == "may meet":
+        if goal.lose_at_most is not None and not (isfinite(row["lost_low"]) and isfinite(row["lost_high"])):
+            return "Without an interval of the score nothing is certain: train with more seeds (train: seeds)."
         return "More seeds (train: seeds) and longer timing (tune: latency: least_ms) would narrow the intervals."
     return help_with([name for name, is_missed in (
         (SPEED, goal.speedup is not None and row["speedup"] < goal.speedup),
@@ -150,8 +161,9 @@ def end_of_search(goal: Goal, trials: pandas.DataFrame, n_trials: int) -> str | 
     nearest = ""
     if "metric_speedup" in out and out["metric_speedup"].notna().any():
         best = out.sort_values("metric_speedup", ascending=False, kind="stable").iloc[0]
+        first = "" if best["metric_speedup"] > 1 else f" {NONE_FASTER.capitalize()}."
         nearest = (
-            f" The fastest of them was {best['metric_speedup']:.2f} times as fast ({best['metric_speedup_low']:.2f} to "
+            f"{first} The fastest of them was {best['metric_speedup']:.2f} times as fast ({best['metric_speedup_low']:.2f} to "
             f"{best['metric_speedup_high']:.2f}); the goal is {goal.least_speedup:g}."
         )
     speed_binds = kinds.get("too slow", 0) >= len(out) / 2
