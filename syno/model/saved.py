@@ -24,7 +24,7 @@ NETWORK_CODE, WEIGHTS, PROGRAM, FACTS = "network.py", "weights.safetensors", "ne
 def load(folder: str | Path, device: torch.device | str = "cpu") -> nn.Module:
     """Return the trained network in a folder, in evaluation mode.
 
-    The folder's own code is executed: load folders that you trust.
+    The folder's own code is executed: load folders that you trust (docs/trust.md says what else runs code).
 
     >>> import syno
     >>> try:

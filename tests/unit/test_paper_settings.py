@@ -41,8 +41,8 @@ NONE = "here: beyond the paper, so off"
 
 # fmt: off
 TABLE: Mapping[str, Of] = {
-    # ---- the policy: paper, section 7 ("MCTS"); its constants are in the program alone
-    "policy.name": Of("mcts", "paper, section 7; script: algorithm MCTS"),
+    # ---- the policy: MCTS in the paper; its constants are in the program alone
+    "policy.name": Of("mcts", "paper; script: algorithm MCTS"),
     "policy.exploration": Of(4 * math.sqrt(2), "program: class constant c"),
     "policy.virtual_loss": Of(0.3, "program: class constant"),
     "policy.widening": Of(0.8, "program: class constant b"),
@@ -133,7 +133,7 @@ TABLE: Mapping[str, Of] = {
     "workload.training.channels_last": Of(True, "here: a memory format, equal up to rounding"),
     "workload.training.threads": Of(1, "here: of a processor"),
     # ---- the reward
-    "evaluate": Of("training", "paper, section 7: operators are trained"),
+    "evaluate": Of("training", "paper: operators are trained"),
     "reward.name": Of("accuracy", "script: target accuracy, and loss", {"gpt2": "loss"}),
     "reward.power": Of(4, "script"),
     # ---- the study and the selection
@@ -147,7 +147,7 @@ TABLE: Mapping[str, Of] = {
     "study.pruner": Of(None, "program: milestones alone"),
     "study.stopping": Of(None, NONE),
     "study.check_gradients": Of(False, NONE),
-    "select.by": Of("pareto", "paper, section 8.2: the front of accuracy and FLOPs"),
+    "select.by": Of("pareto", "paper: the front of accuracy and FLOPs"),
     "select.count": Of(20, "here: how many are trained again", {"gpt2": 5}),
     "select.least_accuracy": Of(0.0, "here: the front decides alone"),
     "select.shortlist": Of(10, "not used by this selection"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import syno.plot
@@ -20,6 +21,7 @@ from syno.cli import app
 from syno.cli.app import ONLY_READ
 from syno.config import Experiment, load_experiment
 from syno.stages.operators import compared_networks
+from syno.stages.take_home import _is_ours
 
 MARKER = "it_ran"
 THEIRS = f"""
@@ -102,6 +104,14 @@ def test_commands_that_read(command: str, arguments: list[str], folder: Path, mo
 
 def test_every_command_that_only_reads_is_tried_and_held_to_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(COMMANDS) == list(ONLY_READ)
+    page = (Path(syno.__file__).parents[1] / "docs" / "trust.md").read_text(encoding="utf-8")
+    run, read = page.split("## What never does")
+    named = {
+        name: {word for code in re.findall("`([^`]+)`", text) for word in code.split()}
+        for name, text in (("run", run), ("read", read))
+    }
+    assert named["read"] >= {*ONLY_READ} and named["run"].isdisjoint(ONLY_READ)
+    assert {*get_command(app).commands} <= named["run"] | named["read"]  # what each command does is said there
     monkeypatch.setattr("syno.stages.top.top", lambda given, count: load_experiment(given).make_reward())
     done = CliRunner().invoke(app, ["top", "results/gift"])
     assert done.exit_code == 2 and 'the reward is "theirs:Reward"' in done.stderr and "`syno top` only reads" in done.stderr
@@ -133,6 +143,40 @@ def test_what_would_have_to_run_code_says_so_in_one_line(given: list[str], folde
     assert '"theirs:network"' in done.stderr and (
         "--run-code" in done.stderr if given[0] == "get" else "only reads" in done.stderr
     )
+
+
+def test_what_one_trusts_is_run(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", list(sys.path))
+        patch.setattr("syno.base.registry._CODE_FOLDERS", [])
+        done = CliRunner().invoke(app, ["get", "gift", "original", "--run-code"])
+    assert "theirs fails as it is imported: RuntimeError: code of a stranger" in done.stderr
+    (folder / "results" / "gift" / MARKER).unlink()
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "here", "is_ours"),
+    [
+        (".", None, ".", True),
+        ("mine", "mine", ".", True),
+        ("mine", None, ".", False),  # it is not found
+        ("results/other", "results/other", ".", False),
+        ("results/gift", "results/gift", ".", False),
+        ("results/gift", None, "results/gift", False),
+        ("elsewhere", "../elsewhere", "here", False),
+        ("here", "../elsewhere", "here", True),
+    ],
+)
+def test_code_of_ones_own_lies_where_the_user_has_it(
+    place: str, code: str | None, here: str, is_ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (place, here, "results/gift", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    (tmp_path / place / "whose_is_it.py").write_text(THEIRS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / here)
+    experiment = Experiment(name="gift", workload={}, code=code, output="." if here == "results/gift" else None)
+    assert _is_ours("whose_is_it:make", experiment) is is_ours
+    assert not _is_ours("torch.hub:load", experiment) and not _is_ours("os:system", experiment)
 
 
 @pytest.mark.parametrize(
