@@ -111,6 +111,12 @@ class TestScreening:
         found, asked = self.screened(Goal(speedup=1.5), measured(2, 2), SimpleNamespace(speedup=1.4, low=1.2, high=1.6))
         assert asked == ["predict", "measure"] and found.unmet is None
 
+    def test_a_speedup_without_an_interval_is_not_taken_for_certain(self) -> None:
+        record = measured(1.3, 1.4)
+        record.speedup_low = record.speedup_high = None
+        found, _ = self.screened(BOTH, record)
+        assert found.unmet is None and found.metrics == {"speedup": pytest.approx(1.35), "latency_ms": 3.0}
+
     def test_an_operator_is_trained_unless_it_is_certainly_too_slow(self) -> None:
         assert self.screened(BOTH, measured(1.3, 1.5))[0].unmet is None
         assert self.screened(BOTH, measured(1.3, 1.49))[0].unmet == (
