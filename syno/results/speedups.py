@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from math import nan
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno.base.files import ORIGINAL
@@ -145,6 +145,7 @@ def best_against_best(latency: pandas.DataFrame, names: Collection[str] | None =
     """
     found: list[BestAgainstBest] = []
     rows = [row for row in latency.to_dict("records") if row["status"] == "ok" and row["suspicious"] is not True]
+    rows = [row for row in rows if isfinite(_positive(row["latency_ms"]))]
     rows = [row for row in rows if not str(row["compiler"]).endswith(INT8_COMPILER)]  # another network
     for device in dict.fromkeys(str(row["device"]) for row in rows):
         here = [row for row in rows if str(row["device"]) == device]
@@ -153,10 +154,9 @@ def best_against_best(latency: pandas.DataFrame, names: Collection[str] | None =
         if not own or not theirs:
             continue
         name, best = min(theirs.items(), key=lambda pair: pair[1]["latency_ms"])
-        slower = tuple(
-            other for other in dict.fromkeys(str(row["compiler"]) for row in own)
-            if other not in (EAGER, name) and other in theirs and theirs[other]["latency_low_ms"] > best["latency_high_ms"]
-        )  # fmt: skip
+        least = _positive(best["latency_high_ms"])
+        lows = {other: _positive(row["latency_low_ms"]) for other, row in theirs.items() if other not in (EAGER, name)}
+        slower = tuple(other for other in dict.fromkeys(str(row["compiler"]) for row in own) if lows.get(other, nan) > least)
         if slower:
             fastest = min(own, key=lambda row: row["latency_ms"])
             where = (device, name, slower, best["latency_ms"], theirs[slower[0]]["latency_ms"])
