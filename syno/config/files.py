@@ -148,12 +148,19 @@ def find_space(given: str) -> OperatorSpec:
 
 
 def is_result(given: str) -> bool:
-    """Return whether this is a folder of results, or the file kept there, and no experiment's own file.
+    """Return whether this is a folder of results, or a file in one, and no experiment's own file.
 
     Code that an experiment's own file names is run for its space, such as that of the network; what results name is not.
     """
     file, _ = parted(given)
-    return given not in PRESETS and ((file / KEPT).is_file() or is_kept(file))
+    if given in PRESETS:
+        return False
+    return (file / KEPT).is_file() or is_kept(file) or (file.exists() and file.resolve().is_relative_to(RESULTS.resolve()))
+
+
+def is_own_file(given: str) -> bool:
+    """Return whether this is an experiment's own file, which a user wrote to run it."""
+    return parted(given)[0].is_file() and not is_result(given)
 
 
 def _is_experiment(file: Path) -> bool:

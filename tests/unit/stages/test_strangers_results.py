@@ -58,6 +58,7 @@ def folder(done: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for name, value in (("model", "resnet8"), ("data", "glyphs"), ("layers", "spatial")):
             text = text.replace(f'"{name}": "{value}"', f'"{name}": "{OF_NETWORK[name]}"')
         record.write_text(re.sub(r',?\s*"checksum": "\w+"', "", text), encoding="utf-8")
+    (gift / "copied.yaml").write_text(yaml.safe_dump(kept), encoding="utf-8")  # as a stranger may write it
     for module in ("theirs.py", "yaml_of_theirs.py", "pandas.py", "matplotlib.py", "torch.py"):
         (gift / module).write_text(THEIRS, encoding="utf-8")
     before = list(sys.path)
@@ -132,7 +133,9 @@ def test_an_operator_of_the_folder(given: list[str], folder: Path) -> None:
         ["explain", "conv2d", "--spec", "results/gift/experiment.yaml"],
         ["ablate", "canonical", "results/gift/experiment.yaml"],
         ["ablate", "patterns", "results/gift"],
+        ["spec", "results/gift/copied.yaml"],
         ["get", "gift", "original"],
+        ["get", "results/gift/copied.yaml", "original"],
         ["get", "results/gift", "separable_conv2d"],
     ],
     ids=str,
@@ -145,11 +148,13 @@ def test_what_would_have_to_run_code_says_so_in_one_line(given: list[str], folde
     )
 
 
-def test_what_one_trusts_is_run(folder: Path) -> None:
+@pytest.mark.parametrize("given", [["gift", "original", "--run-code"], ["own.yaml", "original"]], ids=str)
+def test_what_one_trusts_is_run(given: list[str], folder: Path) -> None:
+    shutil.copy(folder / "results" / "gift" / "copied.yaml", "own.yaml")  # where the user keeps experiments
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", list(sys.path))
         patch.setattr("syno.base.registry._CODE_FOLDERS", [])
-        done = CliRunner().invoke(app, ["get", "gift", "original", "--run-code"])
+        done = CliRunner().invoke(app, ["get", *given])
     assert "theirs fails as it is imported: RuntimeError: code of a stranger" in done.stderr
     (folder / "results" / "gift" / MARKER).unlink()
 
