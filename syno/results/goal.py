@@ -127,6 +127,13 @@ def fastest_of(found: Span, which: str = "the fastest") -> str:
     return f"{first}{which} is {times_as_fast(found, ' times as fast')}"
 
 
+def none_faster(name: str, found: Span, place: str) -> str:
+    """Return in a sentence that no operator is faster at a place, though this one is the fastest."""
+    doubt = ", an interval that contains 1" if found.is_certain and found.high > 1 else ""
+    fastest = f"{name}, is {times_as_fast(found, ' times as fast')}{doubt}"
+    return f"{NONE_FASTER.capitalize()} with {place}: the fastest, {fastest}."
+
+
 def times_as_fast(found: Span, unit: str = "x") -> str:
     """Return a speedup with its interval: "1.81x (1.75 to 1.89)"."""
     return f"{found.value:.2f}{unit}" + (f" ({found.low:.2f} to {found.high:.2f})" if found.is_certain else "")

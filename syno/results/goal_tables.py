@@ -7,7 +7,18 @@ from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
-from syno.results.goal import NONE_FASTER, SPEED, STATES, WORDS, Span, shares_in, speedup_in, times_as_fast, verdict
+from syno.results.goal import (
+    NONE_FASTER,
+    SPEED,
+    STATES,
+    WORDS,
+    Span,
+    none_faster,
+    shares_in,
+    speedup_in,
+    times_as_fast,
+    verdict,
+)
 from syno.results.metric import ACCURACY, LOSS, METRICS
 from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.search.goal import COSTS, Goal
@@ -110,8 +121,7 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
     if len(speeds) and not (speeds["speedup"] > 1).any():
         best = speeds.sort_values("speedup", ascending=False, kind="stable").iloc[0]
         span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
-        fastest = f"the fastest, {best['operator']}, is {times_as_fast(span, ' times as fast')}"
-        lines.append(f"{NONE_FASTER.capitalize()} with {goal.place}: {fastest}.")
+        lines.append(none_faster(best["operator"], span, goal.place))
     for state in STATES[:2]:
         for row in own[own["verdict"] == state].to_dict("records"):
             lines.append(f"{row['operator']} {row['reason']}.")

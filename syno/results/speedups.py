@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno.base.files import ORIGINAL
 from syno.results.breakdown import NETWORK
-from syno.results.goal import NONE_FASTER, Span, times_as_fast
+from syno.results.goal import NONE_FASTER, Span, none_faster, times_as_fast
 from syno.results.paper import INT8_COMPILER
 from syno.search.goal import Goal
 
@@ -176,10 +176,7 @@ def none_is_faster(speedups: pandas.DataFrame) -> list[str]:
         best = rows.sort_values("speedup", ascending=False, kind="stable").iloc[0]
         if not best["speedup"] > 1:
             span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
-            lines.append(
-                f"{NONE_FASTER.capitalize()} with {compiler} on {device}: the fastest, {best['operator']}, is "
-                f"{times_as_fast(span, ' times as fast')}."
-            )
+            lines.append(none_faster(best["operator"], span, f"{compiler} on {device}"))
     return lines
 
 

@@ -195,6 +195,10 @@ class TestBestAgainstBest:
         (found,) = best_against_best(latencies(eager=12, inductor=16))
         assert (found.operator, found.own_compiler, found.compiler) == ("operator_2", "inductor", "eager")
 
+    def test_that_an_interval_leaves_it_open_whether_one_is_faster(self) -> None:
+        (line,) = none_is_faster(speedups({"operator_1": 0.9}, half=0.3))
+        assert line.endswith("operator_1, is 0.90 times as fast (0.60 to 1.20), an interval that contains 1.")
+
     def test_that_no_operator_is_faster_by_a_compiler(self) -> None:
         table = pandas.concat([speedups({"operator_1": 0.9, "operator_2": 0.8}), speedups(FOUND, "eager")])
         assert none_is_faster(table) == [
