@@ -106,6 +106,10 @@ class UserCodeError(SpecError):
     """A user's function that raised an exception, or returned a value of the wrong kind. The message names the line."""
 
 
+class RunsCodeError(SpecError):
+    """Code that an experiment names as `package.module:name`, and that would have to run in what only reads results."""
+
+
 class UnreachableError(SynoError, LookupError):
     """An operator that is not in a space. The message names the rule or option that excludes it."""
 

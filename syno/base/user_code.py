@@ -29,7 +29,7 @@ from syno.base.errors import SynoError, UserCodeError
 
 OWN = Path(__file__).parents[1]  # the package syno
 INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-PACKAGES = {"site-packages", "dist-packages"}
+OF_PACKAGES = frozenset({"site-packages", "dist-packages"})  # names of folders
 LONGEST_REASON = 500  # characters of what an exception says
 # What has nothing to do with the code that was called; whoever runs it knows what to do.
 OF_THE_MACHINE = ("OutOfMemoryError", "MemoryError")
@@ -164,9 +164,13 @@ def check_arguments(function: Callable[..., Any], what: str, given: Mapping[str,
 
 def _is_the_users(filename: str) -> bool:
     path = Path(filename)
-    if not path.is_file() or not PACKAGES.isdisjoint(path.parts):  # of a user, or of another environment that this one adds
-        return False
-    return not any(path.is_relative_to(folder) for folder in (OWN, *INSTALLED))
+    return path.is_file() and not is_installed(path)
+
+
+def is_installed(file: Path) -> bool:
+    """Return whether a file is of Syno, of Python or of an installed package, and not the user's own."""
+    in_another = not OF_PACKAGES.isdisjoint(file.parts)  # environments may be layered on others
+    return in_another or any(file.is_relative_to(folder) for folder in (OWN, *INSTALLED))
 
 
 def _shown(filename: str) -> str:

@@ -8,6 +8,7 @@ after 1, which comes with a traceback. After 75 (EX_TEMPFAIL of sysexits.h) the 
 from __future__ import annotations
 
 import warnings
+from contextvars import copy_context
 from typing import Annotated, Any
 
 import typer
@@ -15,10 +16,15 @@ from typer.core import TyperGroup
 
 from syno.base.addresses import visible, without_passwords
 from syno.base.errors import SynoError, UserCodeError
+from syno.base.registry import only_read
 
 WRONG, NOT_THERE, INTERRUPTED, MACHINE_FAILED = 2, 1, 130, 75
 OTHERS = ("watch", "top", "show", "get", "measurements", "artifact")  # commands after those of the stages, in their order
 STAGES, RESULTS, SPACES = "An experiment, stage by stage", "Results", "Spaces of operators"  # parts of the help page
+# Commands that import no code that an experiment names: docs/trust.md says what runs code. `get` asks before it does.
+ONLY_READ = (
+    "plan", "freeze", "shortlist", "select", "tables", "join", "figure", "report", "watch", "top", "measurements", "artifact",
+)  # fmt: skip
 HINT = "; the whole traceback: syno --debug COMMAND ..."  # for errors in the user's own code
 
 
@@ -40,7 +46,7 @@ class Commands(TyperGroup):
                 f"warning: {visible(without_passwords(str(message)))}", err=True
             )
             try:
-                return super().invoke(ctx)
+                return copy_context().run(super().invoke, ctx)  # in it, what a command sets ends with the command
             except (SynoError, OSError, MemoryError, RuntimeError) as error:
                 from syno.search.faults import LATER, may_pass
 
@@ -80,12 +86,15 @@ def _print_versions(is_given: bool) -> None:
 
 @app.callback()
 def _common(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_versions, is_eager=True, help="Print versions and exit.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="SYNO_DEBUG", help="Show where an error was raised.")] = False,
 ) -> None:
-    """Read the options of all commands."""
+    """Read the options of all commands, and hold those that only read to that."""
+    if context.invoked_subcommand in ONLY_READ:
+        only_read(f"`syno {context.invoked_subcommand}`")
 
 
 def stopped(what: str) -> typer.Exit:

@@ -23,6 +23,7 @@ from syno.cli.arguments import (
     command_line,
     experiment_of,
     operator_of,
+    read_if_result,
     sizes,
     spec_of,
 )
@@ -162,6 +163,7 @@ def patterns(
     from syno.report.ablations.ablation import provenance, write
     from syno.stages.ablations import experiment_of_results, measure_patterns, operators_found, space_of
 
+    read_if_result(given)
     experiment = experiment_of_results(given)
     (found, source), space = operators_found(experiment), space_of(experiment, spec)
     folder = output or Path("results/ablation") / experiment.name

@@ -94,6 +94,7 @@ def shortlist(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
     """Select the operators that are trained again and measured."""
+    from syno.results.goal import NONE_FASTER
     from syno.stages.goal import help_of_search, verdict_in_search
     from syno.stages.places import SELECTED
     from syno.stages.select import select as selected
@@ -107,7 +108,9 @@ def select(config: Config, output: OutputFile = None) -> None:
             typer.echo(f"  {found.text} (in the search)")
         for place in one.fastest_on:
             speedup = "" if place.speedup is None else f", {place.speedup:.2f} times as fast as the original"
-            typer.echo(f"  the fastest with {place.compiler} on {place.device}: {place.latency_ms:.4g} ms{speedup}")
+            is_faster = place.speedup is None or place.speedup > 1
+            first = "the fastest" if is_faster else f"{NONE_FASTER}; the fastest"
+            typer.echo(f"  {first} with {place.compiler} on {place.device}: {place.latency_ms:.4g} ms{speedup}")
     if (reason := why_none(output or experiment.folder / SELECTED)) is not None:
         typer.echo(reason)
     if (advice := help_of_search(experiment, [one.metrics for one in chosen])) is not None:

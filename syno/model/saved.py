@@ -27,8 +27,8 @@ FILES = "files"  # in the facts: the checksum of each file
 def load(folder: str | Path, device: torch.device | str = "cpu") -> nn.Module:
     """Return the trained network in a folder, in evaluation mode.
 
-    The folder's own code is executed: load folders that you trust. Its weights are compared with their checksum. A network
-    "for inference" (its card says so) raises an error when it is put in training mode.
+    The folder's own code is executed: load folders that you trust (docs/trust.md says what else runs code). Its weights are
+    compared with their checksum. A network "for inference" (its card says so) raises an error when it is put in training mode.
 
     >>> import syno
     >>> try:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
-from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, times_as_fast, verdict
+from syno.results.goal import (
+    SPEED,
+    STATES,
+    WORDS,
+    Span,
+    none_faster,
+    shares_in,
+    speedup_in,
+    times_as_fast,
+    verdict,
+)
 from syno.results.metric import ACCURACY, LOSS, METRICS
 from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.search.goal import COSTS, Goal
@@ -84,7 +94,10 @@ def verdicts(
         )
         timed, speedup = next(((how, one) for how, one in known if one is not None), (None, None))
         shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
-        found = verdict(goal, metric, speedup, None if goal.lose_at_most is None and isnan(lost.value) else lost, shares)
+        is_asked = goal.lose_at_most is not None or not isnan(lost.value)
+        seeds = row.get("seeds")
+        trained = None if seeds is None or isnan(seeds) else int(seeds)
+        found = verdict(goal, metric, speedup, lost if is_asked else None, shares, trained)
         reason = f"{found.text}; {SELECTED_BY}" if timed == IN_SEARCH and goal.measures else found.text
         rows.append((
             *(row[name] for name in ("operator", "key", "role")), found.state, reason, found.missing, *(speedup or Span(nan)),
@@ -120,6 +133,11 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
     lines = [f"Goal: {described(goal)}."]
     if own.empty:
         return [*lines, "No operator was trained and measured yet."]
+    speeds = own[own["speedup"].notna()]
+    if len(speeds) and not (speeds["speedup"] > 1).any():
+        best = speeds.sort_values("speedup", ascending=False, kind="stable").iloc[0]
+        span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
+        lines.append(none_faster(best["operator"], span, goal.place))
     for state in STATES[:2]:
         for row in own[own["verdict"] == state].to_dict("records"):
             lines.append(f"{row['operator']} {row['reason']}.")
@@ -133,6 +151,8 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
 
 def _help(goal: Goal, row: Mapping[Any, Any]) -> str:
     if row["verdict"] == "may meet":
+        if goal.lose_at_most is not None and not (isfinite(row["lost_low"]) and isfinite(row["lost_high"])):
+            return "Without an interval of the score nothing is certain: train with more seeds (train: seeds)."
         return "More seeds (train: seeds) and longer timing (tune: latency: least_ms) would narrow the intervals."
     return help_with([name for name, is_missed in (
         (SPEED, goal.speedup is not None and row["speedup"] < goal.speedup),

@@ -129,7 +129,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     """
     from syno.measure.layer_shares import layer_shares
 
-    record = look(experiment)
+    record = look(experiment.use_code())
     shares = layer_shares(experiment.network.model(), experiment.network.example)
     known = {row.name: shares[row.name] for row in record.table if row.name in shares}
     record = record.model_copy(update={"time_shares": known})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from syno.config import Experiment
 from syno.report.results import metrics_of
 from syno.results.breakdown import read_breakdown
-from syno.results.goal import SPEED, STATES, Span, Verdict, lost_in, speedup_in, verdict_on_trial
+from syno.results.goal import SPEED, STATES, Span, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
 from syno.results.goal_tables import (
     GOAL_COLUMNS,
     GOAL_SPEEDUP,
@@ -40,21 +40,18 @@ if TYPE_CHECKING:
 def nearest_first(ranked: pandas.DataFrame, goal: Goal) -> pandas.DataFrame:
     """Return complete trials in the order in which a goal takes them.
 
-    Those that meet it come first, by what the goal looks for: the most accurate, the fastest, or those on the front of score
-    and speedup. Then come those that may meet it, in the same order, and the others by how much they miss. Equal ones keep
-    their order.
+    Those that meet it by their one seed come first, by what the goal looks for: the most accurate, the fastest, or those on the
+    front of score and speedup. Then come those that may meet it, in the same order, and the others by how much they miss.
+    Equal ones keep their order.
     """
     found = [metrics_of(row) for _, row in ranked.iterrows()]
-    judged = [verdict_on_trial(goal, metrics) for metrics in found]
     lost = [-span.value if (span := lost_in(metrics)) is not None else float("-inf") for metrics in found]
     speed = [span.value if (span := speedup_in(metrics)) is not None else float("-inf") for metrics in found]
     on_front = set(front([(-fast, quality) for fast, quality in zip(speed, lost, strict=True)]))
 
     def key(place: int) -> tuple[float, ...]:
-        one = judged[place]
         wanted = {"most_accurate": -lost[place], "fastest": -speed[place], "front": float(place not in on_front)}
-        missing = one.missing if one.state in ("misses", "unknown") else 0.0
-        return (STATES.index(one.state), missing, wanted[goal.find or "front"])
+        return (*order_of_trial(goal, found[place]), wanted[goal.find or "front"])
 
     return ranked.iloc[sorted(range(len(ranked)), key=key)]
 
@@ -67,10 +64,11 @@ def verdict_in_search(experiment: Experiment, metrics: Mapping[str, float]) -> V
 def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | None:
     """Return the reward of a trial that just meets the goal: with the least speedup and the worst score that it allows.
 
-    Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, or there is no reward.
+    Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, there is no reward, or
+    it is code of one's own, which no page runs.
     """
     goal, done = experiment.goal, trials[trials["outcome"] == "complete"]
-    if goal is None or goal.lose_at_most is None or done.empty:
+    if goal is None or goal.lose_at_most is None or done.empty or experiment.has_own_reward:
         return None
     metrics = metrics_of(done.iloc[0])
     metric = METRICS.get(score_of(metrics) or "")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from syno.config import Experiment
 from syno.config.stopping import rounds_of
-from syno.measure.compilers import COMPILERS, compiler_named
+from syno.measure.compilers import COMPILERS, compiler_facts
 from syno.measure.tvm.settings import is_here
 from syno.stages.assumptions import Assumptions
 from syno.stages.places import compiler_in_files, device_named
@@ -208,7 +208,7 @@ def _tuning_hours(
     for job in found:
         device, compiler = device_named(experiment, job["device"]), compiler_in_files(experiment, job["compiler"])
         tuning = kernels * settings.tvm.trials_per_task / assumed.schedules_per_second
-        seconds = tuning if compiler_named(compiler).tunes else 60 * assumed.compile_minutes
+        seconds = tuning if compiler_facts(compiler).tunes else 60 * assumed.compile_minutes
         hours[device] = hours.get(device, 0.0) + times * min(seconds, settings.time_limit_seconds) / HOUR
     return hours
 
@@ -226,7 +226,7 @@ def _files(stage: WorkflowStage, made: list[Path], experiment: Experiment, assum
 
 def _built(stage: WorkflowStage, made: Iterable[Path]) -> int:
     """Return the number of networks, whole or by layers, that compilers build that tune."""
-    tuning = tuple(f"{name}-" for name in COMPILERS if compiler_named(name).tunes)
+    tuning = tuple(f"{name}-" for name in COMPILERS if compiler_facts(name).tunes)
     return sum(file.name.startswith(tuning) for file in made) if stage.name in ("tune", "layers") else 0
 
 

@@ -52,6 +52,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
         MissingDeviceError: this machine does not have the device that the workload trains on.
         SearchStoppedError: evaluations fail for a reason that is not the operators'.
     """
+    experiment.use_code()
     if experiment.storage == "memory:" and workers > 1:
         raise SpecError("several workers need a storage that they share; study: storage is memory:")
     if experiment.evaluation == "training":  # before the data is loaded, which may take long
@@ -154,7 +155,7 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
 
 def _work(fields: Mapping[str, Any]) -> None:
     """Work on the study in a further process, whose experiment has these fields."""
-    experiment = Experiment(**fields)
+    experiment = Experiment(**fields).use_code()
     study = open_study(experiment, Space(experiment.operator_spec))
     evaluate = make_evaluation(experiment, original_scores(experiment, study))
     with (

@@ -59,6 +59,7 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
 
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
+    experiment.use_code()
     check_placed(experiment.name, experiment.after, experiment.workload)
     operator = operator_of(experiment, given)
     remote = experiment.tune.device(device, compiler)

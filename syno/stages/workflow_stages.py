@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, TypeAlias
 
-from syno.base.registry import imported
 from syno.stages import places, tuning_jobs
 from syno.stages.networks import keys, shortlist_keys
 
@@ -93,10 +92,7 @@ class WorkflowStage:
         """Read a file that one of the patterns matches. Raises a SynoError if it is damaged."""
         given = (self.readers or {}).get(pattern)
         if given is not None:
-            module, _, name = given.partition(":")
-            reader, _, method = name.partition(".")
-            found: Any = imported(f"{module}:{reader}", "reader")
-            (attrgetter(method)(found) if method else found)(file)
+            resolve_name(given)(file)
 
 
 # ---- the jobs of each stage --------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas
 import pytest
-from result_tables import NAMES, results, score_table
+from result_tables import NAMES, latency_table, results, score_table
 
 from syno.report.page import page
 from syno.report.results import Results
 from syno.report.verdict import verdict_lines
 from syno.results.majority import warning_of
-from syno.results.speedups import APART, IN_TURNS, SPEEDUP_COLUMNS
+from syno.results.speedups import APART, IN_TURNS, SPEEDUP_COLUMNS, best_against_best, none_is_faster
 from syno.search.goal import Goal
 
 EMPTY = pandas.DataFrame()
@@ -142,6 +142,14 @@ def test_that_none_is_near_is_said_once_for_all_compilers() -> None:
             "original's were not both measured.",
         ),
         (
+            {"scores": EMPTY, "speedups": speedups({"operator_1": 0.86, "operator_2": 0.5})},
+            "None is faster than the original with inductor on cpu. The fastest with inductor on cpu: operator_1, 0.86 times",
+        ),
+        (
+            {"scores": lost(1.9), "speedups": speedups({"operator_1": 0.86, "operator_2": 0.5})},
+            "None is faster than the original. No operator is within 1 point of the original's accuracy. The nearest: ",
+        ),
+        (
             {"scores": lost(0.6), "latency": EMPTY},
             "No speedup of a whole network was measured. The fewest FLOPs within 1 point: operator_1, 41 % of the original's, "
             "accuracy 0.6 points lower",
@@ -187,7 +195,64 @@ def test_a_known_operator_that_is_faster_is_named() -> None:
     assert line.endswith("A known operator is faster: conv2d, 2.00 times as fast (95 %: 1.95 to 2.05).")
 
 
+def latencies(**original: float) -> pandas.DataFrame:
+    """Of the original as given, and of operators by both compilers: operator_1 takes 10 ms by inductor, operator_2 takes 5."""
+    table = latency_table().assign(suspicious=False)
+    found = {"operator_1": 10.0, "operator_2": 5.0, "conv2d": 1.0, "separable_conv2d": 1.0, "shift_conv1x1": 30.0}
+    for place, row in table.iterrows():
+        known = {**original, "inductor": found.get(row["operator"], nan), "eager": 30.0}
+        latency = original[row["compiler"]] if row["role"] == "original" else known[row["compiler"]]
+        table.loc[place, ["latency_ms", "latency_low_ms", "latency_high_ms"]] = latency, 0.99 * latency, 1.01 * latency
+    return table
+
+
+class TestBestAgainstBest:
+    """A compiler that slows the original down makes everything else look fast."""
+
+    def test_the_best_of_both_are_compared_first_where_it_does(self) -> None:
+        found = texts(
+            results(scores=lost(0.6), speedups=speedups({"operator_1": 1.6}), latency=latencies(eager=12, inductor=16))
+        )
+        assert found[0] == (
+            "On cpu, the original is faster with eager (12 ms) than with inductor (16 ms). Best compiler against best "
+            "compiler, operator_1 with inductor is 1.20 times as fast (1.18 to 1.22)."
+        )
+        assert found[1].startswith("Fastest within 1 point with inductor on cpu: operator_1, 1.60 times as fast")
+
+    def test_that_none_is_faster_then(self) -> None:
+        given = results(scores=lost(0.6), speedups=speedups({"operator_1": 1.6}), latency=latencies(eager=8.6, inductor=16))
+        assert verdict_lines(given)[0].operator == "operator_1" and texts(given)[0].endswith(
+            "Best compiler against best compiler, none is faster than the original: operator_1 with inductor is 0.86 times as "
+            "fast (0.84 to 0.88)."
+        )
+
+    @pytest.mark.parametrize("eager", [16.0, 15.9, 20.0])
+    def test_nothing_is_said_where_it_does_not_for_certain(self, eager: float) -> None:
+        assert best_against_best(latencies(eager=eager, inductor=16)) == []
+
+    def test_of_all_operators_where_none_is_named(self) -> None:
+        (found,) = best_against_best(latencies(eager=12, inductor=16))
+        assert (found.operator, found.own_compiler, found.compiler) == ("operator_2", "inductor", "eager")
+
+    def test_that_an_interval_leaves_it_open_whether_one_is_faster(self) -> None:
+        (line,) = none_is_faster(speedups({"operator_1": 0.9}, half=0.3))
+        assert line.endswith("operator_1, is 0.90 times as fast (0.60 to 1.20), an interval that contains 1.")
+
+    def test_that_no_operator_is_faster_by_a_compiler(self) -> None:
+        table = pandas.concat([speedups({"operator_1": 0.9, "operator_2": 0.8}), speedups(FOUND, "eager")])
+        assert none_is_faster(table) == [
+            "None is faster than the original with inductor on cpu: the fastest, operator_1, is 0.90 times as fast (0.85 to "
+            "0.95)."
+        ]
+
+
 class TestGoal:
+    def test_that_its_scores_have_no_interval_is_said(self) -> None:
+        scores = lost(1.5).assign(difference_low=nan, difference_high=nan, seeds=1, verdict="may meet", verdict_reason=None)
+        assert texts(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))[0].endswith(
+            "3 of 3 operators may meet it, since there is no interval of the accuracy (one seed: train with more seeds)."
+        )
+
     @pytest.mark.parametrize(
         ("states", "expected"),
         [

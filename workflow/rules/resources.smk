@@ -138,7 +138,7 @@ def share_of_devices(place):
 def share_of_trials(folder, device):
     """Return a resource that is 1 for measurements that share trials of a tuner on a device, so that they run one after another."""
     return lambda wildcards: int(
-        (wildcards.folder, tuned_device(wildcards)) == (folder, device) and compiler_named(tuned_compiler(wildcards)).tunes
+        (wildcards.folder, tuned_device(wildcards)) == (folder, device) and compiler_facts(tuned_compiler(wildcards)).tunes
     )
 
 
@@ -163,7 +163,7 @@ SHARED = {
     **{
         resource_name("trials", folder, device): share_of_trials(folder, device)
         for folder, _, compiler, device in MEASURED
-        if compiler_named(compiler).tunes
+        if compiler_facts(compiler).tunes
     },
 }
 for shared in [*SHARED, *map(resource_name, NUMBERED)]:
