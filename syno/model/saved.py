@@ -114,8 +114,8 @@ class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
         """Leave the mode as it is. SpecError for the training mode, which a program has not."""
         if mode:
             raise SpecError(
-                f"this network is a program of torch.export ({PROGRAM}), which has no training mode, so it is for inference; "
-                "train the network that the experiment makes, and read the weights from `state_dict()` of this one"
+                f"this network is for inference: {PROGRAM} is a program of torch.export, which has no training mode; train the "
+                "network that the experiment makes, with the weights of this one's `state_dict()`"
             )
         return self
 

@@ -146,7 +146,8 @@ def _purpose(comparison: Comparison, written: Written) -> list[str]:
     if any(shape[1:] != sample for shape in refused):
         shape = "x".join(map(str, sample[1:] if len(sample) == 3 else sample))
         kind = "pictures of" if len(sample) == 3 else "samples of" if comparison.symbols is None else "sequences of"
-        parts.append(f"for {kind} {shape} only")
+        is_other = any(other[1:] != sample for other in written.agreement.equal)
+        parts.append(f"for {kind} {shape} {'and some other sizes, which it checks' if is_other else 'only'}")
     mode = "for training and inference" if not written.only_inference else f"for inference: {written.only_inference}"
     return [*parts, mode]
 

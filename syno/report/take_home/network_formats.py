@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO
+from keyword import iskeyword
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -188,7 +189,7 @@ def write_library(found: Comparison, folder: Path, title: str) -> Written:
     from syno.measure.tvm.targets import target
 
     module, to = tvm(), target("host")
-    executable = built(scheduled(fused(import_network(found.network, found.inputs[:1]), to), to), to)
+    executable = built(scheduled(fused(import_network(_with_identifiers(found), found.inputs[:1]), to), to), to)
     file = folder / LIBRARY
     with replaced(file) as temporary, TemporaryDirectory(prefix="syno-library-") as made:
         library = Path(made) / "network.so"
@@ -227,7 +228,7 @@ def _first_equal(
     Raises LoweringError if the network cannot be exported, WrongOutputError if each file computes something else.
     """
     agreement = None
-    for program, only in exports(found.network, found.inputs, sizes=sizes, batch=batch):
+    for program, only in exports(_with_identifiers(found), found.inputs, sizes=sizes, batch=batch):
         again = write(program)
         agreement = found.agreement(again, only)
         if not agreement.wrong:
@@ -235,6 +236,27 @@ def _first_equal(
     assert agreement is not None
     _require_equal(agreement, files)
     raise AssertionError("one of the files is equal")
+
+
+def _with_identifiers(found: Comparison) -> nn.Module:
+    """Return the network; where layers have names that Python takes no attribute for, such as `in`, as its source has them.
+
+    PyTorch exports such a network, and cannot read what it has exported.
+
+    Raises LoweringError if there are such names, and no source.
+    """
+    parts = {part for name, _ in found.network.named_modules() for part in name.split(".") if part}
+    parts |= {name.rpartition(".")[2] for name in found.network.state_dict()}
+    wrong = sorted(part for part in parts if iskeyword(part) or not (part.isidentifier() or part.isdecimal()))
+    if not wrong:
+        return found.network
+    try:
+        source = network_source(found.network, found.inputs)
+    except LoweringError as error:
+        raise LoweringError(f'a layer is named "{wrong[0]}", which PyTorch cannot export: give it another name') from error
+    network: nn.Module = code_of(source.text("A network"), "network").Network()
+    network.load_state_dict(source.state(found.network))
+    return network.eval()
 
 
 def _require_equal(agreement: Agreement, files: tuple[str, ...]) -> None:
