@@ -193,6 +193,8 @@ def _best(experiment: Experiment, trials: pandas.DataFrame, count: int) -> dict[
     Without any, they are those that came nearest to the goal.
     """
     best = freeze.shown_trials(experiment, trials)
+    if best.empty:
+        return {}
     if (best["outcome"] == "complete").any():
         best = best.sort_values(["reward", "number"], ascending=[False, True]).head(count)
     return {operator.name: operator for operator in freeze.operators_of(experiment, best)}
