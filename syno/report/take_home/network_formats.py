@@ -95,7 +95,10 @@ def _write_code(found: Comparison, folder: Path, title: str) -> Written:
         write_whole(folder / NETWORK_CODE, text)
         write_whole(folder / WEIGHTS, weights)
         network = code_of(text, str(folder / NETWORK_CODE)).load()
-        agreement = found.agreement(network)
+        try:
+            agreement = found.agreement(network)
+        except WrongOutputError as error:  # a branch on the type of a value, which torch.fx takes for a tensor
+            raise LoweringError(f"source that torch.fx traces fails: {error}") from error
         if agreement.wrong and source.samples is None:
             any_size = False
         elif agreement.wrong:
