@@ -26,7 +26,7 @@ from syno.algebra import Valuation
 from syno.base.user_code import user_code
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES, Plan
-from syno.model.extraction import LayerCall, evaluation_mode, shape_of, trace
+from syno.model.extraction import LayerCall, check_example, evaluation_mode, shape_of, trace
 from syno.model.layers import KINDS
 from syno.model.module import OperatorModule
 from syno.space.complete import Cost
@@ -133,7 +133,7 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
     >>> syno.model_cost(network, torch.zeros(1, 3, 16, 16))
     Cost(flops=202752, parameters=808, memory_bytes=18688)
 
-    Raises UserCodeError if the model fails on the example.
+    Raises SpecError if the example is no tensor, UserCodeError if the model fails on it.
     """
     counted = count(model, example)
     if counted.not_counted:
@@ -144,8 +144,9 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
 def count(model: nn.Module, example: torch.Tensor) -> Count:
     """Run a model once, and return the work that it does. The model is left as it was.
 
-    Raises UserCodeError if the model fails on the example.
+    Raises SpecError if the example is no tensor, UserCodeError if the model fails on it.
     """
+    check_example(example)
     counter = _Counter(model)
     what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
     with torch.no_grad(), evaluation_mode(model), _plain_attention(), user_code(what), counter.of(example):
