@@ -94,12 +94,24 @@ class Padded(nn.Module):  # type: ignore[misc]
         return f"{self.mode}{f', {list(self.ends)}' if self.ends else ''}"
 
 
-class InOrder(nn.Module):  # type: ignore[misc]
-    """Brings a tensor into contiguous memory, for networks that use `view` on it."""
+class InFormat(nn.Module):  # type: ignore[misc]
+    """Brings a tensor into a memory format, for networks that use `view` on it.
+
+    Args:
+        memory_format: torch.contiguous_format or torch.channels_last.
+    """
+
+    def __init__(self, memory_format: torch.memory_format) -> None:
+        super().__init__()
+        self.memory_format = memory_format
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the tensor in contiguous memory: itself if it is in it."""
-        return x.contiguous()
+        """Return the tensor in the memory format: itself if it is in it."""
+        return x.contiguous(memory_format=self.memory_format)
+
+    def extra_repr(self) -> str:
+        """Return the memory format."""
+        return str(self.memory_format)
 
 
 class AlongAxes(InPlace):
@@ -147,8 +159,8 @@ def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) ->
         before, module = [], Fitted(inner, layer.windows, has_stride=fills)
     if layer.padding is not None and layer.pads_before:
         before.insert(0, Padded(layer.module, layer.padding))
-    if layer.is_read_in_order:
-        after.append(InOrder())
+    if layer.memory_format is not None:
+        after.append(InFormat(layer.memory_format))
     # An operator's variable, such as its stride, is a number where a layer has one for each axis.
     has_others = any(hasattr(module, name) for name in layer.read)
     whole = in_place(Sequential(*before, module, *after) if before or after or has_others else module)

@@ -203,7 +203,7 @@ def sorted_out(
     proof = prove(model, example, found)
     refused |= proof.refused
     found = [
-        replace(layer, is_read_in_order=layer.name in proof.in_order, read=proof.read.get(layer.name, frozenset()))
+        replace(layer, memory_format=proof.formats.get(layer.name), read=proof.read.get(layer.name, frozenset()))
         for layer in found
         if layer.name not in proof.refused
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 
+import torch
 from torch import nn
 
 from syno.model.geometry import TRANSPOSED, LayerAxis, Padding, axes_of, ends_of_ceil
@@ -25,8 +26,7 @@ class Layer:
         own_input, own_output: the shapes that it has in the network.
         padding: of a convolution, if it is another one than its attribute `padding` says.
         aliases: its other names in the network.
-        is_read_in_order: whether the network fails where the layer's output does not lie in memory in the order of its axes, as
-            `view` does on pictures that are channels-last.
+        memory_format: the only one that the network takes the layer's output in, as `view` does; None if it takes others.
         read: its attributes that the network reads, such as `stride`.
     """
 
@@ -36,7 +36,7 @@ class Layer:
     own_output: tuple[int, ...]
     padding: Padding | None = None
     aliases: tuple[str, ...] = ()
-    is_read_in_order: bool = False
+    memory_format: torch.memory_format | None = None
     read: frozenset[str] = frozenset()
 
     @property

@@ -9,27 +9,32 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from syno.base.errors import ReplacedWeightError
 from syno.base.user_code import OF_THE_MACHINE, reason_of, unchanged_process
 from syno.model.layer import Layer
 from syno.model.memory import copy_of
-from syno.model.stand_in import SIZES, SIZES_OF_LINEAR, InPlace, clear_hooks
+from syno.model.stand_in import SIZES, SIZES_OF_LINEAR, InPlace, clear_hooks, put_in_place
 
 SEED = 0
 OTHER_SEEDS = range(1, 9)  # layers that are dropped at random in training run with one of them
 PAIR = 2  # samples: batch normalization does not learn from one
 TOLERANCE = 1e-3  # of the largest output: other memory formats round in another order
+AXES_OF_PICTURES = 4  # with those of the batch and of the channels; torch.channels_last is for these
 DEEPEST = 8  # objects in objects, in an output
 KEEPS_ANOTHER_NAME = (
     "forward does not reach what stands in its place: a list, a function or a bound method keeps the layer itself"
 )
+NEVER_RUNS = "forward does not run what stands in its place: it may ask for the layer's class"
 USES_WEIGHT = "forward calls a function with its weight"
+LEARNS_NOTHING = "no gradient reaches it, so an operator in its place would not learn"
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,8 @@ class _Run:
     Attributes:
         counts: how often each layer ran, by name.
         uses: names of layers whose weights functions took that are outside of all layers that were watched.
-        shapes, values: of the tensors in the output.
-        learnt: names of layers whose weights got a gradient; None without a backward pass.
+        outputs: the tensors in the output.
+        learnt: names of layers whose weights got a gradient; None if nothing in the network gets one.
     """
 
     counts: Counter[str]
@@ -55,12 +60,12 @@ class Proof:
 
     Attributes:
         refused: why not, by the layer's name.
-        in_order: names of layers whose output must lie in memory in the order of its axes.
+        formats: the memory format of layers whose output the network takes in no other one, by the layer's name.
         read: the attributes of layers that the network reads, such as `stride`, by the layer's name.
     """
 
     refused: Mapping[str, str]
-    in_order: frozenset[str] = frozenset()
+    formats: Mapping[str, torch.memory_format] = field(default_factory=dict)
     read: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
@@ -85,18 +90,20 @@ class _Prover:
         self.model, self.example, self.layers = model, example, layers
         self.is_meta = any(one.is_meta for one in (*model.parameters(), *model.buffers(), example))
         self.read: dict[str, set[str]] = {}  # attributes, by the layer's name
+        self.formats: dict[str, torch.memory_format] = {}  # that the layers themselves return
         self.x, self.before = self._first_runs()
 
     def proof(self) -> Proof:
         refused = self._by_counts()
         left = [layer for layer in self.layers if layer.name not in refused]
-        in_order: frozenset[str] = frozenset()
+        needed: frozenset[str] = frozenset()
         if left and self._fault(left, moved=left) is not None:
             found = {} if self._fault(left) is None else self._culprits(left)
             refused |= found
             left = [layer for layer in left if layer.name not in found]
-            in_order = self._read_in_order(left)
-        return Proof(refused, in_order, {name: frozenset(read) for name, read in self.read.items()})
+            needed = self._in_need_of_format(left)
+        formats = {name: self.formats[name] for name in needed}
+        return Proof(refused, formats, {name: frozenset(read) for name, read in self.read.items()})
 
     def _first_runs(self) -> tuple[torch.Tensor, dict[bool, _Run]]:
         """Return an input on which the network runs, small and random if it can be, and its runs in each mode that works."""
@@ -121,8 +128,8 @@ class _Prover:
         if self.example.is_floating_point() and not self.example.is_meta:
             generator = torch.Generator(self.example.device).manual_seed(SEED)
             given = {"generator": generator, "dtype": torch.float32, "device": self.example.device}
-            yield torch.randn(shape, **given).to(self.example.dtype)
-        yield few.contiguous()
+            yield torch.randn(shape, **given).to(self.example.dtype, memory_format=format_of(self.example))
+        yield few.contiguous(memory_format=format_of(self.example))
         yield self.example
 
     def _by_counts(self) -> dict[str, str]:
@@ -149,8 +156,8 @@ class _Prover:
             found |= {layer.name: f"it and others cannot be replaced at once: {fault}" for layer in left}
         return found
 
-    def _read_in_order(self, layers: Sequence[Layer]) -> frozenset[str]:
-        """Return the layers whose output the network reads in the order of its axes."""
+    def _in_need_of_format(self, layers: Sequence[Layer]) -> frozenset[str]:
+        """Return the layers whose output the network takes in their own memory format only."""
         found = [layer for layer in layers if self._fault(layers, moved=[layer]) is not None]
         others = [layer for layer in layers if layer not in found]
         if self._fault(layers, moved=others) is not None:
@@ -166,8 +173,7 @@ class _Prover:
             for layer in layers:
                 own = copied.get_submodule(layer.name)
                 stand_ins[layer.name] = _StandIn(copy_of(own), is_moved=layer in moved)
-                for name in layer.names:
-                    copied.set_submodule(name, stand_ins[layer.name])
+                put_in_place(copied, layer.names, stand_ins[layer.name])
                 replaced[layer.name] = [own, layer.module]
             shared = {id(one) for one in (*copied.parameters(), *self._shared(layers))}  # with layers that stay
             weights = {
@@ -189,6 +195,8 @@ class _Prover:
                 return fault
             for name, one in stand_ins.items():
                 self.read.setdefault(name, set()).update(one.read)
+                if one.format is not None:
+                    self.formats[name] = one.format
         return None
 
     def _shared(self, layers: Sequence[Layer]) -> Iterator[nn.Parameter]:
@@ -202,8 +210,10 @@ class _Prover:
         in_mode = "training mode" if mode else "evaluation mode"
         for layer in layers:
             was, now = before.counts[layer.name], after.counts[layer.name]
-            if was != now:
-                return KEEPS_ANOTHER_NAME if now < was else f"what stands in its place runs {now} times in {in_mode}, not {was}"
+            if now > was:
+                return f"what stands in its place runs {now} times in {in_mode}, not {was}"
+            if now < was:
+                return KEEPS_ANOTHER_NAME if layer.name in after.uses else NEVER_RUNS
         if used := [layer.name for layer in layers if layer.name in after.uses]:
             return USES_WEIGHT if len(layers) == 1 else f"{USES_WEIGHT} ({used[0]})"
         if [one.shape for one in before.outputs] != [one.shape for one in after.outputs]:
@@ -215,11 +225,8 @@ class _Prover:
                 return self._fault(layers)
             if self._is_repeatable(before, mode):
                 return f"the network's output depends on more of it than what it returns, in {in_mode}"
-        if before.learnt is not None and after.learnt is not None:
-            names = {layer.name for layer in layers}
-            if missing := (before.learnt & names) ^ (after.learnt & names):
-                where = "does not reach" if next(iter(missing)) in before.learnt else "reaches"
-                return f"the gradient {where} what stands in its place"
+        if after.learnt is not None and {layer.name for layer in layers} - after.learnt:
+            return LEARNS_NOTHING
         return None
 
     def _is_repeatable(self, before: _Run, mode: bool) -> bool:
@@ -252,13 +259,14 @@ class _Prover:
         watched = stand_ins or {layer.name: model.get_submodule(layer.name) for layer in layers}
         with ExitStack() as stack:
             for name, module in watched.items():
-                stack.enter_context(module.register_forward_pre_hook(_counter(counts, name), prepend=True))
+                module.forward = _counted(module.forward, counts, name)  # not a hook, which `layer.forward(x)` passes by
             backward = backward and training and not self.is_meta
             stack.enter_context(unchanged_process(seed))
             model.train(training)
             uses = _Uses(weights or {})
             with torch.set_grad_enabled(backward), uses:
                 outputs = tuple(_tensors(model(self.x.clone())))
+            counts = Counter(counts)  # a checkpoint runs layers again on the way back
             learnt = None
             if backward:
                 for one in model.parameters():
@@ -266,9 +274,9 @@ class _Prover:
                 total = [one.float().square().mean() for one in outputs if one.requires_grad and one.is_floating_point()]
                 if total:
                     torch.stack([one.cpu() for one in total]).sum().backward()
-                learnt = frozenset(
-                    name for name, module in watched.items() if any(one.grad is not None for one in module.parameters())
-                )
+                    learnt = frozenset(
+                        name for name, module in watched.items() if any(one.grad is not None for one in module.parameters())
+                    )
         return _Run(counts, frozenset(uses.found), tuple(one.detach() for one in outputs), learnt)
 
 
@@ -277,19 +285,22 @@ class _StandIn(InPlace):
 
     Args:
         layer: a copy of the layer.
-        is_moved: whether the output lies in memory in another order than that of its axes.
+        is_moved: whether the output lies in memory in another order than that of its axes, and with gaps, as that of operators
+            does that leave positions out.
     """
 
     def __init__(self, layer: nn.Module, *, is_moved: bool) -> None:
         super().__init__()
         self.is_moved = is_moved
         self.read: set[str] = set()
+        self.format: torch.memory_format | None = None
         self.stand_for(layer)
         self.__dict__.pop("bias", None)
         self.__dict__["layer"] = layer  # hidden, as it is not part of the network any more
         clear_hooks(layer)
         for number, (name, one) in enumerate(layer.named_parameters(), 1):
-            self._parameters["bias" if name == "bias" else f"w{number}"] = one
+            # An operator in place of a frozen layer learns.
+            self._parameters["bias" if name == "bias" else f"w{number}"] = one.requires_grad_()
         if "bias" not in self._parameters:
             self.__dict__["bias"] = layer.bias
         self.training = layer.training
@@ -303,7 +314,11 @@ class _StandIn(InPlace):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         layer: Any = self.__dict__["layer"]
         y = layer.train(self.training)(x)
-        return y.movedim(1, -1).contiguous().movedim(-1, 1) if self.is_moved and y.dim() > 2 else y
+        if self.is_moved:
+            y = functional.pad(y.movedim(1, -1).contiguous(), (0, 1) * (y.dim() - 1))
+            return y[(slice(None), *[slice(-1)] * (y.dim() - 1))].movedim(-1, 1)
+        self.format = format_of(y)
+        return y
 
 
 class _Uses(TorchFunctionMode):  # type: ignore[misc]
@@ -316,15 +331,24 @@ class _Uses(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if self.weights and getattr(function, "__name__", "") != "__get__":  # attributes, such as its shape
-            self.found |= {self.weights[id(one)] for one in (*args, *given.values()) if id(one) in self.weights}
+            lists = [one for one in (*args, *given.values()) if isinstance(one, list | tuple)]
+            taken = chain(args, given.values(), *lists)
+            self.found |= {self.weights[id(one)] for one in taken if id(one) in self.weights}
         return function(*args, **given)
 
 
-def _counter(counts: Counter[str], name: str) -> Callable[..., None]:
-    def count(*_: object) -> None:
+def _counted(forward: Callable[..., Any], counts: Counter[str], name: str) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
         counts[name] += 1
+        return forward(*args, **kwargs)
 
-    return count
+    return run
+
+
+def format_of(x: torch.Tensor) -> torch.memory_format:
+    """Return whether a tensor is channels-last; what is neither counts as contiguous, as operations make it."""
+    is_last = x.dim() == AXES_OF_PICTURES and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+    return torch.channels_last if is_last else torch.contiguous_format
 
 
 class _Unchanged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NoReturn
@@ -25,7 +26,7 @@ HOOKS = (
     "_backward_pre_hooks",
 )
 
-
+OF_PYTORCH = vars(nn.Module()).keys()  # attributes of every module
 # Hooks that make a layer's weight of others, which go with the layer.
 NORMALIZATIONS = (WeightNorm, SpectralNorm)
 
@@ -173,6 +174,41 @@ def move_hooks(layer: nn.Module, module: nn.Module) -> None:
         )
     if layer._backward_hooks:
         module._is_full_backward_hook = layer._is_full_backward_hook
+
+
+def put_in_place(network: nn.Module, names: Sequence[str], module: nn.Module) -> None:
+    """Put a module in place of a layer of a network, under all its names, and in lists and mappings that modules have.
+
+    Args:
+        network: is changed.
+        names: of the layer in the network, as `get_submodule` takes them.
+        module: what is put there.
+    """
+    layer = network.get_submodule(names[0])
+    for name in names:
+        network.set_submodule(name, module)
+    done: set[int] = set()
+    for part in network.modules():
+        own = vars(part)
+        for name in own.keys() - OF_PYTORCH:
+            own[name] = _exchanged(own[name], layer, module, done)
+
+
+def _exchanged(value: Any, layer: nn.Module, module: nn.Module, done: set[int]) -> Any:
+    """Return the value of an attribute, with a module in place of a layer; `done` has the ids of lists and mappings."""
+    if value is layer:
+        return module
+    if isinstance(value, tuple):
+        changed = [_exchanged(one, layer, module, done) for one in value]
+        if all(new is one for new, one in zip(changed, value, strict=True)):
+            return value
+        return type(value)._make(changed) if hasattr(value, "_make") else tuple(changed)
+    if isinstance(value, list | dict) and id(value) not in done:
+        done.add(id(value))
+        for key, one in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            if (new := _exchanged(one, layer, module, done)) is not one:
+                value[key] = new
+    return value
 
 
 def clear_hooks(module: nn.Module) -> None:

@@ -28,7 +28,7 @@ from syno.model.layer import STRIDE, Layer
 from syno.model.layers import Where
 from syno.model.memory import copy_of, to_channels_last
 from syno.model.module import OperatorModule, build
-from syno.model.stand_in import weight_of
+from syno.model.stand_in import put_in_place, weight_of
 
 SIDES = {"H", "W"}  # of pictures
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
@@ -100,8 +100,7 @@ def substitute(
         return modules[0]
     copied = copy_of(model)
     for layer, module in zip(layers, modules, strict=True):
-        for name in layer.names:
-            copied.set_submodule(name, module)
+        put_in_place(copied, layer.names, module)
     if any(isinstance(module, OperatorModule) and module.is_channels_last for module in copied.modules()):
         to_channels_last(copied)  # else torch copies the weight at each call, to match its data
     return copied

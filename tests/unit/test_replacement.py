@@ -14,6 +14,7 @@ import torch
 from layer_operators import operator, weights_of
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import syno
 from syno.base.errors import ReplacedWeightError, UserCodeError
@@ -68,6 +69,17 @@ def test_a_layer_is_replaced_under_all_its_names() -> None:
     assert all(one.grad is not None for one in network.conv.parameters())
 
 
+def test_a_layer_is_replaced_in_lists_and_mappings_that_modules_have() -> None:
+    model = Running(lambda self, x: self.hidden(self.parts["first"][0](x)), first=conv(), second=conv())
+    model.parts = {"first": (model.first, "a name"), "all": [model.first, model.second]}
+    vars(model)["hidden"] = model.second
+    network = changed(model)
+    assert network.hidden is network.second is network.parts["all"][1] and network.first is network.parts["first"][0]
+    network(X).sum().backward()
+    assert all(one.grad is not None for one in network.parameters())
+    assert type(model.parts["all"][0]) is nn.Conv2d
+
+
 def in_function(model: Any) -> None:
     layer = model.conv
     model.way = lambda x: layer(x)
@@ -77,18 +89,12 @@ def in_partial(model: Any) -> None:
     model.way = functools.partial(nn.Module.__call__, model.conv)
 
 
-def in_list(model: Any) -> None:
-    parts = [model.conv]
-    model.parts, model.way = parts, None
-    model.run = lambda self, x: self.parts[0](x)
-
-
 def in_dataclass(model: Any) -> None:
     model.parts, model.way = Parts(model.conv), None
     model.run = lambda self, x: self.parts.layer(x)
 
 
-@pytest.mark.parametrize("keep", [in_function, in_partial, in_list, in_dataclass])
+@pytest.mark.parametrize("keep", [in_function, in_partial, in_dataclass])
 def test_a_layer_that_is_reached_without_its_name_stays(keep: Callable[[Any], None]) -> None:
     model = Running(lambda self, x: self.way(x), conv=conv())
     keep(model)
@@ -97,8 +103,8 @@ def test_a_layer_that_is_reached_without_its_name_stays(keep: Callable[[Any], No
 
 
 def test_the_others_are_still_replaced() -> None:
-    model = Running(lambda self, x: self.other(self.parts[0](x)), conv=conv(), other=conv())
-    model.parts = [model.conv]
+    model = Running(lambda self, x: self.other(self.way(x)), conv=conv(), other=conv())
+    in_function(model)
     found, refused = found_in(model)
     assert found == ["other"] and set(refused) == {"conv"}
 
@@ -110,7 +116,9 @@ def test_the_others_are_still_replaced() -> None:
         (lambda self, x: self.conv(x) + functional.conv2d(x, self.conv.weight, padding=1), "forward uses its weight: "),
         (lambda self, x: x if self.training else self.conv(x), "it runs in evaluation mode only"),
         (lambda self, x: self.conv(x) + (self.conv(x) if self.training else 0), "it runs 2 times in training mode"),
+        (lambda self, x: self.conv(x) + self.conv.forward(x), "it runs 2 times"),
         (lambda self, x: self.conv(input=x), "its input is given by keyword"),
+        (lambda self, x: self.conv(x) if isinstance(self.conv, nn.Conv2d) else x, "it may ask for the layer's class"),
     ],
 )
 def test_a_layer_stays_with_its_reason(run: Callable[[Any, torch.Tensor], torch.Tensor], reason: str) -> None:
@@ -118,9 +126,49 @@ def test_a_layer_stays_with_its_reason(run: Callable[[Any, torch.Tensor], torch.
     assert not found and reason in refused["conv"]
 
 
-def test_a_function_that_keeps_the_weight_is_seen() -> None:
+def without_gradients(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return layer(x)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda self, x: (self.conv(x), self.other(x))[1],
+        lambda self, x: self.other(self.conv(x).detach()),
+        lambda self, x: self.other(without_gradients(self.conv, x)),
+    ],
+)
+def test_a_layer_whose_operator_would_not_learn_stays(run: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+    found, refused = found_in(Running(run, conv=conv(), other=conv()))
+    assert found == ["other"] and refused == {"conv": "no gradient reaches it, so an operator in its place would not learn"}
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda self, x: checkpoint(self.conv, x, use_reentrant=False),  # runs again on the way back
+        lambda self, x: without_gradients(self.conv, x),  # a network that is only used
+    ],
+)
+def test_a_layer_is_replaced_where_the_network_learns_as_before(run: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+    assert found_in(Running(run, conv=conv())) == (["conv"], {})
+
+
+def test_a_frozen_layer_is_replaced() -> None:
+    assert found_in(nn.Sequential(conv().requires_grad_(False), conv())) == (["0", "1"], {})
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, weight: functional.conv2d(x, weight, padding=1),
+        lambda x, weight: torch.stack([weight, weight]).mean(),
+    ],
+)
+def test_a_function_that_keeps_the_weight_is_seen(use: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
     layer = conv()
-    model = Running(lambda self, x: self.conv(x) + functional.conv2d(x, layer.weight, padding=1), conv=layer)
+    model = Running(lambda self, x: self.conv(x) + use(x, layer.weight), conv=layer)
     assert found_in(model) == ([], {"conv": "forward calls a function with its weight"})
 
 
@@ -198,13 +246,29 @@ def test_a_subclass_that_computes_something_else_stays() -> None:
     assert found == ["1"] and "its class Standardized computes something else than a convolution" in refused["0"]
 
 
-@pytest.mark.parametrize("name", ["separable_conv2d", "low_rank_conv2d"])
-def test_an_operator_keeps_the_memory_format_that_view_needs(name: str) -> None:
-    model = Running(lambda self, x: self.conv(x).view(len(x), -1), conv=conv())
-    network = substitute(model, syno.OPERATORS[name](), X, keep_stem=False)
-    assert network(X).shape == (2, C * 8 * 8)
-    without = substitute(Running(lambda self, x: self.conv(x).flatten(1), conv=conv()), SEPARABLE, X, keep_stem=False)
-    assert "InOrder" in str(network) and "InOrder" not in str(without)
+LAST = torch.channels_last
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "run", "layout"),
+    [
+        ("separable_conv2d", conv(), lambda self, x: self.conv(x).view(len(x), -1), torch.contiguous_format),
+        ("low_rank_conv2d", conv(), lambda self, x: self.conv(x).view(len(x), -1), torch.contiguous_format),
+        ("dilated_conv2d", conv(), lambda self, x: self.conv(x).view(len(x), C, -1), torch.contiguous_format),
+        ("conv2d", conv(padding=0, bias=False), lambda self, x: self.conv(x).view(len(x), C, -1), torch.contiguous_format),
+        ("shift_conv1x1", conv(), lambda self, x: self.conv(x).permute(0, 2, 3, 1).view(len(x), -1), LAST),
+    ],
+)
+def test_an_operator_keeps_the_memory_format_that_view_needs(
+    name: str, layer: nn.Conv2d, run: Callable[[Any, torch.Tensor], torch.Tensor], layout: torch.memory_format
+) -> None:
+    x, model = X.contiguous(memory_format=layout), Running(run, conv=layer).to(memory_format=layout)
+    network = substitute(model, syno.OPERATORS[name](), x, keep_stem=False)
+    assert network(x).shape == model(x).shape and str(layout) in str(network)
+
+
+def test_an_operator_may_return_another_memory_format_where_the_network_takes_it() -> None:
+    assert "InFormat" not in str(changed(Running(lambda self, x: self.conv(x).flatten(1), conv=conv())))
 
 
 def test_a_network_is_left_as_it_was() -> None:
