@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from copy import deepcopy
@@ -172,6 +173,22 @@ class OptionalInput(Base):
         return y if mask is None else y * mask
 
 
+class Attention(Base):
+    """Parts of a tensor with names, a mask, and a number that is another one in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.projection = nn.Linear(4, 12)
+        self.register_buffer("mask", torch.ones(99, 99).tril().bool())
+
+    def forward(self, x: torch.Tensor) -> Any:
+        query, key, value = self.projection(self.features(x).flatten(2).transpose(1, 2)).chunk(3, dim=-1)
+        _, length, _ = query.shape
+        given = {"attn_mask": self.mask[:length, :length], "dropout_p": 0.1 if self.training else 0.0}
+        value = value / math.sqrt(query.size(-1))
+        return self.head(functional.scaled_dot_product_attention(query, key, value, **given).mean(1))
+
+
 class Parametrized(Base):
     def __init__(self) -> None:
         super().__init__()
@@ -192,6 +209,7 @@ KEPT = (
     MovingMean,
     TiedHead,
     OptionalInput,
+    Attention,
     Parametrized,
 )
 
@@ -224,6 +242,7 @@ def test_both_modes_are_the_networks(make: Callable[[], nn.Module]) -> None:
     again = made_of(network)
     assert network.training and all(torch.equal(states[name], tensor) for name, tensor in network.state_dict().items())
     check_both_modes(network, again, torch.randn(3, *SHAPE[1:]))
+    check_both_modes(network, again, torch.randn(2, 3, 7, 9))
     trained = [sum(one.numel() for one in each.parameters() if one.requires_grad) for each in (network, again)]
     assert trained[0] == trained[1]
 

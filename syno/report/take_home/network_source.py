@@ -357,6 +357,9 @@ class _Writer:
         """Return the source of a graph."""
         code = _renamed(graph, self.names).python_code("self")
         written = re.sub(ASSIGNMENT, r"self.\1 = \2", code.src)
+        for name, value in code.globals.items():
+            if getattr(value, "__module__", "") == "math":  # torch.fx writes math_sqrt
+                written = re.sub(rf"\b{re.escape(name)}\b", f"math.{value.__name__}", written)
         used = {name for name in code.globals if re.search(rf"\b{re.escape(name)}\b", written)}
         self.imports |= used & FROM.keys()
         if unknown := used - KNOWN - FROM.keys():

@@ -209,10 +209,12 @@ class _Proxy(fx.Proxy):  # type: ignore[misc]
         known = self._known()
         return fx.proxy.Attribute(self, "ndim") if known is None else known.dim()
 
+
+class _Computed(_Proxy):
+    """A value that the example gives. Its parts are known, where those of others are known in an assignment to names only."""
+
     def __iter__(self) -> Any:
-        if isinstance(self.value, tuple | list):
-            return iter([self[place] for place in range(len(self.value))])
-        return super().__iter__()
+        return iter([self[place] for place in range(len(self.value))])
 
 
 def _value(given: Any) -> Any:
@@ -247,7 +249,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         """Return the value of a node."""
-        return _Proxy(node, self)
+        return _Proxy(node, self) if self.example is None else _Computed(node, self)
 
     def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **options: Any) -> fx.Proxy:
         """Return a new value, which is computed if there is an example."""
