@@ -179,7 +179,7 @@ def _others_on_cores() -> list[int]:
 
 
 def _is_own(pid: int) -> bool:
-    """Return whether a process is this one, or was started by it."""
+    """Return whether a process is this process or one of its descendants."""
     while pid > 1:
         if pid == os.getpid():
             return True

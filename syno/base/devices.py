@@ -49,7 +49,10 @@ def check_number(name: str, count: int, setting: str = "the device") -> None:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use: by its affinity, the limit of its container, and that of its Slurm job."""
+    """Return the number of processor cores that this process may use.
+
+    The least of three limits: its CPU affinity, the quota of its control groups (containers), and `SLURM_CPUS_PER_TASK`.
+    """
     found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = [math.ceil(quota) for quota in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
     given = os.environ.get("SLURM_CPUS_PER_TASK", "")

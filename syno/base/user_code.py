@@ -127,7 +127,7 @@ def _restore_if_changed(current: Callable[[], Any], restore: Callable[[Any], Any
 
 
 def _flushes_denormals(torch: Any) -> bool:
-    """Return whether numbers near zero become zero; torch does not say so."""
+    """Return whether torch rounds denormal numbers to zero (`torch.set_flush_denormal`), for which it has no getter."""
     return not bool(torch.full((), 1e-310, dtype=torch.float64, device="cpu") * 1.0)
 
 
@@ -168,7 +168,7 @@ def _is_the_users(filename: str) -> bool:
 
 
 def is_installed(file: Path) -> bool:
-    """Return whether a file is of Syno, of Python or of an installed package, and not the user's own."""
+    """Return whether a file belongs to Syno, to Python or to an installed package; any other file is the user's own."""
     in_another = not OF_PACKAGES.isdisjoint(file.parts)  # environments may be layered on others
     return in_another or any(file.is_relative_to(folder) for folder in (OWN, *INSTALLED))
 

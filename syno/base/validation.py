@@ -41,7 +41,10 @@ def _has_boolean(value: object) -> bool:
 
 @cache
 def _takes_booleans(annotation: Hashable) -> bool:
-    """Return whether values of an annotation may hold booleans: other models check their own fields."""
+    """Return whether a field with this annotation may have booleans in its value.
+
+    True for a field that is another model, which checks its own fields.
+    """
     if annotation in (bool, Any, object) or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return True
     parts = get_args(annotation)

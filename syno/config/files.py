@@ -148,7 +148,7 @@ def find_space(given: str) -> OperatorSpec:
 
 
 def is_result(given: str) -> bool:
-    """Return whether this is a folder of results, or a file in one, and no experiment's own file.
+    """Return whether a path is a folder of results or lies in one; False for presets and for experiments' own files.
 
     Code that an experiment's own file names is run for its space, such as that of the network; what results name is not.
     """
@@ -159,7 +159,7 @@ def is_result(given: str) -> bool:
 
 
 def is_own_file(given: str) -> bool:
-    """Return whether this is an experiment's own file, which a user wrote to run it."""
+    """Return whether a path is a file of an experiment that lies outside of results: one that a user wrote to run it."""
     return parted(given)[0].is_file() and not is_result(given)
 
 

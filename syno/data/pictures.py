@@ -232,7 +232,7 @@ def _no_whole_number(labels: torch.Tensor) -> float:
 
 
 def _hint_on_shape(labels: torch.Tensor, classes: int, label_shape: tuple[int, ...]) -> str:
-    """Return what to do with labels of a wrong shape."""
+    """Return advice for labels of a wrong shape, as the end of an error message; "" if there is none."""
     if labels.dim() < 2:
         return ""
     if labels.shape[1:] == (1,):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+
+from syno.model.outputs import tensors_in
 
 Inputs: TypeAlias = tuple[Any, ...]
 
@@ -89,17 +90,6 @@ class Expected:
             of_allowed = relative if difference is None else float(difference.div_(allowed).max())
             worst = worst.worse(Deviation(of_allowed, relative, rounding))
         return worst
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in tuples, lists, mappings and dataclasses, in their order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif is_dataclass(value) and not isinstance(value, type | Mapping):
-        yield from tensors_in([getattr(value, field.name) for field in fields(value)])
-    elif isinstance(value, Mapping | Sequence) and not isinstance(value, str):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from tensors_in(part)
 
 
 def _difference(found: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:

@@ -131,7 +131,7 @@ def crash_in_words(code: int) -> str:
     return f"the process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
 
 
-def died_in_words(count: int) -> str:
+def deaths_in_words(count: int) -> str:
     """Return in words that the process of a measurement ended so often."""
     return "" if count < 2 else f"; it ended so {count} times, each time as a new process"
 

@@ -45,8 +45,11 @@ class Peak:
     bytes_per_second: float
 
     def is_below(self, flops_per_second: float, bytes_per_second: float) -> bool:
-        """Return whether either speed is impossible: above the peak by more than peaks vary, and multiply-adds are counted that
-        need not be done."""
+        """Return whether one of two speeds is impossible.
+
+        It is if it exceeds the peak by more than `ALLOWANCE`, by which peaks vary, and for FLOPs also by `COUNTED`, since fast
+        algorithms do fewer multiply-adds than are counted.
+        """
         most_flops, most_bytes = ALLOWANCE * COUNTED * self.flops_per_second, ALLOWANCE * self.bytes_per_second
         return flops_per_second > most_flops or bytes_per_second > most_bytes
 

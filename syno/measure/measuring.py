@@ -237,7 +237,7 @@ def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any
 
 
 def is_of_machine(error: BaseException | None) -> bool:
-    """Return whether an error, or what has led to it, says that a compiler's process was killed, or that a disk is full."""
+    """Return whether the machine caused an error: a message in its chain says that a process was killed or a disk is full."""
     while error is not None:
         if OF_MACHINE.search(f"{type(error).__name__}: {error}"):
             return True

@@ -26,7 +26,7 @@ from syno.measure.isolation import (
     PAUSE_SECONDS,
     TAIL_CHARACTERS,
     crash_in_words,
-    died_in_words,
+    deaths_in_words,
     kill,
     used_mib,
 )
@@ -188,7 +188,7 @@ class MeasuringProcess:
 
         Raises DeviceError if the original is not measured either, or the processes died before they saw the operator.
         """
-        said = f"{deaths[-1]}{died_in_words(len(deaths))}"
+        said = f"{deaths[-1]}{deaths_in_words(len(deaths))}"
         if all(one.phase == "starting" for one in deaths):
             raise DeviceError(
                 f"the process that measures cannot start ({said}): see whether memory and the disk of temporary files are free"

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from syno.base.errors import SpecError, WrongOutputError
-from syno.measure.expected import Deviation, Expected, Inputs, Samples, tensors_in
+from syno.measure.expected import Deviation, Expected, Inputs, Samples
 from syno.measure.reference import Material, to_double
 from syno.measure.rounding import (
     MOST_DEVIATIONS,
@@ -32,6 +32,7 @@ from syno.measure.rounding import (
     unit_roundoff,
 )
 from syno.measure.timing import LatencySettings
+from syno.model.outputs import tensors_in
 
 LEAST_SAMPLES = 64  # of rounding errors in one run: outputs of fewer numbers get more runs
 FIRST_RUNS, MOST_RUNS = 4, 16  # simulated runs for an output of few numbers, and for one that is in doubt
@@ -138,7 +139,10 @@ class OutputCheck:
         return self._estimate(Expected(inputs, exact, ()), in_double, runs)
 
     def _estimate_again(self, expected: Expected) -> Expected:
-        """Return what is expected for the same input, by many simulated runs and one in the function's own precision."""
+        """Return a closer estimate of the allowed differences for the same input.
+
+        It is of `MOST_RUNS` simulated runs, and of one real run in the function's own precision if there is a fallback.
+        """
         samples = expected.samples
         chosen = tuple(value if samples is None else samples.of(value) for value in expected.inputs)
         real_errors: list[float] = []

@@ -28,7 +28,7 @@ from syno.base.files import write_whole
 from syno.base.record import versions
 from syno.measure.compilers import Compiler, as_reached, compiler_named, groups_of_settings
 from syno.measure.devices import RemoteDevice, SshSettings
-from syno.measure.isolation import MOST_DEATHS, PAUSE_SECONDS, Ending, died_in_words, run_limited
+from syno.measure.isolation import MOST_DEATHS, PAUSE_SECONDS, Ending, deaths_in_words, run_limited
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.ssh.client import measured_there
@@ -123,7 +123,7 @@ def tune(
         if findings.phase == "starting":  # before the process knew what to measure
             last = ending.tail.strip().splitlines()[-1:]
             raise DeviceError(
-                f"the process that measures cannot start ({ending.reason}{died_in_words(deaths)}; its last words: "
+                f"the process that measures cannot start ({ending.reason}{deaths_in_words(deaths)}; its last words: "
                 f"{last[0][:300] if last else 'none'}): see whether memory and the disk of temporary files are free"
             )
     return _record(request, chosen, ending, findings, deaths)
@@ -237,7 +237,7 @@ def _record(request: Request, compiler: Compiler, ending: Ending, findings: Find
         fields = {name: fields[name] for name in KNOWN_EARLY if name in fields}
         last = ending.tail.strip().splitlines()[-1:]
         said = f"; its last words: {last[0][:300]}" if ending.end == "crashed" and last else ""
-        often = died_in_words(deaths) if _has_died(ending, findings) else ""
+        often = deaths_in_words(deaths) if _has_died(ending, findings) else ""
         reason = f"{findings.phase}: {ending.reason or 'the process left no findings'}{said}{often}"
         fields |= {"status": "crashed" if ending.end == "done" else ending.end, "reason": reason}
     operator = request.subject.replacement

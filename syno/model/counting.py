@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,7 @@ from syno.lower.plan import FLOAT_BYTES, Plan
 from syno.model.extraction import LayerCall, check_example, evaluation_mode, shape_of, trace
 from syno.model.layers import KINDS
 from syno.model.module import OperatorModule
+from syno.model.outputs import tensors_in
 from syno.space.complete import Cost
 
 Origin: TypeAlias = frozenset[int]  # the ids of the weights that a tensor is made of
@@ -212,7 +213,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
     @contextmanager
     def of(self, example: object) -> Iterator[None]:
         """Count what runs in the block, of which the example is the input."""
-        for tensor in _tensors([example]):
+        for tensor in tensors_in([example]):
             self.origins[tensor] = ACTIVATION
         with ExitStack() as hooks:
             for module in self.model.modules():
@@ -252,11 +253,11 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
                 return made
             self.whole.add(func)
         made = func(*args, **kwargs)
-        given = [self.origins.get(tensor, CONSTANT) for tensor in _tensors((*args, *kwargs.values()))]
+        given = [self.origins.get(tensor, CONSTANT) for tensor in tensors_in((*args, *kwargs.values()))]
         origin = ACTIVATION if ACTIVATION in given else CONSTANT.union(*given)
         if not self.operators:
             self._note(func, args, kwargs, made, origin)
-        for tensor in _tensors([made]) if origin else ():
+        for tensor in tensors_in([made]) if origin else ():
             self.origins[tensor] = origin
             if func._schema.is_mutable and tensor._base is not None:  # a part of it was written to
                 self.origins[tensor._base] = origin
@@ -276,7 +277,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
         elif packet in RECURRENT:
             matrices = RECURRENT[packet](args)
             steps = args[0].numel() // max(args[0].shape[-1], 1)
-            self._count(steps * sum(of.numel() for of in matrices), args[0], [args[0], *matrices], next(_tensors([made])))
+            self._count(steps * sum(of.numel() for of in matrices), args[0], [args[0], *matrices], next(tensors_in([made])))
         elif packet.__name__.startswith("_scaled_dot_product") and "backward" not in packet.__name__:
             query, key, value = (tuple(of.shape) for of in args[:3])
             self.attention += math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
@@ -317,16 +318,6 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
             for function, places in self.unknown.items()
         )
         return Count(tuple(self.work.values()), parameters(self.model), self.memory, self.attention, unknown)
-
-
-def _tensors(values: Iterable[object]) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
-        elif isinstance(value, dict):
-            yield from _tensors(value.values())
 
 
 def _is_unknown(name: str, namespace: str) -> bool:

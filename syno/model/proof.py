@@ -21,6 +21,7 @@ from syno.base.errors import ReplacedWeightError
 from syno.base.user_code import OF_THE_MACHINE, reason_of, unchanged_process
 from syno.model.layer import Layer
 from syno.model.memory import copy_of
+from syno.model.outputs import tensors_in
 from syno.model.stand_in import SIZES, SIZES_OF_LINEAR, InPlace, clear_hooks, put_in_place
 
 SEED = 0
@@ -28,7 +29,6 @@ OTHER_SEEDS = range(1, 9)  # layers that are dropped at random in training run w
 PAIR = 2  # samples: batch normalization does not learn from one
 TOLERANCE = 1e-3  # of the largest output: other memory formats round in another order
 AXES_OF_PICTURES = 4  # with those of the batch and of the channels; torch.channels_last is for these
-DEEPEST = 8  # objects in objects, in an output
 KEEPS_ANOTHER_NAME = (
     "forward does not reach what stands in its place: a list, a function or a bound method keeps the layer itself"
 )
@@ -265,7 +265,7 @@ class _Prover:
             model.train(training)
             uses = _Uses(weights or {})
             with torch.set_grad_enabled(backward), uses:
-                outputs = tuple(_tensors(model(self.x.clone())))
+                outputs = tuple(tensors_in(model(self.x.clone())))
             counts = Counter(counts)  # a checkpoint runs layers again on the way back
             learnt = None
             if backward:
@@ -346,7 +346,7 @@ def _counted(forward: Callable[..., Any], counts: Counter[str], name: str) -> Ca
 
 
 def format_of(x: torch.Tensor) -> torch.memory_format:
-    """Return whether a tensor is channels-last; what is neither counts as contiguous, as operations make it."""
+    """Return a tensor's memory format: torch.channels_last, or torch.contiguous_format for any other order of its axes."""
     is_last = x.dim() == AXES_OF_PICTURES and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
     return torch.channels_last if is_last else torch.contiguous_format
 
@@ -373,22 +373,6 @@ class _Unchanged:
             one.grad = gradient
         for module, training in self.modes:
             module.training = training
-
-
-def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
-    """Yield the tensors in an output, in whatever they are."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif depth > DEEPEST or isinstance(value, str | bytes | nn.Module | type):
-        return
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _tensors(one, depth + 1)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for one in value:
-            yield from _tensors(one, depth + 1)
-    elif hasattr(value, "__dict__"):
-        yield from _tensors(vars(value), depth + 1)
 
 
 def _are_close(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> bool:

@@ -27,7 +27,7 @@ from syno.notebook.objective import NetworkObjective
 from syno.results.majority import warning_of
 from syno.search.relative_reward import compared_scores
 from syno.space.spec import OperatorSpec
-from syno.train.making import load_data
+from syno.train.data_sets import load_data
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.workload import Workload

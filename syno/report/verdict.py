@@ -32,7 +32,7 @@ from syno.report.verdict_numbers import (
 from syno.results.goal import NONE_FASTER, STATES, Span
 from syno.results.majority import warning_of
 from syno.results.metric import ACCURACY
-from syno.results.speedups import BestAgainstBest, best_against_best
+from syno.results.speedups import best_against_best
 from syno.results.table import SCORE_COLUMNS
 
 BEST = {"fastest": "fastest", "most_accurate": "most accurate", "front": "fastest"}
@@ -62,7 +62,7 @@ def verdict_lines(results: Results) -> list[Line]:
     lines = [] if results.aim is None else _by_goal(results, list(networks.values()), timed)
     if results.none_because is not None:
         lines.append(Line(results.none_because))
-    lines += [_best(one) for one in best_against_best(results.latency, _near(networks, margin))]
+    lines += [Line(*one.sentence) for one in best_against_best(results.latency, _near(networks, margin))]
     far: dict[str, list[str]] = {}  # the nearest operators where none is within the margin, each with its speedups
     for target, speedups in timed.items():
         where = f"with {target[1]} on {target[0]}"
@@ -164,11 +164,6 @@ def _nearest_beyond(speedups: Speedups, networks: Mapping[str, Network], margin:
 def _near(networks: Mapping[str, Network], margin: Margin) -> list[str] | None:
     """Return the names of the found operators within the margin; None if none is, or no score is known."""
     return [one.name for one in networks.values() if one.role == FOUND and one.lost.value <= margin.most] or None
-
-
-def _best(one: BestAgainstBest) -> Line:
-    """Return the comparison of the best compilers, with a link to the operator."""
-    return Line(*one.sentence)
 
 
 def _beyond(network: Network, speeds: Sequence[str], original: Mapping[Any, Any], margin: Margin, *, slow: bool) -> Line:

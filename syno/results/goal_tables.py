@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
 from syno.results.goal import (
+    NONE_FASTER,
     SPEED,
     STATES,
     WORDS,
@@ -246,7 +247,7 @@ def _nearest(goal: Goal, trials: pandas.DataFrame) -> str:
     speed = Span(*(float(row[name]) for name in (SPEED, f"{SPEED}_low", f"{SPEED}_high")))
     of = f"the fastest of {len(out)}" if len(out) > 1 else "the only operator"
     verb = "is" if row["timed"] == IN_TURNS else "is predicted to be"
-    slower = "" if speed.value > 1 else "none is faster than the original; "
+    slower = "" if speed.value > 1 else f"{NONE_FASTER}; "
     return f"{slower}{of} {verb} {times_as_fast(speed, ' times as fast')}, and the goal is {goal.least_speedup:g}"
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 # How original and candidate were timed: in turns, after the selection or in the search; in turns by layers; or apart.
 IN_TURNS, IN_SEARCH, BY_LAYERS, APART = "in turns", "in turns, in the search", "in turns, by layers", "apart"
 EAGER = "eager"
-IN_TURNS, BY_LAYERS, APART = "in turns", "in turns, by layers", "apart"  # how original and candidate were timed
 SPEEDUP_COLUMNS = (
     "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
 )  # fmt: skip

@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial
 from syno.ir.graph import PGraph
 from syno.search.policies.contract import Candidate, Policy
 from syno.search.reward import Failure, Outcome
-from syno.search.storage.records import Kind, Result, Told, died
+from syno.search.storage.records import Kind, Result, Told, deaths_in_words
 from syno.search.storage.screenings import screening_metrics
 
 
@@ -72,7 +72,7 @@ class Claim:
             return "paused"
         deaths = sum(trial.state.is_finished() and Result.of(trial) is None for trial in trials)
         if deaths >= most_attempts:
-            self.outcome = Failure(died(deaths))
+            self.outcome = Failure(deaths_in_words(deaths))
             self.has_died = True
             return "failed"
         self.needs_trial = True

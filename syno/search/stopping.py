@@ -15,8 +15,8 @@ from syno.search.claims import Claim
 from syno.search.faults import Fault, alike
 from syno.search.ledger import Ledger
 from syno.search.reward import Failure
-from syno.search.settings import ATTRIBUTE, differences
-from syno.search.storage.store import TrialStore, withdrawn
+from syno.search.settings import differences
+from syno.search.storage.store import SETTINGS, TrialStore, withdrawn
 
 EQUAL_AT_START = 2  # equal failures in a row that stop a study in which nothing has succeeded
 EQUAL_LATER = 10  # after a success: operators that fail alike may come one after another by chance
@@ -92,7 +92,7 @@ class Stopping:
 
     def _check_others(self) -> None:
         attributes = self._store.attributes
-        found = differences(attributes.get(ATTRIBUTE), self._settings)
+        found = differences(attributes.get(SETTINGS), self._settings)
         if found:
             raise SearchStoppedError(
                 f'study "{self._name}" was given other settings by another worker: {"; ".join(found)} ("there" is the study)'

@@ -35,7 +35,7 @@ from syno.search.settings import agree, study_settings
 from syno.search.stopping import MACHINE_ATTEMPTS, Stopping, stopped_by_machine
 from syno.search.storage.errors import database_errors
 from syno.search.storage.opening import open_storage
-from syno.search.storage.records import TrialRecord, best_records, died, table
+from syno.search.storage.records import TrialRecord, best_records, deaths_in_words, table
 from syno.search.storage.store import TrialStore, with_withdrawn
 from syno.search.tree import Tree, actions
 
@@ -208,7 +208,7 @@ class Study:
                     for claim in dispatch.ledger.died[told:]:
                         warnings.warn(
                             f'study "{self.name}": the operator of trial {claim.number} counts as failed: '
-                            f"{died(len(claim.numbers))}",
+                            f"{deaths_in_words(len(claim.numbers))}",
                             stacklevel=2,
                         )
                     told = len(dispatch.ledger.died)

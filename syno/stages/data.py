@@ -47,6 +47,7 @@ class DataRecord(Record):
         attention_flops: multiply-adds of products of activations, which do not count, for one picture or sequence.
         not_counted: functions whose multiply-adds are not known, each with the modules that call it.
         parameters: parameters of the network.
+        shared_memory: names of different parameters and buffers in the same memory, as slices of one tensor, by the memory.
         fixed_weights: share of the weights of a user's own network that its function makes equal for every seed, such as those
             that it loads; vectors do not count; None for other networks.
         majority: the share of the test data's labels that are the most frequent one; None where that is not known.
@@ -78,6 +79,7 @@ class DataRecord(Record):
     attention_flops: Amount = 0.0
     not_counted: tuple[str, ...] = ()
     parameters: Number
+    shared_memory: tuple[tuple[str, ...], ...] = ()
     fixed_weights: Amount | None = None
     majority: Amount | None = None
     majority_label: Number | None = None
@@ -154,6 +156,7 @@ def look(experiment: Experiment) -> DataRecord:
     from syno.model.counting import count
     from syno.model.extraction import replaceable, sorted_out
     from syno.model.layer_table import layer_rows
+    from syno.model.memory import shared_tensors
 
     network = experiment.network
     data, settings, pictures = network.data, network.settings, len(network.example)
@@ -182,6 +185,7 @@ def look(experiment: Experiment) -> DataRecord:
         attention_flops=counted.attention_flops / pictures,
         not_counted=counted.not_counted,
         parameters=int(network.original.parameters),
+        shared_memory=tuple(map(tuple, shared_tensors(model))),
         fixed_weights=network.fixed_weights,
         majority=None if most_frequent is None else most_frequent.share,
         majority_label=None if most_frequent is None else most_frequent.label,

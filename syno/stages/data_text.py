@@ -51,6 +51,8 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         f"reachable: more than {flops:.1%} of the FLOPs ({record.rest_flops:,.0f}) and {parameters:.1%} of the parameters "
         f"({record.rest_parameters:,}), which the rest of the network has; the original is 100%"
     )
+    for names in record.shared_memory:
+        yield f"these weights share memory, and do so in every training and copy: {_names(names)}"
     yield from _weights(experiment, record)
     yield from _fastest(experiment, record)
     if experiment.searches:

@@ -35,8 +35,8 @@ from syno.model.spec import replaced_share, rest_cost, spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
+from syno.train.data_sets import load_data
 from syno.train.first_batch import fault_on_first_batch
-from syno.train.making import load_data
 from syno.train.optimization import initialize, on_device
 from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import Metric, WorkloadSettings

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from function_module import FunctionModule
 from layer_operators import operator, weights_of
 from torch import nn
 from torch.nn import functional
@@ -45,19 +46,6 @@ def piece(make: Callable[[Random], nn.Module]) -> Callable[[Random], nn.Module]:
     return make
 
 
-class Around(nn.Module):
-    """Modules by name, and a function of them and of the input that is the forward pass."""
-
-    def __init__(self, run: Callable[[Any, torch.Tensor], Any], **modules: Any) -> None:
-        super().__init__()
-        self.run = run
-        for name, module in modules.items():
-            setattr(self, name, module)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.run(self, x)
-
-
 def conv(random: Random, **given: Any) -> nn.Conv2d:
     kernel = random.choice((1, 3, 5))
     options = {"kernel_size": kernel, "padding": kernel // 2, "bias": random.random() < 0.5} | given
@@ -71,7 +59,7 @@ def plain(random: Random) -> nn.Module:
 
 @piece
 def residual(random: Random) -> nn.Module:
-    return Around(lambda self, x: x + self.norm(self.conv(x)).relu(), conv=conv(random), norm=nn.BatchNorm2d(CHANNELS))
+    return FunctionModule(lambda self, x: x + self.norm(self.conv(x)).relu(), conv=conv(random), norm=nn.BatchNorm2d(CHANNELS))
 
 
 @piece
@@ -176,22 +164,22 @@ def tied_weights(random: Random) -> nn.Module:
 
 @piece
 def run_twice(random: Random) -> nn.Module:
-    return Around(lambda self, x: self.conv(self.conv(x).relu()), conv=conv(random))
+    return FunctionModule(lambda self, x: self.conv(self.conv(x).relu()), conv=conv(random))
 
 
 @piece
 def function_of_its_weight(random: Random) -> nn.Module:
-    return Around(lambda self, x: functional.conv2d(x, self.conv.weight, padding=1), conv=conv(random, kernel_size=3))
+    return FunctionModule(lambda self, x: functional.conv2d(x, self.conv.weight, padding=1), conv=conv(random, kernel_size=3))
 
 
 @piece
 def forward_called(random: Random) -> nn.Module:
-    return Around(lambda self, x: self.conv.forward(x), conv=conv(random))
+    return FunctionModule(lambda self, x: self.conv.forward(x), conv=conv(random))
 
 
 @piece
 def by_keyword(random: Random) -> nn.Module:
-    return Around(lambda self, x: self.conv(input=x), conv=conv(random))
+    return FunctionModule(lambda self, x: self.conv(input=x), conv=conv(random))
 
 
 @piece
@@ -201,12 +189,12 @@ def attributes_read(random: Random) -> nn.Module:
         assert self.conv.stride[0] == 1 and self.conv.kernel_size[1] == 3
         return y.view(len(x), self.conv.out_channels, *x.shape[2:])
 
-    return Around(run, conv=conv(random, kernel_size=3, padding=1))
+    return FunctionModule(run, conv=conv(random, kernel_size=3, padding=1))
 
 
 @piece
 def weight_in_arithmetic(random: Random) -> nn.Module:
-    return Around(lambda self, x: self.conv(x) / self.conv.weight.norm(), conv=conv(random))
+    return FunctionModule(lambda self, x: self.conv(x) / self.conv.weight.norm(), conv=conv(random))
 
 
 @piece
@@ -217,13 +205,13 @@ def alias(random: Random) -> nn.Module:
     def run(self: Any, x: torch.Tensor) -> torch.Tensor:
         return self.layer(x) if second else self.encoder(x) + x
 
-    return Around(run, encoder=encoder, layer=encoder[1], layers=nn.ModuleList([encoder[1]]))
+    return FunctionModule(run, encoder=encoder, layer=encoder[1], layers=nn.ModuleList([encoder[1]]))
 
 
 @piece
 def in_plain_list(random: Random) -> nn.Module:
     registered = conv(random)
-    return Around(lambda self, x: self.plain[0](x), registered=registered, plain=[registered])
+    return FunctionModule(lambda self, x: self.plain[0](x), registered=registered, plain=[registered])
 
 
 class Positions(nn.Module):
@@ -267,7 +255,7 @@ def flat_view(random: Random) -> nn.Module:
         return x + self.up(self.down(self.conv(x).view(x.size(0), -1))).view(-1, CHANNELS, SIZE, SIZE)
 
     size = CHANNELS * SIZE * SIZE
-    return Around(run, conv=conv(random), down=nn.Linear(size, 4), up=nn.Linear(4, size))
+    return FunctionModule(run, conv=conv(random), down=nn.Linear(size, 4), up=nn.Linear(4, size))
 
 
 @piece
@@ -276,28 +264,28 @@ def in_training_only(random: Random) -> nn.Module:
         # Dropout draws a number for each place in memory, so equal numbers need an equal memory format.
         return functional.dropout((x + self.aux(x)).contiguous(), 0.2) if self.training else x
 
-    return Around(run, aux=conv(random))
+    return FunctionModule(run, aux=conv(random))
 
 
 @piece
 def in_evaluation_only(random: Random) -> nn.Module:
-    return Around(lambda self, x: x if self.training else self.extra(x), extra=conv(random))
+    return FunctionModule(lambda self, x: x if self.training else self.extra(x), extra=conv(random))
 
 
 @piece
 def several_outputs(random: Random) -> nn.Module:
-    inner = Around(lambda self, x: {"both": (self.conv(x), x), "none": None}, conv=conv(random))
-    return Around(lambda self, x: sum(self.inner(x)["both"]), inner=inner)
+    inner = FunctionModule(lambda self, x: {"both": (self.conv(x), x), "none": None}, conv=conv(random))
+    return FunctionModule(lambda self, x: sum(self.inner(x)["both"]), inner=inner)
 
 
 @piece
 def unused_output(random: Random) -> nn.Module:
-    return Around(lambda self, x: (self.dead(x), x)[1] + self.conv(x), dead=conv(random), conv=conv(random))
+    return FunctionModule(lambda self, x: (self.dead(x), x)[1] + self.conv(x), dead=conv(random), conv=conv(random))
 
 
 @piece
 def slices(random: Random) -> nn.Module:
-    module = Around(lambda self, x: self.conv(x) * self.one + self.all.mean(), conv=conv(random))
+    module = FunctionModule(lambda self, x: self.conv(x) * self.one + self.all.mean(), conv=conv(random))
     module.register_buffer("all", torch.rand(2, CHANNELS, 1, 1))
     module.register_buffer("one", module.all[1])
     return module
@@ -310,7 +298,7 @@ def frozen(random: Random) -> nn.Module:
 
 @piece
 def recomputed(random: Random) -> nn.Module:
-    return Around(lambda self, x: checkpoint(self.conv, x, use_reentrant=False), conv=conv(random))
+    return FunctionModule(lambda self, x: checkpoint(self.conv, x, use_reentrant=False), conv=conv(random))
 
 
 class Adapter(nn.Module):

@@ -15,7 +15,7 @@ from torch import nn
 
 from syno.base import core_locks
 from syno.base.core_locks import alone, computing, given_up
-from syno.train.making import load_data
+from syno.train.data_sets import load_data
 from syno.train.settings import TrainingSettings
 from syno.train.training import train
 

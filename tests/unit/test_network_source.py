@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from torch.nn import functional
 import syno
 from syno.base.errors import LoweringError
 from syno.model.backbones import BACKBONES
-from syno.report.take_home.comparison import training_difference
+from syno.report.take_home.comparison import Comparison, training_difference
 from syno.report.take_home.network_source import network_source
 
 SHAPE = (2, 3, 8, 8)
@@ -245,6 +246,30 @@ def test_both_modes_are_the_networks(make: Callable[[], nn.Module]) -> None:
     check_both_modes(network, again, torch.randn(2, 3, 7, 9))
     trained = [sum(one.numel() for one in each.parameters() if one.requires_grad) for each in (network, again)]
     assert trained[0] == trained[1]
+
+
+@dataclass
+class Output:
+    logits: torch.Tensor
+
+
+class OwnOutput(Base):
+    """Returns an object that torch knows nothing of."""
+
+    def __init__(self, added: float) -> None:
+        super().__init__()
+        self.added = added
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return Output(super().forward(x) + self.added)
+
+
+def test_outputs_of_own_classes_are_compared() -> None:
+    torch.manual_seed(0)
+    one, other = OwnOutput(0.0), OwnOutput(1.0)
+    other.load_state_dict(one.state_dict())
+    assert "outputs in training mode differ" in training_difference(one, other, torch.randn(3, *SHAPE[1:]))
+    assert Comparison(one.eval(), torch.zeros(SHAPE), None).agreement(other.eval()).wrong
 
 
 def test_flags_alone_need_one_forward_and_other_differences_two() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from function_module import FunctionModule
 from layer_operators import operator, weights_of
 from torch import nn
 from torch.nn import functional
@@ -32,19 +33,6 @@ def conv(**given: Any) -> nn.Conv2d:
     return nn.Conv2d(C, C, **({"kernel_size": 3, "padding": 1} | given))
 
 
-class Running(nn.Module):
-    """Modules by name, and a function of them and of the input that is the forward pass."""
-
-    def __init__(self, run: Callable[[Any, torch.Tensor], Any], **modules: Any) -> None:
-        super().__init__()
-        self.run = run
-        for name, module in modules.items():
-            setattr(self, name, module)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.run(self, x)
-
-
 @dataclass
 class Parts:
     layer: nn.Module
@@ -61,7 +49,7 @@ def changed(model: nn.Module, x: torch.Tensor = X) -> nn.Module:
 
 def test_a_layer_is_replaced_under_all_its_names() -> None:
     encoder = nn.Sequential(nn.ReLU(), conv(bias=False))
-    model = Running(lambda self, x: self.conv(x), encoder=encoder, conv=encoder[1], layers=nn.ModuleList([encoder[1]]))
+    model = FunctionModule(lambda self, x: self.conv(x), encoder=encoder, conv=encoder[1], layers=nn.ModuleList([encoder[1]]))
     network = changed(model)
     assert network.conv is network.encoder[1] is network.layers[0]
     assert type(network.conv).__name__ == "SeparableConv2d"
@@ -70,7 +58,7 @@ def test_a_layer_is_replaced_under_all_its_names() -> None:
 
 
 def test_a_layer_is_replaced_in_lists_and_mappings_that_modules_have() -> None:
-    model = Running(lambda self, x: self.hidden(self.parts["first"][0](x)), first=conv(), second=conv())
+    model = FunctionModule(lambda self, x: self.hidden(self.parts["first"][0](x)), first=conv(), second=conv())
     model.parts = {"first": (model.first, "a name"), "all": [model.first, model.second]}
     vars(model)["hidden"] = model.second
     network = changed(model)
@@ -96,14 +84,14 @@ def in_dataclass(model: Any) -> None:
 
 @pytest.mark.parametrize("keep", [in_function, in_partial, in_dataclass])
 def test_a_layer_that_is_reached_without_its_name_stays(keep: Callable[[Any], None]) -> None:
-    model = Running(lambda self, x: self.way(x), conv=conv())
+    model = FunctionModule(lambda self, x: self.way(x), conv=conv())
     keep(model)
     found, refused = found_in(model)
     assert not found and "does not reach" in refused["conv"]
 
 
 def test_the_others_are_still_replaced() -> None:
-    model = Running(lambda self, x: self.other(self.way(x)), conv=conv(), other=conv())
+    model = FunctionModule(lambda self, x: self.other(self.way(x)), conv=conv(), other=conv())
     in_function(model)
     found, refused = found_in(model)
     assert found == ["other"] and set(refused) == {"conv"}
@@ -122,7 +110,7 @@ def test_the_others_are_still_replaced() -> None:
     ],
 )
 def test_a_layer_stays_with_its_reason(run: Callable[[Any, torch.Tensor], torch.Tensor], reason: str) -> None:
-    found, refused = found_in(Running(run, conv=conv()))
+    found, refused = found_in(FunctionModule(run, conv=conv()))
     assert not found and reason in refused["conv"]
 
 
@@ -140,7 +128,7 @@ def without_gradients(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_a_layer_whose_operator_would_not_learn_stays(run: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
-    found, refused = found_in(Running(run, conv=conv(), other=conv()))
+    found, refused = found_in(FunctionModule(run, conv=conv(), other=conv()))
     assert found == ["other"] and refused == {"conv": "no gradient reaches it, so an operator in its place would not learn"}
 
 
@@ -152,7 +140,7 @@ def test_a_layer_whose_operator_would_not_learn_stays(run: Callable[[Any, torch.
     ],
 )
 def test_a_layer_is_replaced_where_the_network_learns_as_before(run: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
-    assert found_in(Running(run, conv=conv())) == (["conv"], {})
+    assert found_in(FunctionModule(run, conv=conv())) == (["conv"], {})
 
 
 def test_a_frozen_layer_is_replaced() -> None:
@@ -168,7 +156,7 @@ def test_a_frozen_layer_is_replaced() -> None:
 )
 def test_a_function_that_keeps_the_weight_is_seen(use: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
     layer = conv()
-    model = Running(lambda self, x: self.conv(x) + use(x, layer.weight), conv=layer)
+    model = FunctionModule(lambda self, x: self.conv(x) + use(x, layer.weight), conv=layer)
     assert found_in(model) == ([], {"conv": "forward calls a function with its weight"})
 
 
@@ -180,7 +168,7 @@ def test_what_is_read_on_a_layer_is_there() -> None:
         assert weight.shape == (C, C, 3, 3) and weight.size(0) == len(weight) == C and weight.ndim == 4
         return y.view(len(x), self.conv.out_channels, *x.shape[2:])
 
-    network = changed(Running(run, conv=conv(bias=False)))
+    network = changed(FunctionModule(run, conv=conv(bias=False)))
     assert set(network.state_dict()) == {f"conv.{name}" for name in network.conv.state_dict()}
     assert network.conv.state_dict().keys() == syno.build(SEPARABLE, {"C_in": C, "C_out": C}).state_dict().keys()
     double = copy.deepcopy(network).double()
@@ -262,18 +250,18 @@ LAST = torch.channels_last
 def test_an_operator_keeps_the_memory_format_that_view_needs(
     name: str, layer: nn.Conv2d, run: Callable[[Any, torch.Tensor], torch.Tensor], layout: torch.memory_format
 ) -> None:
-    x, model = X.contiguous(memory_format=layout), Running(run, conv=layer).to(memory_format=layout)
+    x, model = X.contiguous(memory_format=layout), FunctionModule(run, conv=layer).to(memory_format=layout)
     network = substitute(model, syno.OPERATORS[name](), x, keep_stem=False)
     assert network(x).shape == model(x).shape and str(layout) in str(network)
 
 
 def test_an_operator_may_return_another_memory_format_where_the_network_takes_it() -> None:
-    assert "InFormat" not in str(changed(Running(lambda self, x: self.conv(x).flatten(1), conv=conv())))
+    assert "InFormat" not in str(changed(FunctionModule(lambda self, x: self.conv(x).flatten(1), conv=conv())))
 
 
 def test_a_network_is_left_as_it_was() -> None:
     norm = nn.BatchNorm2d(C)
-    model = Running(lambda self, x: norm(self.conv(x)), conv=conv(), norm=norm)
+    model = FunctionModule(lambda self, x: norm(self.conv(x)), conv=conv(), norm=norm)
     before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
     changed(model)
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())

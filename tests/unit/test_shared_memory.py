@@ -11,10 +11,13 @@ from torch import nn
 
 import syno
 from syno.base.errors import DataError, SpecError
+from syno.config import Experiment
 from syno.data import DataSet
 from syno.model.extraction import replaceable
 from syno.model.memory import copy_of, shared_tensors, to_channels_last
 from syno.model.spec import rest_cost
+from syno.stages.data import look
+from syno.stages.data_text import data_text
 from syno.train.settings import TrainingSettings
 from syno.train.training import train
 from syno.train.weights import check_keeping, content_of, load_weights
@@ -138,6 +141,9 @@ def test_copies_share_memory_among_themselves_only(kind: Callable[[], nn.Module]
 def test_what_shares_memory_is_named() -> None:
     assert shared_tensors(made(Partly, None)) == [["table", "other.weight"]]
     assert shared_tensors(made(TiedConvolutions, None)) == []  # one object
+    workload = {"model": f"{__name__}:Partly", "data": "shapes", "data_settings": {"size": 8, "classes": 4}}
+    own = Experiment(name="own", workload=workload, evaluate="cost", reward={"name": "savings"}, train={"seeds": []})
+    assert "share memory, and do so in every training and copy: table, other.weight\n" in data_text(own, look(own))
 
 
 def test_values_that_were_trained_apart_get_memory_of_their_own(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ rule tune:
         " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"
 
 
-# The selected operators once more, each in turns with the original: the speedups by which they were selected are too high. It does not
-# wait for the trainings of the same operators, which wait for it while it times (syno/base/core_locks.py).
+# The selected operators once more, each in turns with the original: the speedups by which they were selected are too high. It does
+# not wait for the trainings of the same operators, which wait for it while it times (syno/base/core_locks.py).
 rule speedup:
     input:
         read_by("speedup"),
@@ -51,7 +51,8 @@ rule speedup:
         **needs_of("speedup", runtime=layers_minutes, **gpus_of(local_device), **SHARED),
     shell:
         # What cannot be compiled or measured is in the record with the reason, and the exit code is 1.
-        "(syno tune selected {params.config:q} --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"
+        "(syno tune selected {params.config:q}"
+        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"
 
 
 # The distinct layers that operators replace, each by itself. An interrupted job goes on at the layer where it was.

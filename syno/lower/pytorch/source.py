@@ -177,7 +177,7 @@ class _Module:
         return [*lines, *_statements(self.body.lines), "    return x"]
 
     def _shown(self, size: Size) -> str:
-        """Return a size in an f-string: with values, but for the variables that are read from the input."""
+        """Return a size for an f-string: `{value}` for factors that are known, names for those that the input gives."""
         read = Size({v: e for v, e in size.exponents if v.name in self.graph.runtime_variables})
         given = size / read
         if read == ONE or given == ONE:

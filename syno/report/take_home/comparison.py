@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from syno.base.errors import WrongOutputError
 from syno.model.memory import copy_of
+from syno.model.outputs import tensors_in
 
 Run = Callable[[torch.Tensor], Any]
 
@@ -123,7 +123,7 @@ def run_with_seed(run: Run, x: torch.Tensor) -> list[torch.Tensor]:
     """Return the tensors of an output, without gradients, with what is random drawn from one seed."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        return list(_tensors(run(x.clone())))
+        return list(tensors_in(run(x.clone())))
 
 
 def training_difference(network: nn.Module, written: nn.Module, x: torch.Tensor) -> str:
@@ -167,19 +167,12 @@ def _step(network: nn.Module, x: torch.Tensor, seed: int) -> list[torch.Tensor]:
     """Run forward and backward, and return the tensors of the output."""
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        found = list(_tensors(network(x.clone())))
+        found = list(tensors_in(network(x.clone())))
         generator = torch.Generator().manual_seed(seed)
         losses = [(tensor * torch.randn(tensor.shape, generator=generator)).sum() for tensor in found if tensor.requires_grad]
         if losses:
             torch.stack(losses).sum().backward()
     return [tensor.detach() for tensor in found]
-
-
-def _tensors(output: object) -> Iterator[torch.Tensor]:
-    """Yield the tensors of an output: itself, or those of a tuple, a list, a dict or a dataclass."""
-    for leaf in pytree.tree_leaves(output):
-        if isinstance(leaf, torch.Tensor):
-            yield leaf
 
 
 def _difference(wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> float:

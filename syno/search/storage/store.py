@@ -22,7 +22,7 @@ from syno.search.storage.errors import reconnecting, repeated, storage_errors
 from syno.search.storage.journal import JournalView
 from syno.search.storage.leases import Leases, end_trial
 from syno.search.storage.opening import journal_file, open_storage, sqlite_file
-from syno.search.storage.records import CHECKSUM, FINGERPRINT, RESULT, Result, died, is_intact
+from syno.search.storage.records import CHECKSUM, FINGERPRINT, RESULT, Result, deaths_in_words, is_intact
 
 T = TypeVar("T")
 
@@ -184,7 +184,7 @@ def with_withdrawn(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any])
             continue
         deaths[fingerprint] += 1
         count = deaths[fingerprint]
-        ended = Result("failed", message=died(count)) if most is not None and count >= most else Result(
+        ended = Result("failed", message=deaths_in_words(count)) if most is not None and count >= most else Result(
             "interrupted", message="its worker died"
         )  # fmt: skip
         found[index] = copy.copy(trial)
