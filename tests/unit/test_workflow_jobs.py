@@ -109,9 +109,9 @@ def test_the_wall_around_an_error_is_not_printed() -> None:
 @pytest.mark.parametrize(("command", "code"), [("exit 2", 2), ("exit 75", 75), ("kill -KILL $BASHPID", 137), ("true", 0)])
 @pytest.mark.parametrize("is_recorded", [False, True])
 def test_a_measurement_without_a_record_keeps_its_exit_code(command: str, code: int, is_recorded: bool, tmp_path: Path) -> None:
-    """The shell of the rule `tune`; where there is a record with the reason, that is its result."""
-    rule = (ROOT / "workflow" / "rules" / "tune.smk").read_text(encoding="utf-8")
-    assert rule.count("|| {{ code=$?; test -s {output:q} || exit $code; }})") == 2
+    """The shell of all rules that measure; where there is a record with the reason, that is its result."""
+    rules = "".join((ROOT / "workflow" / "rules" / f"{name}.smk").read_text(encoding="utf-8") for name in ("tune", "breakdown"))
+    assert rules.count("|| {{ code=$?; test -s {output:q} || exit $code; }})") == rules.count("test -s") == 4
     record = tmp_path / "record"
     record.write_text("{}" if is_recorded else "", encoding="utf-8")
     shell = f"set -euo pipefail; (({command}) || {{ code=$?; test -s {record} || exit $code; }}) 2>&1 | cat"
