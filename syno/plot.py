@@ -22,8 +22,9 @@ import matplotlib.pyplot as plt
 import pandas
 from matplotlib.axes import Axes
 
-from syno.base.errors import SpecError, suggestion
+from syno.base.errors import RunsCodeError, SpecError, suggestion
 from syno.base.files import ORIGINAL
+from syno.base.registry import reading_only
 from syno.ir.text import parse_stored
 from syno.notebook.sources import Source, layers_of, one_target, tables_of, trials_of
 from syno.notebook.study import Study, metric_column, score_of
@@ -186,7 +187,12 @@ def _spec_of(source: Source) -> OperatorSpec:
         raise SpecError("a table of trials does not say what its operators are for; give spec=space.spec")
     from syno.stages.top import find_experiment
 
-    return find_experiment(str(source)).operator_spec
+    experiment = find_experiment(str(source))
+    try:
+        with reading_only("a plot"):
+            return experiment.operator_spec
+    except RunsCodeError as error:
+        raise RunsCodeError(f"the space of {source} follows from its network: {error}; give spec=") from None
 
 
 def layer_latency(

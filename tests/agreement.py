@@ -58,7 +58,7 @@ def check_compositions(graph: PGraph, values: Valuation) -> None:
             assert parse(str(composition.graph)) == composition.graph
 
 
-def check_gradients(graph: PGraph, values: Valuation) -> None:
+def check_gradients(graph: PGraph, values: Valuation, layout: torch.memory_format = torch.contiguous_format) -> None:
     """An operator is linear in the input and in each weight, so its exact gradient is known from the interpreter.
 
     The derivative of <y, c> in direction d of one tensor is <c, y with that tensor replaced by d>.
@@ -66,7 +66,7 @@ def check_gradients(graph: PGraph, values: Valuation) -> None:
     tensors = random_tensors(graph, values)
     directions = random_tensors(graph, values, seed=1)
     module = module_with(graph, values, tensors[1:], "fused")
-    x = torch.from_numpy(tensors[0]).requires_grad_()
+    x = torch.from_numpy(tensors[0]).contiguous(memory_format=layout).requires_grad_()
     y = module(x)
     cotangent = np.random.default_rng(2).normal(size=y.shape)
     y.backward(torch.from_numpy(cotangent))

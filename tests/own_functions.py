@@ -77,6 +77,86 @@ def network_that_fails_in_training(**arguments: Any) -> nn.Module:
     return Picky()
 
 
+def network_that_fails_later(**arguments: Any) -> nn.Module:
+    """It runs twelve times, more than `syno data` and `first_batch` do, and fails then."""
+
+    class Tired(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.left = network(**arguments), 12
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.left -= self.training
+            return self.body(x)[(self.left < 0 and "tired") or slice(None)]
+
+    return Tired()
+
+
+def network_whose_gradient_fails(**arguments: Any) -> nn.Module:
+    class Bad(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+            raise ArithmeticError("no gradient")
+
+    class Module(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = network(**arguments)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return Bad.apply(self.body(x))
+
+    return Module()
+
+
+def trained_network(*, classes: int, seed: int) -> nn.Module:
+    """A network whose weights are the same for every seed, as those of a file are, but for the head's."""
+    made = network(classes=classes, seed=5)
+    torch.manual_seed(seed)
+    made[-1].reset_parameters()
+    return made
+
+
+class _Named:
+    def __init__(self, logits: torch.Tensor, features: torch.Tensor) -> None:
+        self.logits, self.features = logits, features
+
+
+def network_of_named_outputs(**arguments: Any) -> nn.Module:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = network(**arguments)
+
+        def forward(self, x: torch.Tensor) -> _Named:
+            return _Named(self.body(x), x)
+
+    return Named()
+
+
+def pointwise_network(*, classes: int) -> nn.Module:
+    """The layers of MobileNet: depthwise and pointwise convolutions."""
+    blocks = [(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 8, 1), nn.ReLU()) for _ in range(9)]
+    rest = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, classes)
+    return nn.Sequential(nn.Conv2d(3, 8, 3), *(layer for block in blocks for layer in block), *rest)
+
+
+def imbalanced_pictures(*, share: float = 0.95) -> DataSet:
+    data = pictures()
+    labels = (torch.arange(96) % 32 >= 32 * share).long()
+    return DataSet("imbalanced", data.train_images, labels[:64], data.test_images, labels[64:], CLASSES)
+
+
+def values_of_pictures() -> DataSet:
+    data = pictures()
+    values = torch.linspace(0, 1, 96)[:, None]
+    return DataSet("values", data.train_images, values[:64], data.test_images, values[64:], CLASSES)
+
+
 def pictures(*, offset: int = 0, dtype: str = "float32", broken: bool = False) -> DataSet:
     """64 pictures of 8x8 to train on, 32 to test on."""
     generator = torch.Generator().manual_seed(0)

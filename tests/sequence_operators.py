@@ -19,3 +19,16 @@ def window(size: int) -> syno.PGraph:
     n, position, feature = build.output("N, seq_len, t*H_in")
     j, c = build.contract(outer=[feature], inner=build.reduce("k_1, H_in"))
     return build.finish([n, build.unfold(position, j), c])
+
+
+LINEAR = syno.parse("""
+operator linear
+variables H_in, H_out, N, seq_len
+output i0:N, i1:seq_len, i2:H_out
+r0:H_in = Reduce()
+d0:H_out = Share(i2, w1[0])
+d1:H_in = Share(r0, w1[1])
+Expand(d0)
+input i0:N, i1:seq_len, d1:H_in
+weight w1[H_out, H_in]
+""")

@@ -1,6 +1,7 @@
 """A stand-in for the process that measures speedups: it answers at once, without PyTorch, and writes down what it measures.
 
-What it does follows from the name of the operator: `crash` kills it, `crash_once` if it has measured before, `hang` sleeps.
+What it does follows from the name of the operator: `dies` kills it, `dies_twice_compiling` the first two times in that phase,
+`hang` sleeps. So does `original` if SYNO_DYING names it. It leaves a folder of temporary files, as compilers do.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 
 MEASURED = Path(os.environ["SYNO_MEASURED"])  # a file with a line for each measurement
 INTERVAL = {"value": 2.0, "low": 1.9, "high": 2.1}
+PHASES = ("starting", "building", "compiling", "waiting", "measuring")
 FIELDS = {"status": "ok", "ratio": INTERVAL, "latency_ms": INTERVAL, "original_ms": INTERVAL, "drift": 0.0, "attempts": 1}
 
 
@@ -33,21 +36,31 @@ def read(requests: SimpleQueue[str]) -> None:
 requests: SimpleQueue[str] = SimpleQueue()
 threading.Thread(target=read, args=(requests,), daemon=True).start()
 print("a compiler says something")
-count = 0
+tempfile.mkdtemp(prefix="left-behind-", dir=sys.argv[1])
 while True:
     request = json.loads(requests.get())
-    name = request["subject"]["operator"].split()[1]
-    say("phase", "compiling")
+    operator = request["subject"]["operator"]
+    name = operator.split()[1] if operator else "original"
     with MEASURED.open("a", encoding="utf-8") as file:
         file.write(f"{name}\n")
-    if name == "crash" or (name == "crash_once" and count):
-        print("no more memory", file=sys.stderr, flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-    if name == "hang":
-        time.sleep(1000)
-    if name == "fault":
-        say("fault", "the device is gone")
-        continue
-    time.sleep(0.002)
-    say("fields", FIELDS)
-    count += 1
+    begun = MEASURED.read_text(encoding="utf-8").split().count(name)
+    wanted = name.rpartition("_")[2] if name.startswith("dies_") else "compiling"
+    dies = name in ("dies", os.environ.get("SYNO_DYING")) or name.startswith("dies_always")
+    dies = dies or (name.startswith("dies_twice") and begun < 3)
+    for phase in PHASES:
+        if phase != "starting":
+            say("phase", phase)
+        if dies and phase == wanted:
+            print("no more memory", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if name == "short" and phase == "measuring":
+            say("fields", {"status": "out_of_memory", "reason": "measuring: MemoryError"})
+            break
+    else:
+        if name == "hang":
+            time.sleep(1000)
+        if name == "fault":
+            say("fault", "the device is gone")
+            continue
+        time.sleep(0.002)
+        say("fields", FIELDS)

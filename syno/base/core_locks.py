@@ -7,6 +7,8 @@ A training computes on its cores together with others; a measurement of latency 
 >>> with alone():  # around the timing
 ...     pass
 
+Who waits for long says for whom, and what to do if that one is stopped: the holders of a lock are found in /proc/locks.
+
 There is one lock file for each core, and the cores of a process are those that the system lets it run on. The locks are flocks:
 the system releases those of a process that ends, however it ends. A measurement that waits keeps later trainings waiting, so it
 gets its turn at the end of the running epochs.
@@ -16,15 +18,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FOLDER_VARIABLE, OFF = "SYNO_CORE_LOCKS", "off"
 FOLDER = Path("/tmp/syno-cores")  # whatever a user's TMPDIR is
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC  # which is enough for a lock, on files of other users too
+
+SAY_AFTER_SECONDS = 10.0  # of waiting, after which it is said for whom; later when it has lasted twice as long
+HANGS_AFTER_SECONDS = 300.0  # an epoch, or a measurement, is usually shorter
+LOOK_SECONDS = 0.02  # between two looks whether a lock is free; five times that after a second
+LONGEST_COMMAND = 120  # characters
 
 _held: list[int] = []  # descriptors of the locks of this process
 _way: int | None = None  # how they are held: fcntl.LOCK_SH or fcntl.LOCK_EX
@@ -95,9 +103,9 @@ def _take(way: int) -> None:
         for core in sorted(os.sched_getaffinity(0)):
             gate = _opened(folder / f"{core}.next")
             try:
-                fcntl.flock(gate, fcntl.LOCK_EX)
+                _lock(gate, fcntl.LOCK_EX)
                 _held.append(_opened(folder / f"{core}.core"))
-                fcntl.flock(_held[-1], way)
+                _lock(_held[-1], way)
             finally:
                 os.close(gate)
     except OSError as error:
@@ -107,6 +115,113 @@ def _take(way: int) -> None:
             f'{FOLDER_VARIABLE} may name another folder, the same for all users of this machine, or be "{OFF}"',
             stacklevel=4,
         )
+
+
+def _lock(descriptor: int, way: int) -> None:
+    """Lock a file; while another process holds it, say from time to time which, and for how long this one waits."""
+    wait = Wait()
+    while True:
+        try:
+            return fcntl.flock(descriptor, way | fcntl.LOCK_NB)
+        except BlockingIOError:
+            wait.look()
+            time.sleep(LOOK_SECONDS if wait.seconds < 1 else 5 * LOOK_SECONDS)
+
+
+class Wait:
+    """A wait for cores, of which is said for whom it is: of this process, or of one that it has started."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._say_next = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has lasted."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
+
+    def look(self, is_waiting: bool = True) -> None:
+        """Print a line on standard error after `SAY_AFTER_SECONDS`, and again whenever it has lasted twice as long."""
+        if not is_waiting:
+            self._began = None
+            return
+        if self._began is None:
+            self._began, self._say_next = time.monotonic(), SAY_AFTER_SECONDS
+        if self.seconds >= self._say_next:
+            self._say_next *= 2
+            print(waiting_text(self.seconds), file=sys.stderr, flush=True)
+
+
+def waiting_text(waited: float) -> str:
+    """Return for whom this process, or one that it has started, waits, and what to do, in a line."""
+    pids = _others_on_cores()
+    text = f"waiting for {waited:.0f} s for processor cores"
+    if not pids:
+        return f"{text} that another process uses, perhaps in another container; {FOLDER_VARIABLE}=off waits for nobody"
+    text += f" that are used by {'; '.join(map(_described, pids))}"
+    if stopped := " ".join(str(pid) for pid in pids if _is_stopped(pid)):
+        text += f". A stopped process blocks all measurements: kill -CONT {stopped} lets it go on, kill -KILL {stopped} ends it"
+    elif waited >= HANGS_AFTER_SECONDS:
+        text += f". If it hangs, kill {' '.join(map(str, pids))} ends it, and the cores are free"
+    return f"{text}; {FOLDER_VARIABLE}=off waits for nobody"
+
+
+def _others_on_cores() -> list[int]:
+    """Return the ids of the processes that hold one of the cores of this process, without it and those that it has started."""
+    folder, found = _folder(), list[int]()
+    if folder is None:
+        return []
+    for core in sorted(os.sched_getaffinity(0)):
+        for name in ("core", "next"):
+            with suppress(OSError):
+                found += _holders((folder / f"{core}.{name}").stat())
+    return [pid for pid in dict.fromkeys(found) if not _is_own(pid)]
+
+
+def _is_own(pid: int) -> bool:
+    """Return whether a process is this process or one of its descendants."""
+    while pid > 1:
+        if pid == os.getpid():
+            return True
+        pid = int((_stat(pid) or ["", "0"])[1])
+    return False
+
+
+def _holders(file: os.stat_result) -> list[int]:
+    """Return the ids of the processes that hold a flock of a file, as far as the system tells."""
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    try:
+        rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()]
+    except OSError:
+        return []
+    # number, FLOCK, ADVISORY, READ or WRITE, pid, device:inode, start, end; "->" after the number for one that waits
+    return list(dict.fromkeys(int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == place and int(row[4]) > 0))
+
+
+def _described(pid: int) -> str:
+    """Return the id of a process, what it runs, and since when."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        up = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+        since = time.time() - up + int(_stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError):
+        return f"process {pid}"
+    command = " ".join(Path(word).name if word.startswith("/") else word for word in words if word)
+    shown = command if len(command) <= LONGEST_COMMAND else f"{command[:LONGEST_COMMAND]}..."
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
+    return f"process {pid} ({'stopped; ' if _is_stopped(pid) else ''}since {began}: {shown})"
+
+
+def _is_stopped(pid: int) -> bool:
+    return (_stat(pid) or [""])[0] in ("T", "t")
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process after its name: its state, the id of its parent, and others; none if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _release() -> None:

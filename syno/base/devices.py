@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 from syno.base.errors import MissingDeviceError
 from syno.base.gpus import visible_gpus
@@ -41,3 +46,38 @@ def check_number(name: str, count: int, setting: str = "the device") -> None:
     if (gpu_number(name, setting) or 0) >= count:
         found = f"PyTorch finds {count} GPUs here, cuda:0 to cuda:{count - 1}" if count else "PyTorch finds no GPU here"
         raise MissingDeviceError(f'{setting} is "{name}", but {found}; take the device cpu, or a machine that has this one')
+
+
+def usable_cores() -> int:
+    """Return the number of processor cores that this process may use.
+
+    The least of three limits: its CPU affinity, the quota of its control groups (containers), and `SLURM_CPUS_PER_TASK`.
+    """
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limits = [math.ceil(quota) for quota in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
+    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return max(1, min([found, *limits, *([int(given)] if given.isdecimal() else [])]))
+
+
+def _quotas(of_process: Path, root: Path) -> Iterator[float]:
+    """Yield the limits in cores of the control groups of this process, of version 1 or 2: of its own group and all above it.
+
+    In a container, its own group is often the root of what it sees.
+    """
+    groups = {"": ""}  # places by controllers; version 2 has one group, whose controllers are not named
+    with suppress(OSError):
+        for line in of_process.read_text(encoding="utf-8", errors="replace").splitlines():
+            _, controllers, place = line.split(":", 2)
+            groups[controllers] = place.lstrip("/")
+    for controllers, place in groups.items():
+        tops = [root] if not controllers else [root / controllers, root / "cpu"] if "cpu" in controllers.split(",") else []
+        for folder in dict.fromkeys(top / part for top in tops for part in (place, *map(str, Path(place).parents))):
+            with suppress(OSError, ValueError):
+                if controllers:
+                    quota, period = (
+                        (folder / f"cpu.cfs_{name}_us").read_text(encoding="ascii") for name in ("quota", "period")
+                    )
+                else:
+                    quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
+                if quota.strip().isdecimal() and int(quota) > 0:  # "max" and -1: there is no limit
+                    yield int(quota) / int(period)

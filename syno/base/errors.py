@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from syno.base.addresses import without_passwords
+from syno.base.addresses import visible, without_passwords
 
 
 class SynoError(Exception):
-    """Base of every error that Syno raises on bad input. Its message is shown without the passwords in addresses.
+    """Base of every error that Syno raises on bad input. Its message is shown without the passwords in addresses, and
+    with escapes of control characters.
 
     >>> import syno
     >>> try:
@@ -20,7 +21,7 @@ class SynoError(Exception):
     """
 
     def __str__(self) -> str:
-        return without_passwords(super().__str__())
+        return visible(without_passwords(super().__str__()))
 
 
 class SizeError(SynoError, ValueError):
@@ -71,6 +72,10 @@ class SpecError(SynoError, ValueError):
     """A spec or configuration that is not valid, or that no operator can meet."""
 
 
+class NoneSelectedError(SpecError):
+    """No operator can be selected, though what they come from has ended: a result, not a fault."""
+
+
 class StorageError(SpecError):
     """A storage of trials that is full, read-only, damaged or missing. The operator of the trial is not the cause."""
 
@@ -79,16 +84,30 @@ class MisfitError(SpecError):
     """An operator that does not fit a layer of a network."""
 
 
+class ReplacedWeightError(SpecError, AttributeError):
+    """A network that computes with the weight of a layer in whose place an operator stands."""
+
+
 class MissingDeviceError(DeviceError, SpecError):
     """A device that the settings name but this machine does not have."""
 
 
 class SearchStoppedError(SynoError, RuntimeError):
-    """A search that stopped early, because evaluations fail for a reason other than the operators."""
+    """A search that stopped early, because evaluations fail for a reason other than the operators.
+
+    Attributes:
+        may_pass: whether its machine failed, so that the same command may go on later or elsewhere.
+    """
+
+    may_pass = False
 
 
 class UserCodeError(SpecError):
     """A user's function that raised an exception, or returned a value of the wrong kind. The message names the line."""
+
+
+class RunsCodeError(SpecError):
+    """Code that an experiment names as `package.module:name`, and that would have to run in what only reads results."""
 
 
 class UnreachableError(SynoError, LookupError):
@@ -99,12 +118,12 @@ class UnknownNameError(SynoError, KeyError):
     """A name that is not in a table."""
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
-        return without_passwords(str(self.args[0]))
+        return visible(without_passwords(str(self.args[0])))
 
 
 def one_line(error: BaseException) -> str:
     """Return the message of an error in one line, or the name of its type if it has none."""
-    return " ".join(without_passwords(str(error)).split()) or type(error).__name__
+    return " ".join(visible(without_passwords(str(error))).split()) or type(error).__name__
 
 
 def suggestion(given: str, allowed: Iterable[str]) -> str:

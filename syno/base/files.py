@@ -11,9 +11,11 @@ import json
 import os
 import platform
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from glob import escape as glob_escape
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,93 @@ def replaced(path: Path, *, durable: bool = True) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise SpecError(f"{path} cannot be written: {error.strerror or error}") from error
         raise
+
+
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder with the files of `folder`, which gets the files that are there at the end of the block.
+
+    If an exception ends the block, `folder` stays as it was, and if it was not there, it is not made. A new folder appears at
+    once. In one that exists, files are replaced one after the other, and put back if one of them cannot be. Folders in it are
+    left as they are.
+
+    Args:
+        folder: its parent is made if it does not exist.
+
+    Raises SpecError if it cannot be written.
+    """
+    place = folder.resolve()
+    temporary = place.with_name(f".{place.name}.{platform.node()}.{os.getpid()}.tmp")
+    try:
+        _make_folder(place.parent)
+        _remove_abandoned(place)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        for file in _files(place):
+            _link(file, temporary / file.name)
+        yield temporary
+        if place.is_dir():
+            _exchange(temporary, place)
+        else:
+            temporary.rename(place)
+        _sync_folder(place)
+        _sync_folder(place.parent)
+    except OSError as error:
+        raise SpecError(f"{folder} cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file()) if folder.is_dir() else []
+
+
+def _link(file: Path, to: Path) -> None:
+    """Give a file a second name, or copy it where the file system has no such names."""
+    try:
+        os.link(file, to)
+    except OSError:
+        shutil.copy2(file, to)
+
+
+def _exchange(new: Path, folder: Path) -> None:
+    """Give `folder` the files of the folder `new`; if that fails, it has the files that it had."""
+    before = new / ".files before"
+    before.mkdir()
+    had = {file.name for file in _files(folder)}
+    for name in had:
+        _link(folder / name, before / name)
+    made = {file.name for file in _files(new)}
+    try:
+        for name in sorted(made):
+            (new / name).replace(folder / name)
+        for name in had - made:
+            (folder / name).unlink()
+    except BaseException:
+        for name in made - had:
+            (folder / name).unlink(missing_ok=True)
+        for name in had:
+            (before / name).replace(folder / name)
+        raise
+
+
+def _remove_abandoned(place: Path) -> None:
+    """Delete temporary folders of processes of this machine that were killed."""
+    start = f".{place.name}.{platform.node()}."
+    for left in place.parent.glob(f"{glob_escape(start)}*.tmp"):
+        process = left.name.removeprefix(start).removesuffix(".tmp")
+        if left.is_dir() and process.isdecimal() and not _is_running(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 def is_file(path: Path) -> bool:

@@ -64,7 +64,12 @@ class Progress:
         parts = [f"{self.finished}/{self.total}", f"{rate_text(self.rate)}"]
         if self.screened:
             parts[0] = f"{self.finished} of {self.total} trained"
-            nearest = "" if self.fastest is None else f" (the fastest {self.fastest:.2f}x)"
+            first = (
+                "the fastest"
+                if self.fastest is not None and self.fastest > 1
+                else "none is faster than the original, the fastest"
+            )
+            nearest = "" if self.fastest is None else f" ({first} {self.fastest:.2f}x)"
             parts.append("screened out: " + " and ".join(f"{count} {why}" for why, count in self.screened.items()) + nearest)
         if self.valid_rate is not None:
             parts.append(f"{self.valid_rate:.0%} valid")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from syno.base.errors import SpecError, SynoError, UnknownNameError, UserCodeError, suggestion
+from syno.base.errors import RunsCodeError, SpecError, SynoError, UnknownNameError, UserCodeError, suggestion
 from syno.base.extensions import load_extensions
-from syno.base.user_code import reason_of
+from syno.base.user_code import reason_of, unchanged_process
 
 T = TypeVar("T")
 
@@ -67,15 +70,24 @@ class Registry(Mapping[str, T], Generic[T]):
         """
         if given in self._entries:
             return self._entries[given]
-        if not is_path(given):
-            try:
-                return self[given]
-            except UnknownNameError as error:
-                raise UnknownNameError(f'{error} Your own is "package.module:name"') from None
+        self.check(given)
         found: T = imported(given, self.kind)
         if not self._accepts(found):
             raise SpecError(f'the {self.kind} is "{given}", which is {found!r}; it must be {self._needed}')
         return found
+
+    def check(self, given: str) -> None:
+        """Raise UnknownNameError if `given` is neither a name here nor a path, SpecError if it is no valid path.
+
+        Nothing is imported: whoever only reads which policy or compiler it was does not run it.
+        """
+        if is_path(given):
+            check_path(given, self.kind)
+        elif given not in self._entries:
+            try:
+                self[given]
+            except UnknownNameError as error:
+                raise UnknownNameError(f'{error} Your own is "package.module:name"') from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries  # without extensions: a word that is no name would load them each time
@@ -99,14 +111,19 @@ def plural(kind: str) -> str:
     return f"{noun}s{of}{rest}"
 
 
+NAME = r"[^\W\d]\w*"
+PATH = re.compile(rf"{NAME}(?:\.{NAME})*:{NAME}")  # package.module:name
 _CODE_FOLDERS: list[str] = []  # the one that was given last comes first
 
 
 def search_code_in(folder: Path) -> None:
     """Import modules of users from this folder, too: from now on, before the folder where the command runs and earlier ones.
 
-    The folder comes first in `sys.path`, which processes that compile and measure get as well.
+    The folder comes first in `sys.path`, which processes that compile and measure get as well. Not within `reading_only`, where
+    `imported` raises: a stranger's `json.py` on the path is code that runs, too.
     """
+    if _ONLY_READS.get():
+        return
     given = str(folder.absolute())
     for folders in (_CODE_FOLDERS, sys.path):
         if given in folders:
@@ -145,6 +162,49 @@ def is_path(given: str) -> bool:
     return ":" in given
 
 
+def check_path(given: str, what: str) -> tuple[str, str]:
+    """Return the module and the name of a path `package.module:name`, without importing it.
+
+    Raises SpecError if it has another form; `what` is what the thing is to be.
+    """
+    module, _, name = given.partition(":")
+    if not PATH.fullmatch(given):
+        raise SpecError(f'the {what} is "{given}"; it must be something that can be imported, "package.module:name"')
+    return module, name
+
+
+def code_file(given: str, code: Path | None = None) -> Path | None:
+    """Return the file from which `imported` would take the module of a path, or its outermost package, without importing it.
+
+    None if there is no such file, as of built-in modules. `code` is the folder that comes before all others.
+    """
+    top = given.partition(":")[0].partition(".")[0]
+    folders = ([] if code is None else [str(code)]) + [*_CODE_FOLDERS, str(Path.cwd()), *sys.path]
+    return next((Path(file) for folder in folders if (file := _file_in(folder, top))), None)
+
+
+OWN_PACKAGE = "syno."  # whose baselines have paths, too
+_ONLY_READS: ContextVar[str] = ContextVar("only_reads", default="")  # what only reads; "" while code may run
+
+
+def only_read(what: str) -> None:
+    """Import nothing of a user's own from now on, in this context; `what` only reads, for the message of the RunsCodeError.
+
+    Results of strangers name code. What only reads them asks for none; this holds it to that.
+    """
+    _ONLY_READS.set(what)
+
+
+@contextmanager
+def reading_only(what: str) -> Iterator[None]:
+    """Import nothing of a user's own in the block; see `only_read`."""
+    token = _ONLY_READS.set(what)
+    try:
+        yield
+    finally:
+        _ONLY_READS.reset(token)
+
+
 def imported(given: str, what: str) -> Any:
     """Import the thing at the path `package.module:name`, from an experiment's folder or the one where the command runs, too.
 
@@ -152,14 +212,18 @@ def imported(given: str, what: str) -> Any:
         given: the path.
         what: what the thing is to be, for messages.
 
-    Raises SpecError if `given` is no such path or cannot be imported.
+    Raises SpecError if `given` is no such path or cannot be imported, RunsCodeError within `reading_only`.
     """
-    module, _, name = given.partition(":")
-    if not module or not name:
-        raise SpecError(f'the {what} is "{given}"; it must be something that can be imported, "package.module:name"')
+    module, name = check_path(given, what)
+    reader = _ONLY_READS.get()
+    if reader and not module.startswith(OWN_PACKAGE):
+        raise RunsCodeError(
+            f'the {what} is "{given}", which would have to be imported; {reader} only reads, and runs no such code'
+        )
     _prepare_import(module)
     try:
-        found = importlib.import_module(module)
+        with unchanged_process(environment=False):  # packages that it imports may read the environment later
+            found = importlib.import_module(module)
     except ImportError as error:
         raise SpecError(f'the {what} is "{given}", which cannot be imported: {error}') from error
     except SynoError:

@@ -7,6 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from syno.base.addresses import visible
+
 Row = Mapping[str, object]
 LINE_END = "\n"
 
@@ -36,12 +38,12 @@ def shown(value: object) -> str:
         case None:
             return "–"
         case bool() | str():
-            return str(value)
+            return visible(str(value))
         case int():
             return f"{value:,}"
         case float():
             return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
-    return str(value)
+    return visible(str(value))
 
 
 def html_table(rows: Sequence[Row], caption: str = "") -> str:

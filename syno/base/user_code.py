@@ -1,5 +1,7 @@
 """Calls of functions that are the user's own: what they raise becomes one message that names the line in the user's file.
 
+What they set for the whole process, such as random numbers or torch's default type, ends with the call.
+
 >>> def make(*, classes): return classes[0]
 >>> check_arguments(make, "the model", {"width": 1.0})
 Traceback (most recent call last):
@@ -10,9 +12,14 @@ syno.base.errors.UserCodeError: the model is called with width=1.0, but make(*, 
 from __future__ import annotations
 
 import inspect
+import os
+import random
+import sys
 import sysconfig
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from traceback import FrameSummary, extract_tb
 from types import TracebackType
@@ -22,6 +29,7 @@ from syno.base.errors import SynoError, UserCodeError
 
 OWN = Path(__file__).parents[1]  # the package syno
 INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+OF_PACKAGES = frozenset({"site-packages", "dist-packages"})  # names of folders
 LONGEST_REASON = 500  # characters of what an exception says
 # What has nothing to do with the code that was called; whoever runs it knows what to do.
 OF_THE_MACHINE = ("OutOfMemoryError", "MemoryError")
@@ -42,6 +50,85 @@ def user_code(what: str) -> Iterator[None]:
         if isinstance(error, SynoError) or type(error).__name__ in OF_THE_MACHINE:
             raise
         raise UserCodeError(f"{what} failed: {reason_of(error)}") from error
+
+
+@contextmanager
+def unchanged_process(seed: int | None = None, *, environment: bool = True) -> Iterator[None]:
+    """Restore at the end of the block what the user's own code changed in this process.
+
+    That is the folder where it runs, the environment, filters of warnings, the random numbers of Python, NumPy and torch, and
+    torch's and NumPy's settings: one network must not change how others are trained and measured. What this process has not
+    imported yet is not restored: it has no state to return to.
+
+    Args:
+        seed: of all random numbers in the block, so that equal seeds make equal weights; None: they go on from where they are.
+        environment: whether the environment and the folder are restored. A module may set them as it is imported, for packages
+            that read them later.
+    """
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    with ExitStack() as restored, warnings.catch_warnings():
+        if environment:
+            restored.callback(os.chdir, Path.cwd())
+            restored.callback(_set_environment, dict(os.environ))
+        restored.callback(random.setstate, random.getstate())
+        if numpy is not None:
+            restored.callback(numpy.random.set_state, numpy.random.get_state())
+            restored.enter_context(numpy.errstate())
+            restored.enter_context(numpy.printoptions())
+        if torch is not None:
+            _restore_torch(torch, restored)
+        if seed is not None:
+            random.seed(seed)
+            if numpy is not None:
+                numpy.random.seed(seed % 2**32)
+            if torch is not None:
+                torch.manual_seed(seed)
+        yield
+
+
+def _set_environment(given: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - given.keys():
+        del os.environ[name]
+    for name, value in given.items():
+        if os.environ.get(name) != value:  # setting a variable is not safe beside threads that read it
+            os.environ[name] = value
+
+
+def _restore_torch(torch: Any, restored: ExitStack) -> None:
+    """Let torch's settings and random numbers be as they are now when `restored` is closed."""
+    cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
+    # `torch.get_default_device` returns the CPU where none was set, and only None takes a setting back.
+    settings: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
+        (torch.get_default_dtype, torch.set_default_dtype),
+        (torch.get_default_device, lambda found: torch.set_default_device(None if found.type == "cpu" else found)),
+        (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+        (torch.get_num_threads, torch.set_num_threads),
+        (torch.is_grad_enabled, torch.set_grad_enabled),
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        (lambda: _flushes_denormals(torch), torch.set_flush_denormal),
+        (lambda: vars(torch._tensor_str.PRINT_OPTS).copy(), vars(torch._tensor_str.PRINT_OPTS).update),
+        *(
+            (partial(getattr, module, name), partial(setattr, module, name))
+            for module, names in ((cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")), (mkldnn, ("enabled",)))
+            for name in names
+        ),
+    ]
+    for current, restore in settings:
+        restored.callback(_restore_if_changed, current, restore, current())
+    restored.callback(torch.set_rng_state, torch.get_rng_state())
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        restored.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+
+
+def _restore_if_changed(current: Callable[[], Any], restore: Callable[[Any], Any], before: Any) -> None:
+    if current() != before:
+        restore(before)
+
+
+def _flushes_denormals(torch: Any) -> bool:
+    """Return whether torch rounds denormal numbers to zero (`torch.set_flush_denormal`), for which it has no getter."""
+    return not bool(torch.full((), 1e-310, dtype=torch.float64, device="cpu") * 1.0)
 
 
 def reason_of(error: Exception) -> str:
@@ -77,7 +164,13 @@ def check_arguments(function: Callable[..., Any], what: str, given: Mapping[str,
 
 def _is_the_users(filename: str) -> bool:
     path = Path(filename)
-    return path.is_file() and not any(path.is_relative_to(folder) for folder in (OWN, *INSTALLED))
+    return path.is_file() and not is_installed(path)
+
+
+def is_installed(file: Path) -> bool:
+    """Return whether a file belongs to Syno, to Python or to an installed package; any other file is the user's own."""
+    in_another = not OF_PACKAGES.isdisjoint(file.parts)  # environments may be layered on others
+    return in_another or any(file.is_relative_to(folder) for folder in (OWN, *INSTALLED))
 
 
 def _shown(filename: str) -> str:

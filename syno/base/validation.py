@@ -6,15 +6,49 @@ when a file is read: settings that are made in Python, as on a machine with PyTo
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, ValidationInfo, field_validator
 
 from syno.base.errors import SpecError, suggestion
 
 MOST_BYTES = 100_000  # config/paper.yaml, with six experiments, has 5,000
 MOST_CLAUSES, LONGEST_CLAUSE = 10, 1_000  # in a message
+
+
+class Settings(BaseModel):
+    """Base of all groups of settings: true and false are no numbers, though Python counts them as 1 and 0.
+
+    YAML reads yes, no, on and off as true and false, too.
+    """
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_boolean(cls, given: Any, info: ValidationInfo) -> Any:
+        if _has_boolean(given) and not _takes_booleans(cast("Hashable", cls.model_fields[str(info.field_name)].annotation)):
+            raise ValueError(f"true and false (in YAML also yes, no, on, off) are no numbers; given: {given!r}")
+        return given
+
+
+def _has_boolean(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_boolean, (*value.keys(), *value.values())))
+    return any(map(_has_boolean, value)) if isinstance(value, list | tuple) else isinstance(value, bool)
+
+
+@cache
+def _takes_booleans(annotation: Hashable) -> bool:
+    """Return whether a field with this annotation may have booleans in its value.
+
+    True for a field that is another model, which checks its own fields.
+    """
+    if annotation in (bool, Any, object) or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return True
+    parts = get_args(annotation)
+    return any(map(_takes_booleans, parts)) if parts else annotation in (dict, list, tuple, Mapping)
 
 
 def read_mapping(file: Path, what: str, model: type[BaseModel]) -> dict[str, Any]:

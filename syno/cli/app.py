@@ -1,24 +1,32 @@
 """The app: a group of commands that print errors of the input as one line.
 
-An error of the input has exit code 2, an interruption exit code 130.
+Exit codes tell whether running the same command again may help: not after 2, an error of the input or of the user's code, nor
+after 1, which comes with a traceback. After 75 (EX_TEMPFAIL of sysexits.h) the machine failed, as with a full disk, and after
+130 the command was interrupted. The workflow restarts jobs accordingly (`syno.stages.workflow_jobs`).
 """
 
 from __future__ import annotations
 
 import warnings
+from contextvars import copy_context
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from syno.base.addresses import without_passwords
+from syno.base.addresses import visible, without_passwords
 from syno.base.errors import SynoError, UserCodeError
 from syno.base.extensions import COMMANDS, load_extensions
+from syno.base.registry import only_read
 
-WRONG, NOT_THERE, INTERRUPTED = 2, 1, 130
+WRONG, NOT_THERE, INTERRUPTED, MACHINE_FAILED = 2, 1, 130, 75
 OTHERS = ("watch", "top", "show", "get", "measurements", "artifact")  # commands after those of the stages, in their order
 STAGES, RESULTS, SPACES = "An experiment, stage by stage", "Results", "Spaces of operators"  # parts of the help page
+# Commands that import no code that an experiment names: docs/trust.md says what runs code. `get` asks before it does.
+ONLY_READ = (
+    "plan", "freeze", "shortlist", "select", "tables", "join", "figure", "report", "watch", "top", "measurements", "artifact",
+)  # fmt: skip
 HINT = "; the whole traceback: syno --debug COMMAND ..."  # for errors in the user's own code
 
 
@@ -36,11 +44,21 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command. An error of the input is printed as one line."""
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {without_passwords(str(message))}", err=True)
+            warnings.showwarning = lambda message, *_, **__: typer.echo(
+                f"warning: {visible(without_passwords(str(message)))}", err=True
+            )
             try:
-                return super().invoke(ctx)
-            except SynoError as error:
+                return copy_context().run(super().invoke, ctx)  # in it, what a command sets ends with the command
+            except (SynoError, OSError, MemoryError, RuntimeError) as error:
+                from syno.search.faults import LATER, may_pass
+
                 if ctx.params.get("debug"):
+                    raise
+                if may_pass(error):
+                    text = f"{' '.join(without_passwords(str(error)).split()) or type(error).__name__}"
+                    typer.echo(f"error: {text}{LATER}", err=True)
+                    raise typer.Exit(MACHINE_FAILED) from None
+                if not isinstance(error, SynoError):
                     raise
                 hint = HINT if isinstance(error, UserCodeError) and error.__cause__ is not None else ""
                 typer.echo(f"error: {' '.join(str(error).split())}{hint}", err=True)
@@ -70,12 +88,15 @@ def _print_versions(is_given: bool) -> None:
 
 @app.callback()
 def _common(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_versions, is_eager=True, help="Print versions and exit.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="SYNO_DEBUG", help="Show where an error was raised.")] = False,
 ) -> None:
-    """Read the options of all commands."""
+    """Read the options of all commands, and hold those that only read to that."""
+    if context.invoked_subcommand in ONLY_READ:
+        only_read(f"`syno {context.invoked_subcommand}`")
 
 
 def add_commands_of_extensions() -> None:
@@ -87,5 +108,5 @@ def add_commands_of_extensions() -> None:
 
 def stopped(what: str) -> typer.Exit:
     """Return the exit to raise after an interruption of work that the same command continues."""
-    typer.echo(f"stopped: {without_passwords(what)}; the same command goes on", err=True)
+    typer.echo(f"stopped: {visible(without_passwords(what))}; the same command goes on", err=True)
     return typer.Exit(INTERRUPTED)

@@ -45,11 +45,21 @@ def experiment_of(config: str) -> Experiment:
 
 
 def spec_of(given: str, depth: int | None = None) -> OperatorSpec:
-    """Return a spec by what a user gives, with another depth if one is given."""
+    """Return a spec by what a user gives, with another depth if one is given. Results run no code until the command ends."""
     from syno.config import find_space
 
+    read_if_result(given)
     found = find_space(given)
     return found if depth is None else found.with_(depth=depth)
+
+
+def read_if_result(given: str) -> None:
+    """Import no code that results name, until the command ends, if these are results."""
+    from syno.base.registry import only_read
+    from syno.config.files import is_result
+
+    if is_result(given):
+        only_read(f"the space of results ({given})")
 
 
 def operator_of(given: str, rename: list[str] | None = None) -> PGraph:

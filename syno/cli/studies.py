@@ -80,17 +80,25 @@ def freeze(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=STAGES)
 def shortlist(config: Config, output: OutputFile = None) -> None:
     """List the operators whose latency is measured, for a selection by latency."""
+    from syno.stages.places import SHORTLIST
     from syno.stages.select import shortlist as listed
+    from syno.stages.selection import why_none
 
-    for one in listed(experiment_of(config), output):
+    experiment = experiment_of(config)
+    for one in listed(experiment, output):
         typer.echo(_described(one))
+    if (reason := why_none(output or experiment.folder / SHORTLIST)) is not None:
+        typer.echo(reason)
 
 
 @app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
     """Select the operators that are trained again and measured."""
+    from syno.results.goal import NONE_FASTER
     from syno.stages.goal import help_of_search, verdict_in_search
+    from syno.stages.places import SELECTED
     from syno.stages.select import select as selected
+    from syno.stages.selection import why_none
 
     experiment = experiment_of(config)
     chosen = selected(experiment, output)
@@ -100,7 +108,11 @@ def select(config: Config, output: OutputFile = None) -> None:
             typer.echo(f"  {found.text} (in the search)")
         for place in one.fastest_on:
             speedup = "" if place.speedup is None else f", {place.speedup:.2f} times as fast as the original"
-            typer.echo(f"  the fastest with {place.compiler} on {place.device}: {place.latency_ms:.4g} ms{speedup}")
+            is_faster = place.speedup is None or place.speedup > 1
+            first = "the fastest" if is_faster else f"{NONE_FASTER}; the fastest"
+            typer.echo(f"  {first} with {place.compiler} on {place.device}: {place.latency_ms:.4g} ms{speedup}")
+    if (reason := why_none(output or experiment.folder / SELECTED)) is not None:
+        typer.echo(reason)
     if (advice := help_of_search(experiment, [one.metrics for one in chosen])) is not None:
         typer.echo(advice)
 

@@ -26,6 +26,9 @@ def get(
     values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, for an operator.")] = None,
     rename: Rename = None,
     seed: Annotated[int | None, typer.Option(help="Of a network's training; by default the best.")] = None,
+    run_code: Annotated[
+        bool, typer.Option("--run-code", help="Run the code that makes the network, though it came with the results.")
+    ] = False,
 ) -> None:
     """Write an operator, or a whole trained network of an experiment, for use without Syno. The result is checked first.
 
@@ -34,16 +37,20 @@ def get(
     pictures is written for others.
 
     A network: a folder with its code, its trained weights and a card. With --to also, or instead, a program of torch.export,
-    an ONNX file, a package of AOTInductor, or a TVM library of the whole network.
+    an ONNX file, a package of AOTInductor, or a TVM library of the whole network. If code of one's own makes the network, it is
+    run where EXPERIMENT is the experiment's own file, or the code lies in the folder where the command runs or on Python's
+    path; with --run-code, wherever it lies: docs/trust.md.
     """
     if network is not None:
+        from syno.config.files import is_own_file
         from syno.stages.take_home import take_network
         from syno.stages.top import find_experiment
 
         for option, value in (("--set", values), ("--rename", rename)):
             if value:
                 raise typer.BadParameter("a trained network has its sizes and names already; leave it out", param_hint=option)
-        for line in take_network(find_experiment(given), network, output, (to,), seed):
+        may_run = run_code or is_own_file(given)
+        for line in take_network(find_experiment(given), network, output, (to,), seed, run_code=may_run):
             typer.echo(line)
         return
     from syno.ir.own_size import for_sizes

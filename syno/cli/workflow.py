@@ -22,7 +22,9 @@ def run(
     config: Annotated[
         str, typer.Argument(metavar="FILE", help="The experiment's file, or the name of one that Syno brings.")
     ] = DEFAULT,
-    cores: Annotated[int | None, typer.Option("--cores", "-c", min=1, help="Processor cores; by default all.")] = None,
+    cores: Annotated[
+        int | None, typer.Option("--cores", "-c", min=1, help="Processor cores; by default all that it may use.")
+    ] = None,
     profile: Annotated[str, typer.Option(help="local, slurm, or a folder with a profile of Snakemake.")] = LOCAL,
 ) -> None:
     """Run all stages of an experiment, by Snakemake, from anywhere: what is done already is not done again.

@@ -18,7 +18,7 @@ from syno.results.goal import STATES
 from syno.results.parquet import read_parquet
 from syno.train.settings import WorkloadSettings
 
-OF_NETWORK = ("model", "width")  # settings that must be equal in both experiments
+OF_NETWORK = ("model", "model_settings", "width")  # settings that must be equal in both experiments
 SCORES_OF_SOURCE = f"{FOLDER}/{SCORES}.parquet"  # in the folder of results of the other experiment
 
 

@@ -26,7 +26,10 @@ def following(
         given: names of the options that the experiment gives.
     """
     found = {name: default for name, default in OF_TRAINING.items() if name not in given and evaluation == "training"}
+    is_selected = "by" not in select.model_fields_set and not select.operators and select.source is None
     if goal is None:
+        if is_selected and evaluation == "cost":  # trials have no score, which a front needs
+            found["select"] = select.model_copy(update={"by": "reward"})
         return found
     if "policy" not in given:
         found["policy"] = OF_TRAINING["policy"]
@@ -34,6 +37,6 @@ def following(
         numbers = {"find": goal.find, "speedup": goal.speedup, "lose_at_most": goal.lose_at_most}
         own = reward if "reward" in given else {}
         found["reward"] = {"name": GoalReward.name, **{name: one for name, one in numbers.items() if one is not None}, **own}
-    if "by" not in select.model_fields_set and not select.operators and select.source is None:
+    if is_selected:
         found["select"] = select.model_copy(update={"by": "goal"})
     return found

@@ -1,7 +1,7 @@
 """An experiment: all settings of its stages, with their defaults, as a YAML file gives them.
 
 Unknown keys are errors. Paths are relative to the folder where the command runs. Reading an experiment loads neither torch nor
-optuna: what follows from the network is computed on first use.
+optuna, and imports no code that it names: what follows from the network is computed on first use, and `use_code` imports.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic import SerializerFunctionWrapHandler, ValidationError, field_valid
 
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
+from syno.base.registry import is_path, search_code_in
 from syno.base.validation import explained, read_mapping
 from syno.config.ablations import Ablations
 from syno.config.after import After, as_given, check_placed, with_operators
@@ -23,15 +24,24 @@ from syno.config.defaults import following
 from syno.config.goal import check_goal
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kept_file import completed
-from syno.config.kinds import check_alone, check_compares_with_nothing, check_has_data, check_without_workload, no_search
+from syno.config.kinds import (
+    check_alone,
+    check_compares_with_nothing,
+    check_counts,
+    check_has_data,
+    check_without_workload,
+    no_search,
+)
+from syno.config.own_code import own_paths
 from syno.config.parts import Part, parts
-from syno.config.policies import PolicyChoice, policy_settings
+from syno.config.policies import PolicyChoice, policy_of, policy_settings
 from syno.config.selection import check_selection
 from syno.config.specs import check_names, make_spec
 from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
 from syno.config.stopping import check_stopping, rounds_of
+from syno.measure.compilers import compiler_named
 from syno.search.goal import Goal
-from syno.search.policies import PolicySettings
+from syno.search.policies import POLICIES, PolicySettings
 from syno.search.reward import REWARDS, Reward, from_settings
 from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
@@ -133,15 +143,21 @@ class Experiment(Section):
             self.__dict__["spec"] = {"reads": AUTO, **self.spec}
         self.__dict__ |= following(self.evaluation, self.goal, self.reward, self.select, self.model_fields_set)
 
-    def _check(self) -> None:
+    def _check(self, *, runs: bool = False) -> None:
+        """Raise what is wrong with the settings; those of own code, which is imported for it, only if the experiment `runs`."""
         if self.artifact is not None or self.join is not None:
             self._check_alone()
             return
         for name in self.baselines:
             check_name(name, "train: baselines: the name of an operator, or of its file without the ending,")
-        self.policy_settings  # noqa: B018  (each raises what is wrong with it)
-        reward = self.make_reward()
-        check_stopping(self.study, rounds_of(self.workload, self.evaluation))
+        if runs or not is_path(policy_of(self.policy)):
+            self.policy_settings  # noqa: B018  (each raises what is wrong with it)
+        else:
+            POLICIES.check(policy_of(self.policy))
+        if self.has_own_reward and not runs:
+            REWARDS.check(str(self.reward["name"]))
+        reward = self.make_reward() if runs or not self.has_own_reward else None
+        check_stopping(self.study, rounds_of(self.workload, self.evaluation), runs=runs)
         check_goal(self.goal, str(self.reward.get("name")), self.select, self.tune, searches=self.searches)
         check_selection(self.select, self.train, self.tune, self.workload, self.evaluation)
         if self.workload is not None:
@@ -151,11 +167,13 @@ class Experiment(Section):
                 )
             check_names(self.spec)
             check_has_data(self.workload.data, self.trains)
+            if self.searches and self.evaluation == "cost" and self.goal is None and reward is not None:
+                check_counts(reward)
             return
         needing = {"evaluate: training": self.evaluation == "training", "relative_budget": self.relative_budget}
         check_without_workload(self.searches, self.select, self.spec, {**needing, "goal": self.goal})
         self.operator_spec  # noqa: B018
-        if self.evaluation == "cost" and self.original is None:
+        if self.evaluation == "cost" and self.original is None and reward is not None:
             check_compares_with_nothing(reward)
 
     def _check_alone(self) -> None:
@@ -166,6 +184,30 @@ class Experiment(Section):
         if self.ablations.canonical or self.ablations.distance:
             given.append('ablation but "patterns"')
         check_alone(self.name, kind, given, self.join)
+
+    def use_code(self) -> Self:
+        """Import the code that the experiment names, and check the settings that it takes. Returns the experiment.
+
+        Whatever runs an experiment begins with this. What only reads it does not: the code may be a stranger's.
+
+        Raises SpecError if something cannot be imported, or is not what it has to be.
+        """
+        if not any(own_paths(self.model_dump(mode="json"))):
+            return self
+        self.find_code()
+        try:
+            for name in (*self.tune.all_compilers, *([] if self.goal is None else [self.goal.compiler])):
+                compiler_named(name)
+            self.tune.check_places()
+            self._check(runs=True)
+        except SynoError as error:
+            raise SpecError(f'experiment "{self.name}": {error}') from error
+        return self
+
+    def find_code(self) -> None:
+        """Let modules be imported from the experiment's folder of own modules, from now on. Call only before it runs."""
+        if self.code is not None:
+            search_code_in(self.code)
 
     # ---- properties -----------------------------------------------------------------------------------------------
 
@@ -183,6 +225,11 @@ class Experiment(Section):
     def searches(self) -> bool:
         """Whether there is a search. Without one, the operators are named, of another experiment, or were published."""
         return no_search(self.name, self.select, self.artifact, self.join) is None
+
+    @property
+    def goal_pair(self) -> tuple[str, str] | None:
+        """The compiler and the device with which the goal's speedups are measured; None if no latency matters."""
+        return None if self.goal is None or not self.goal.measures else (self.goal.compiler, self.goal.device)
 
     @property
     def trains(self) -> bool:
@@ -214,11 +261,16 @@ class Experiment(Section):
 
     @property
     def policy_settings(self) -> PolicySettings:
-        """The settings of the policy. Raises SpecError for unknown names and settings."""
+        """The settings of the policy. Imports a user's own. Raises SpecError for unknown names and settings."""
         return policy_settings(self.policy)
 
+    @property
+    def has_own_reward(self) -> bool:
+        """Whether the reward is code of a user's own, so that only a run of the experiment makes it."""
+        return is_path(str(self.reward.get("name", "")))
+
     def make_reward(self) -> Reward:
-        """Return the reward. Raises SpecError for unknown names and settings."""
+        """Return the reward. Imports a user's own. Raises SpecError for unknown names and settings."""
         try:
             return from_settings(self.reward)
         except ValidationError as error:
@@ -226,13 +278,15 @@ class Experiment(Section):
 
     @cached_property
     def network(self) -> Workload:
-        """The network on its data, built once. Raises SpecError if the experiment has none."""
+        """The network on its data, built once. Imports a user's own. Raises SpecError if the experiment has none."""
         if self.workload is None:
             raise SpecError(
                 f'experiment "{self.name}" has no workload: give the network and the data set, as in '
                 "workload: {model: resnet8}"
             )
         check_placed(self.name, self.after, self.workload)
+        if any(own_paths(self.workload.model_dump(mode="json"))):
+            self.find_code()
         from syno.train.workload import Workload  # imports torch
 
         return Workload.of(self.workload)

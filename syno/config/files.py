@@ -12,6 +12,7 @@ Several have settings in common, and each has some of its own:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from pydantic import ValidationError, field_validator
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.files import check_name, is_folder
+from syno.base.registry import reading_only
 from syno.base.validation import explained, read_mapping
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.groups import Section
 from syno.config.joining import check_joins, folders_of_join
 from syno.config.kept_file import KEPT, completed, is_kept
-from syno.config.own_code import use_code
 from syno.config.specs import find_spec, merged
 from syno.results import IMPORT_RECORD
 from syno.space.presets import PRESETS
@@ -60,7 +61,7 @@ class ExperimentGroup(Section):
 
 
 def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path | None = None) -> dict[str, Experiment]:
-    """Return all experiments of a file by their names.
+    """Return all experiments of a file by their names. Code that they name is imported when they run (`Experiment.use_code`).
 
     Args:
         given: a YAML file, or what was read from one.
@@ -73,7 +74,6 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
     file = given if isinstance(given, Path) else file
     content = read_mapping(given, "an experiment", Experiment) if isinstance(given, Path) else given
     content = {"name": name or ("" if file is None else file.stem), **completed(content, file)}
-    use_code(content)
     found = _several(content) if "experiments" in content else [Experiment(**content)]
     if file is not None and is_kept(file):
         found = [in_place(experiment, file.parent) for experiment in found]
@@ -127,9 +127,11 @@ def in_place(experiment: Experiment, folder: Path) -> Experiment:
 def find_space(given: str) -> OperatorSpec:
     """Return the spec that a preset's name, the path of a spec file or an experiment (FILE, or FILE:NAME) means.
 
-    The spec of an experiment has the experiment's name. If it follows from a network and a data set, these are made or loaded.
+    The spec of an experiment has the experiment's name. If it follows from a network and a data set, these are made or loaded,
+    but no code of one's own is imported for a folder of results, or the file that is kept there.
 
-    Raises SpecError if there is no such thing, it is wrong, or the experiment has no space since it only holds results.
+    Raises SpecError if there is no such thing, it is wrong, or the experiment has no space since it only holds results;
+    RunsCodeError if results would have to run code.
     """
     file, name = parted(given)
     if given in PRESETS or not (name is not None or _is_experiment(file)):
@@ -141,7 +143,24 @@ def find_space(given: str) -> OperatorSpec:
             f'experiment "{experiment.name}" in {file} is of {kind}, so it has no space of operators; presets are: '
             f"{', '.join(PRESETS)}"
         )
-    return experiment.operator_spec.with_(name=experiment.name)
+    with reading_only(f"the space of results ({given})") if is_result(given) else nullcontext():
+        return experiment.operator_spec.with_(name=experiment.name)
+
+
+def is_result(given: str) -> bool:
+    """Return whether a path is a folder of results or lies in one; False for presets and for experiments' own files.
+
+    Code that an experiment's own file names is run for its space, such as that of the network; what results name is not.
+    """
+    file, _ = parted(given)
+    if given in PRESETS:
+        return False
+    return (file / KEPT).is_file() or is_kept(file) or (file.exists() and file.resolve().is_relative_to(RESULTS.resolve()))
+
+
+def is_own_file(given: str) -> bool:
+    """Return whether a path is a file of an experiment that lies outside of results: one that a user wrote to run it."""
+    return parted(given)[0].is_file() and not is_result(given)
 
 
 def _is_experiment(file: Path) -> bool:

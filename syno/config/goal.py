@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syno.base.errors import SpecError, SynoError
 from syno.config.stages import SelectSettings, TuneSettings
-from syno.measure.compilers import compiler_named
+from syno.measure.compilers import compiler_facts
 from syno.measure.tvm.settings import is_here
 from syno.search.goal import Goal
 from syno.search.goal_reward import GoalReward
@@ -29,7 +29,7 @@ def check_goal(goal: Goal | None, reward: str, select: SelectSettings, tune: Tun
     if not goal.measures:
         return
     try:
-        compiler = compiler_named(goal.compiler)
+        compiler = compiler_facts(goal.compiler)
     except SynoError as error:
         raise SpecError(f"goal: compiler: {error}") from None
     try:

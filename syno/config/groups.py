@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from syno.base.errors import SpecError
 from syno.base.registry import is_path
+from syno.base.validation import Settings
 from syno.ir.graph import PGraph
 from syno.ir.library import find_operator
 from syno.ir.rewriting import with_variables
@@ -20,7 +21,7 @@ from syno.space.spec import OperatorSpec
 LARGEST_SHARE = 10  # a larger fraction in a relative budget was meant as a percentage
 
 
-class Section(BaseModel):
+class Section(Settings):
     """A group of settings. Frozen; unknown names, infinite numbers and NaN are errors.
 
     The text below a field says what the option means: `docs/options.md` and the schema for editors print it.

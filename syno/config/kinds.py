@@ -11,6 +11,7 @@ from syno.search.reward import Reward
 
 SHAPES = "shapes"  # the data set without pictures
 COSTS = {"original_flops", "original_parameters"}  # metrics
+COUNTED = ("flops", "parameters", "memory_bytes")  # without a training
 
 
 def no_search(name: str, select: SelectSettings, artifact: Path | None, join: JoinSettings | None) -> str | None:
@@ -56,6 +57,16 @@ def check_compares_with_nothing(reward: Reward) -> None:
         raise SpecError(
             f'the reward "{reward.name}" compares with the original model: give its cost, as in '
             "original: {flops: 2.3e+11, parameters: 1.1e+7}"
+        )
+
+
+def check_counts(reward: Reward) -> None:
+    """Raise SpecError if a reward needs more than the costs that are counted without a training."""
+    counted = dict.fromkeys((*COUNTED, *COSTS), 1.0)
+    if missing := [name for name in reward.needed(counted) if name not in counted]:
+        raise SpecError(
+            f'evaluate: cost measures {", ".join(counted)}, and the reward "{reward.name}" needs {", ".join(missing)}: give '
+            "another reward, such as reward: {name: savings}, or evaluate: training"
         )
 
 

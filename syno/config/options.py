@@ -137,6 +137,7 @@ def _experiment() -> dict[str, Any]:
         "anyOf": [{"type": "string"}, {"type": "object", "properties": options, "additionalProperties": False}],
     }
     policies = [*(_named(name, POLICIES[name].Settings) for name in POLICIES), *(_alone(name) for name in POLICY_PRESETS), OWN]
+    del properties["policy"]["type"]  # a text may be the whole policy
     properties["policy"] |= {"anyOf": [{"anyOf": [{"enum": [*POLICIES, *POLICY_PRESETS]}, OWN_NAME]}, *policies]}
     properties["reward"] |= {"anyOf": [*(_named(name, REWARDS[name]) for name in REWARDS), OWN]}
     groups["StudySettings"]["properties"]["pruner"]["anyOf"][0] = {

@@ -1,15 +1,12 @@
-"""The folder of a user's own modules: the one of the experiment's file, if that has the modules that the file names."""
+"""A user's own code that an experiment names, and its folder: that of the experiment's file, if the modules lie there."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from syno.base.registry import search_code_in
-
-OWN_PATH = re.compile(r"([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_]\w*")  # package.module:name
+from syno.base.registry import PATH
 
 
 def with_code(content: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -24,27 +21,21 @@ def with_code(content: Mapping[str, Any], file: Path) -> dict[str, Any]:
     return {**content, "common": {"code": str(folder), **given}} if several else {**content, "code": str(folder)}
 
 
-def use_code(content: Mapping[str, Any]) -> None:
-    """Import modules from the folders that the content of a file gives, from now on."""
-    several, common = content.get("experiments"), content.get("common")
-    groups = [content, common, *(several.values() if isinstance(several, Mapping) else ())]
-    for given in groups:
-        if isinstance(given, Mapping) and given.get("code") is not None:
-            search_code_in(Path(str(given["code"])))
-
-
-def _modules(value: object) -> Iterator[str]:
-    """Yield the outermost packages or modules of all paths `package.module:name` in a value."""
+def own_paths(value: object) -> Iterator[str]:
+    """Yield all paths `package.module:name` in a value, such as settings."""
     if isinstance(value, str):
-        for part in value.split(","):
-            if found := OWN_PATH.fullmatch(part.strip()):
-                yield found[1]
+        yield from (part.strip() for part in value.split(",") if PATH.fullmatch(part.strip()))
     elif isinstance(value, Mapping):
         for one in value.values():
-            yield from _modules(one)
+            yield from own_paths(one)
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _modules(one)
+            yield from own_paths(one)
+
+
+def _modules(value: object) -> set[str]:
+    """Return the outermost packages or modules of all paths in a value."""
+    return {path.partition(":")[0].partition(".")[0] for path in own_paths(value)}
 
 
 def _is_beside(folder: Path, module: str) -> bool:

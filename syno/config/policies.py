@@ -23,10 +23,19 @@ def _with_name(given: Any) -> Any:
 PolicyChoice = Annotated[Mapping[str, Any], BeforeValidator(_with_name)]
 
 
+def policy_of(given: Mapping[str, Any]) -> str:
+    """Return the name of a policy, or the path of a user's own, in an experiment's settings."""
+    return str(given.get("name", "mcts"))
+
+
 def policy_settings(given: Mapping[str, Any]) -> PolicySettings:
-    """Return the settings of a policy with this name and these settings. Raises SpecError for unknown names and settings."""
+    """Return the settings of a policy with this name and these settings. Imports a user's own.
+
+    Raises SpecError for unknown names and settings.
+    """
     rest = dict(given)
-    kind = POLICIES.find(str(rest.pop("name", "mcts"))).Settings
+    rest.pop("name", None)
+    kind = POLICIES.find(policy_of(given)).Settings
     try:
         return kind(**rest)
     except ValidationError as error:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from syno.base.errors import SpecError, SynoError
 from syno.config.groups import OperatorChoice, Section
-from syno.measure.compilers import as_reached, compiler_named, name_in_files, reaches, unreached
+from syno.measure.compilers import as_reached, compiler_facts, name_in_files, reaches, unreached
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.settings import TvmSettings, check_name, find_device, is_here
@@ -51,7 +51,8 @@ class SelectSettings(Section):
 
     by: Literal["pareto", "reward", "latency", "goal"] = "pareto"
     """pareto: those on the front of accuracy or loss against FLOPs first; reward; latency: the fastest on each device; goal:
-    those that meet it first, then the nearest, which is the default where the experiment has a `goal`"""
+    those that meet it first, then the nearest, which is the default where the experiment has a `goal`; reward is the default
+    where a workload's operators are only counted"""
     count: Annotated[int, Field(ge=1)] = 3
     """most operators that are selected"""
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -136,7 +137,7 @@ class TuneSettings(Section):
     def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         for name in given:
             try:
-                name_in_files(compiler_named(name).name)
+                name_in_files(compiler_facts(name).name)
             except SynoError as error:
                 raise ValueError(str(error)) from None
         return given
@@ -148,35 +149,38 @@ class TuneSettings(Section):
             try:
                 check_name(name)
                 for compiler in device.compilers or () if isinstance(device, SshSettings) else ():
-                    compiler_named(compiler)
+                    compiler_facts(compiler)
             except SynoError as error:
                 raise ValueError(str(error)) from None
         return given
 
     @model_validator(mode="after")
-    def _devices(self) -> Self:
+    def _places(self) -> Self:
+        try:
+            self.check_places()
+        except SpecError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def check_places(self) -> None:
+        """Raise SpecError if there is no such device, no compiler reaches it, or one cannot take it.
+
+        What compilers of a user's own reach is known once they have been imported.
+        """
         try:
             for name in self.devices:
                 find_device(name, self.remote_devices)
         except SpecError as error:
-            raise ValueError(f"devices: {error}") from None
+            raise SpecError(f"devices: {error}") from None
         lost = unreached(self.devices, self.compilers, self.remote_devices) if self.compilers else []
         if lost:
-            raise ValueError(
+            raise SpecError(
                 f"devices: {', '.join(lost)}: only the compiler tvm reaches devices at a tracker, others by ssh have a "
                 f"list of compilers, and compilers are {', '.join(self.compilers)}; add one that reaches it, or leave it out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _tunable(self) -> Self:
-        try:
-            for compiler in map(compiler_named, self.all_compilers):
-                for device in self.devices:
-                    compiler.check_gpu(device)
-        except SpecError as error:
-            raise ValueError(str(error)) from None
-        return self
+        for compiler in map(compiler_facts, self.all_compilers):
+            for device in self.devices:
+                compiler.check_gpu(device)
 
     def device(self, name: str, compiler: str) -> RemoteDevice | None:
         """Return the remote device of this name, or None for a device of this machine.
@@ -215,7 +219,7 @@ class TuneSettings(Section):
             for name in self.devices
             for compiler in compilers
             if reaches(compiler, self.remote_devices.get(name))
-            and (not is_here(name) or compiler_named(compiler).compiles_for(name))
+            and (not is_here(name) or compiler_facts(compiler).compiles_for(name))
         )
 
     def made_for(self, name: str) -> dict[str, Any]:

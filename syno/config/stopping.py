@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from syno.base.errors import SpecError
+from syno.base.registry import check_path, is_path
 from syno.config.stages import StudySettings
 from syno.train.settings import WorkloadSettings
 
@@ -14,12 +15,19 @@ def rounds_of(workload: WorkloadSettings | None, evaluation: str) -> int | None:
     return workload.training.epochs
 
 
-def check_stopping(study: StudySettings, rounds: int | None) -> None:
-    """Raise SpecError if the pruner is wrong, or beside `stopping`, or if the steps of that do not fit the number of rounds."""
+def check_stopping(study: StudySettings, rounds: int | None, *, runs: bool) -> None:
+    """Raise SpecError if the pruner is wrong, or beside `stopping`, or if the steps of that do not fit the number of rounds.
+
+    A pruner of a user's own is imported and made only if `runs`: if the experiment is about to run.
+    """
     if study.pruner is not None:
         from syno.search.evaluation import make_pruner
 
-        make_pruner(study.pruner)
+        name = str(study.pruner.get("name", ""))
+        if is_path(name) and not runs:
+            check_path(name, "pruner")
+        else:
+            make_pruner(study.pruner)
     if study.stopping is None:
         return
     if study.pruner is not None:

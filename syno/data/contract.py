@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from syno.base.errors import ShapeError
 from syno.base.files import checksum
 from syno.base.registry import Registry
 
+MOST_SAMPLES = 10_000  # to test on that are read only for their labels
 Pair = tuple[torch.Tensor, torch.Tensor]  # float32 samples [n, channels, ...], int64 labels [n] or [n, *positions]
 
 
@@ -37,7 +38,8 @@ class PictureData(Protocol):
     """Pictures or other samples of one shape, in memory or in files, with a class each.
 
     A data set with a class for each position of a sample also has the attribute `label_shape`: the shape of a sample's labels,
-    such as (height, width). `hash` is of the samples before they are changed for training.
+    such as (height, width). One with labels that do not count has `ignore_index`, their number. `hash` is of the samples before
+    they are changed for training.
     """
 
     @property
@@ -75,6 +77,38 @@ DATASETS: Registry[Callable[..., Any]] = Registry("data set")  # of functions th
 def label_shape_of(data: object) -> tuple[int, ...]:
     """Return the shape of the labels of one sample of a data set: () if it has one label, and for text."""
     return tuple(getattr(data, "label_shape", ()))
+
+
+def ignore_index_of(data: object) -> int | None:
+    """Return the label of positions or samples that do not count, such as 255; None if there is none."""
+    found = getattr(data, "ignore_index", None)
+    return None if found is None else int(found)
+
+
+class Majority(NamedTuple):
+    """The most frequent label of the data to test on: always answering it is right in this share of the labels."""
+
+    label: int
+    share: float
+
+
+def majority_of(data: object) -> Majority | None:
+    """Return the most frequent label to test on; None for text, without data, and where it would take long to find out.
+
+    All labels are in the attribute `test_labels`, if the data set has one; else `MOST_SAMPLES` samples are read at the most.
+    """
+    count, classes = int(getattr(data, "test_count", 0)), int(getattr(data, "classes", 0))
+    if not count or not hasattr(data, "train_batches") or not hasattr(data, "image_shape"):
+        return None
+    held = getattr(data, "test_labels", None)
+    if held is None and (count > MOST_SAMPLES or hasattr(data, "test_labels")):
+        return None
+    counts, ignored = torch.zeros(classes, dtype=torch.int64), ignore_index_of(data)
+    batches = data.test_batches(min(count, 256)) if held is None else [(None, held)]  # type: ignore[attr-defined]
+    for _, labels in batches:
+        counts += torch.bincount(labels[labels != ignored].flatten().cpu(), minlength=classes)[:classes]
+    total, label = int(counts.sum()), int(counts.argmax())
+    return Majority(label, int(counts[label]) / total) if total else None
 
 
 def check_batch(batch: int, name: str, count: int, things: str) -> None:

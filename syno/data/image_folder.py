@@ -22,10 +22,12 @@ from syno.base.files import checksum
 from syno.data.contract import Orders, Pair
 from syno.data.settings import ImagenetSettings
 
-ENDINGS = frozenset({".jpeg", ".jpg", ".png"})
+ENDINGS = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".webp"})
+UNPACKED = "__MACOSX"  # a folder that archives made on a Mac leave beside the classes
 RATIOS = (3 / 4, 4 / 3)  # of width to height, of crops
-FORMATS = ("JPEG", "PNG", "WEBP")  # whatever a file's name ends with; for others, Pillow may start programs
+FORMATS = ("BMP", "JPEG", "PNG", "WEBP")  # whatever a file's name ends with; for others, Pillow may start programs
 MOST_PIXELS = 100_000_000  # of a picture; ImageNet's largest has 17 million
+MOST_NAMES = 5  # of what is left out, in a warning
 TRIES = 10  # to draw a crop that fits, before the central square is taken
 MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of ImageNet's colours, the usual numbers
 
@@ -64,29 +66,50 @@ class ImageFolder:
 
 
 def find_pictures(folder: Path) -> ImageFolder:
-    """Return the pictures in a folder. DataError if it is missing, has no folders, or one of them has no pictures."""
+    """Return the pictures in a folder.
+
+    Hidden folders and files, such as .ipynb_checkpoints, are no classes and pictures. Warns of folders and pictures that are
+    left out, in one line.
+
+    Raises DataError if the folder is missing, has no folders, or one of them has no pictures.
+    """
+    left_out: list[str] = []
     if not folder.is_dir():
         raise DataError(
             f"there is no folder {folder}; it must hold a folder of JPEG files for each class, as the ILSVRC 2012 archives of "
             "https://image-net.org do when they are unpacked"
         )
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+        folders = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+        names = [name for name in folders if not _is_hidden(name)]
+        left_out += [f"{name} (no class)" for name in folders if _is_hidden(name)]
         if not names:
             raise DataError(f"the folder {folder} holds no folders; it must have one for each class, with its pictures")
-        entries = [entry for label, name in enumerate(names) for entry in _pictures_of_class(folder, name, label)]
+        entries = [entry for label, name in enumerate(names) for entry in _pictures_of_class(folder, name, label, left_out)]
     except OSError as error:  # such as a link to itself, or a file without the right to read it
         raise DataError(
             f"{error.filename or folder} cannot be read: {error.strerror or error}; copy it again, or remove it"
         ) from error
+    if left_out:
+        more = f" and {len(left_out) - MOST_NAMES} more" if len(left_out) > MOST_NAMES else ""
+        warnings.warn(f"{folder}: left out: {', '.join(left_out[:MOST_NAMES])}{more}", stacklevel=2)
     return ImageFolder(folder, tuple(names), tuple(entries))
 
 
-def _pictures_of_class(folder: Path, name: str, label: int) -> list[PictureFile]:
-    """Return the pictures of a class, sorted. DataError if there are none, or one is no file, such as a pipe or a lost link."""
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == UNPACKED
+
+
+def _pictures_of_class(folder: Path, name: str, label: int, left_out: list[str]) -> list[PictureFile]:
+    """Return the pictures of a class, sorted; the names of files that are none are added to `left_out`.
+
+    Raises DataError if there are none, or one is no file, such as a pipe or a lost link.
+    """
     found = []
-    for entry in os.scandir(folder / name):
-        if Path(entry.name).suffix.lower() not in ENDINGS:
+    for entry in sorted(os.scandir(folder / name), key=lambda entry: entry.name):
+        is_hidden = _is_hidden(entry.name)
+        if is_hidden or Path(entry.name).suffix.lower() not in ENDINGS:
+            left_out += [] if is_hidden else [f"{name}/{entry.name} (no picture)"]
             continue
         if not (name + entry.name).isprintable():
             raise DataError(f"the name of the picture {entry.path!r} has characters that cannot be printed; rename it")

@@ -95,6 +95,11 @@ class PictureFiles:
         """Channels, height and width of the network's input."""
         return 3, self.settings.size, self.settings.size
 
+    @cached_property
+    def test_labels(self) -> torch.Tensor | None:
+        """The labels to test on, if they are known without reading pictures: int64 [test_count]."""
+        return torch.tensor([entry.label for entry in self.test.entries]) if isinstance(self.test, ImageFolder) else None
+
     def train_batches(self, batch: int, *, seed: int, device: Any = "cpu", layout: torch.memory_format = PLAIN) -> Batches:
         """Return random batches, see `PictureData`. ShapeError if there are fewer pictures than `batch`."""
         check_batch(batch, self.name, self.train_count, "pictures")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from syno.base.errors import DataError
+from syno.base.files import checksum
 from syno.data.augmentation import Augmentation
 from syno.data.contract import Orders, Pair, content_hash, generator_of
 from syno.data.samples import is_picture
@@ -36,6 +37,8 @@ class DataSet:
         classes: number of classes.
         hash: of the shapes and bytes of all tensors; computed if it isn't given.
         augmentation: changes batches of pictures for training; only for pictures with one label each.
+        ignore_index: a label outside of range(classes), such as 255, of positions or samples that count neither in the loss nor
+            in the accuracy; None: there is none.
 
     Raises DataError if a tensor isn't as described here.
     """
@@ -48,12 +51,16 @@ class DataSet:
     classes: int
     hash: str = ""
     augmentation: Augmentation | None = None
+    ignore_index: int | None = None
 
     def __post_init__(self) -> None:
         self._check()
         if not self.hash:
             tensors = (self.train_images, self.train_labels, self.test_images, self.test_labels)
-            object.__setattr__(self, "hash", content_hash(*tensors))
+            found = content_hash(*tensors)
+            if self.ignore_index is not None:
+                found = checksum(f"{found} {self.ignore_index}".encode())
+            object.__setattr__(self, "hash", found)
 
     def _check(self) -> None:
         """Raise DataError if a tensor isn't as the class describes it."""
@@ -64,7 +71,7 @@ class DataSet:
                 if not isinstance(tensor, torch.Tensor):
                     raise DataError(f"{self.name}: {title} is a {type(tensor).__name__}; give a torch.Tensor")
             check_images(f"{self.name}: {part}_images", images, tuple(self.train_images.shape[1:]), types)
-            check_labels(f"{self.name}: {part}_labels", labels, len(images), self.classes, self.label_shape)
+            check_labels(f"{self.name}: {part}_labels", labels, len(images), self.classes, self.label_shape, self.ignore_index)
         if self.augmentation is not None and (not is_picture(self.train_images.shape[1:]) or self.label_shape):
             raise DataError(
                 f"{self.name}: the augmentation is for pictures [n, channels, height, width] with labels [n]; train_images "
@@ -175,18 +182,71 @@ def check_images(what: str, images: Any, shape: tuple[int, ...], types: tuple[to
         raise DataError(f"{what} has values that are not finite (NaN or infinity); take out or repair these samples")
 
 
-def check_labels(what: str, labels: Any, count: int, classes: int, label_shape: tuple[int, ...] = ()) -> None:
-    """Raise DataError, which begins with `what`, if these are not int64 labels [count, *label_shape] from 0 to classes - 1."""
+def check_labels(
+    what: str,
+    labels: Any,
+    count: int,
+    classes: int,
+    label_shape: tuple[int, ...] = (),
+    ignore_index: int | None = None,
+) -> None:
+    """Raise DataError, which begins with `what`, if these are not int64 labels [count, *label_shape] from 0 to classes - 1.
+
+    Labels `ignore_index` are allowed, too, but not alone.
+    """
+    if labels.is_floating_point() and not bool((labels == labels.round()).all()):
+        raise DataError(
+            f"{what} is {_type_name(labels.dtype)} with values such as {_no_whole_number(labels):g}, no whole numbers: "
+            "a regression, and networks are trained here to tell classes apart, or to predict tokens; make classes of the "
+            "values, as with torch.bucketize, or train and score operators in a function of your own (evaluate: "
+            '"package.module:function"; in Python: syno.Study(space, function))'
+        )
+    if label_shape in ((1,), (classes,)) and (hint := _hint_on_shape(labels, classes, label_shape)):
+        raise DataError(f"{what} has the shape {list(labels.shape)}: one label for each position{hint}")
     if tuple(labels.shape) != (count, *label_shape) or not labels.numel():
         expected = ", ".join(map(str, (count, *label_shape)))
         each = "each position of each sample" if label_shape else "each sample"
-        hint = "" if label_shape or labels.dim() < 2 else "; a data set with labels of positions has the attribute label_shape"
+        hint = _hint_on_shape(labels, classes, label_shape)
         raise DataError(f"{what} has the shape {list(labels.shape)}; it must be [{expected}]: one label for {each}{hint}")
     if labels.dtype is not torch.int64:
         raise DataError(f"{what} is {_type_name(labels.dtype)}; it must be int64: convert it, as with labels.long()")
-    least, most = int(labels.min()), int(labels.max())
+    counted = labels if ignore_index is None else labels[labels != ignore_index]
+    if not counted.numel():
+        raise DataError(f"{what} is {ignore_index} everywhere, which is the ignore_index; at least one label must count")
+    least, most = int(counted.min()), int(counted.max())
     if least < 0 or most >= classes:
-        raise DataError(f"{what} is from {least} to {most}; with {classes} classes, labels must be from 0 to {classes - 1}")
+        outside = counted[(counted < 0) | (counted >= classes)].unique()
+        hint = "; count classes from 0, as with labels - 1" if (least, most) == (1, classes) else ""
+        if len(outside) == 1 and not hint:
+            hint = (
+                f"; if {int(outside)} means that there is no label, say so: DataSet(..., ignore_index={int(outside)}), or an "
+                "attribute ignore_index of a data set of your own"
+            )
+        raise DataError(
+            f"{what} is from {least} to {most}; with {classes} classes, labels must be from 0 to {classes - 1}{hint}"
+        )
+
+
+def _no_whole_number(labels: torch.Tensor) -> float:
+    return float(labels[labels != labels.round()][0])
+
+
+def _hint_on_shape(labels: torch.Tensor, classes: int, label_shape: tuple[int, ...]) -> str:
+    """Return advice for labels of a wrong shape, as the end of an error message; "" if there is none."""
+    if labels.dim() < 2:
+        return ""
+    if labels.shape[1:] == (1,):
+        return "; leave out the last axis, as with labels.squeeze(1)"
+    if labels.shape[1:] == (classes,) and bool(((labels == 0) | (labels == 1)).all()):
+        if bool((labels.sum(1) == 1).all()):
+            return "; these are one-hot: labels.argmax(1) is the class"
+        if label_shape and not labels.is_floating_point():  # two classes of as many positions as there are classes
+            return ""
+        return (
+            "; several labels for one sample are a task that networks are not trained for here: score operators in a function "
+            'of your own (evaluate: "package.module:function")'
+        )
+    return "" if label_shape else "; a data set with labels of positions has the attribute label_shape"
 
 
 def _type_name(kind: torch.dtype) -> str:

@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from syno.base.errors import SpecError
 from syno.base.registry import Registry
-from syno.base.validation import explained
+from syno.base.validation import Settings, explained
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class DataSettings(BaseModel):
+class DataSettings(Settings):
     """Base of the settings of a data set. Frozen; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -175,8 +175,8 @@ class ShapesSettings(DataSettings):
 
     classes: Annotated[int, Field(ge=2)] = 1000
     """classes, the number of the network's outputs"""
-    size: Positive = 224
-    """pixels of a picture's side"""
+    size: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] = 224
+    """pixels of a picture's side; or its height and width, as in [480, 640], or the lengths of another sample, as in [16000]"""
     channels: Positive = 3
     """channels of a picture"""
 

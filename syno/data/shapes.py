@@ -17,11 +17,11 @@ class Shapes:
 
     Attributes:
         classes: number of classes, which is the number of the network's outputs.
-        image_shape: channels, height and width of the network's input.
+        image_shape: channels, height and width of the network's input, or channels and the lengths of other samples.
     """
 
     classes: int
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...]
     name: str = "shapes"
     train_count: int = 0
     test_count: int = 0
@@ -44,4 +44,5 @@ class Shapes:
 def shapes(**settings: Any) -> Shapes:
     """Return a data set without pictures. `settings` are the fields of ShapesSettings; SpecError if one is unknown or wrong."""
     given = ShapesSettings.of(**settings)
-    return Shapes(given.classes, (given.channels, given.size, given.size))
+    lengths = (given.size, given.size) if isinstance(given.size, int) else given.size
+    return Shapes(given.classes, (given.channels, *lengths))

@@ -8,12 +8,13 @@ Paper: section 4.1 (pGraphs).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 
-from syno.algebra import Size, Valuation, Variable, VariableTable, product
+from syno.algebra import ONE, Kind, Size, Valuation, Variable, VariableTable, product
 from syno.algebra.limits import LARGEST_NUMBER
 from syno.base.errors import GraphError, SizeError, SpecError
 from syno.base.files import LONGEST_NAME, check_name
@@ -150,12 +151,39 @@ class PGraph:
     def runtime_variables(self) -> frozenset[str]:
         """The variables that a generated module reads from the shape of its input, such as a picture's height.
 
-        Each is the size of an axis of the input, and occurs in no weight and no reduction. The module takes any value for them
-        with which all sizes are whole numbers.
+        They occur in no weight and no reduction. The module takes any value for them with which all sizes are whole numbers.
         """
-        bare = {str(dim.size) for dim in self.input if len(dim.size.exponents) == 1}
+        return frozenset(self.runtime_axes)
+
+    @cached_property
+    def runtime_axes(self) -> Mapping[str, tuple[int, Size]]:
+        """The first axis of the input from which each of the `runtime_variables` is read, and how often its length has it.
+
+        The axis has the variable's length, with the factor 1; or, as in `stride*H`, a multiple by variables that are not read.
+        """
         fixed = {v.name for dim in (*chain(*self.weights), *self.reduces) for v in dim.size.variables}
-        return frozenset(bare & set(self.variables)) - fixed
+        found: dict[str, tuple[int, Size]] = {}
+        for axis, dim in enumerate(self.input):
+            if (name := str(dim.size)) in self.variables and name not in fixed:
+                found.setdefault(name, (axis, ONE))
+        for axis, dim in enumerate(self.input):
+            free = [v for v in dim.size.variables if v.kind is Kind.PRIMARY and v.name not in fixed]
+            if (
+                len(free) == 1
+                and dim.size.exponent(free[0]) == 1
+                and found.keys().isdisjoint(v.name for v in dim.size.variables)
+            ):
+                factor = dim.size / Size({free[0]: 1})
+                if factor.is_polynomial:
+                    found[free[0].name] = (axis, factor)
+        return found
+
+    def runtime_values(self, shape: Sequence[int], sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the values of the `runtime_variables` for an input of this shape; `sizes` are the other variables' values."""
+        values = {}
+        for name, (axis, factor) in self.runtime_axes.items():
+            values[name] = shape[axis] // math.prod(sizes[variable.name] ** power for variable, power in factor.exponents)
+        return values
 
     @cached_property
     def unchanged_variables(self) -> frozenset[str]:

@@ -39,8 +39,16 @@ class Stage:
     output: tuple[Dim, ...]
 
     def flops(self, valuation: Valuation) -> int:
-        """Return the multiply-adds; for a stage without weights, the elements that are added or moved."""
-        return valuation.integer(self._space) * max(len(self.weights), 1)
+        """Return the multiply-adds; for a stage without weights, the elements that are added: none if they are only moved."""
+        return 0 if self._only_moves else valuation.integer(self._space) * max(len(self.weights), 1)
+
+    def moved(self, valuation: Valuation) -> int:
+        """Return the elements that a stage without weights and sums moves; 0 for other stages."""
+        return valuation.integer(self._space) if self._only_moves else 0
+
+    @property
+    def _only_moves(self) -> bool:
+        return not self.weights and not self.reduces
 
     @property
     def _space(self) -> Size:

@@ -101,6 +101,7 @@ class Compiler:
 
 INT8_TOLERANCE = 0.1  # of the largest value: a quantized network computes another function
 COMPILERS: Registry[Compiler] = Registry("compiler", accepts=callable, needed="a Compiler, or a function that takes a Job")
+_IMPORTED: dict[str, Compiler] = {}  # users' own, by their paths
 
 
 def compiler_named(given: str) -> Compiler:
@@ -109,7 +110,27 @@ def compiler_named(given: str) -> Compiler:
     Raises UnknownNameError if there is none of that name, SpecError if it cannot be imported or is no compiler.
     """
     found = COMPILERS.find(given)
-    return replace(found, name=given) if isinstance(found, Compiler) else Compiler(found, given)
+    named = replace(found, name=given) if isinstance(found, Compiler) else Compiler(found, given)
+    if is_path(given):
+        _IMPORTED[given] = named
+    return named
+
+
+def compiler_facts(given: str) -> Compiler:
+    """Return a compiler for what it says of itself, such as the devices that it reaches, without importing it.
+
+    Of a user's own that nothing in this process has run yet, these are the defaults. It cannot compile then.
+
+    Raises UnknownNameError if there is none of that name, SpecError for a path of another form than `package.module:name`.
+    """
+    if not is_path(given):
+        return compiler_named(given)
+    COMPILERS.check(given)
+    return _IMPORTED.get(given) or Compiler(_cannot_compile, given)
+
+
+def _cannot_compile(job: Job) -> Compiled:
+    raise SpecError("the compiler was only read, not imported")  # `compiler_named` imports it
 
 
 def name_in_files(given: str) -> str:
@@ -124,12 +145,12 @@ def reaches(compiler: str, device: RemoteDevice | None) -> bool:
     """Return whether the compiler's code can be measured on a remote device, or on this machine if that is None."""
     if isinstance(device, SshSettings):
         return device.compilers is None or compiler in device.compilers
-    return device is None or compiler_named(compiler).remote is not None
+    return device is None or compiler_facts(compiler).remote is not None
 
 
 def as_reached(compiler: str, device: RemoteDevice | None) -> RemoteDevice | None:
     """Return the device as the compiler reaches it: by TVM's RPC where a machine reached by ssh also has that."""
-    if isinstance(device, SshSettings) and device.tvm is not None and compiler_named(compiler).remote is not None:
+    if isinstance(device, SshSettings) and device.tvm is not None and compiler_facts(compiler).remote is not None:
         return device.tvm
     return device
 

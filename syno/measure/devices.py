@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
 from syno.base.devices import DEVICE_PATTERN
+from syno.base.validation import Settings
 from syno.measure.tvm.settings import DeviceSettings, Target
 
 HOST_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:@%-]*"  # never read as an option, nor as a word of a shell
@@ -26,7 +27,7 @@ def _program(given: str) -> str:
     return given
 
 
-class SshSettings(BaseModel):
+class SshSettings(Settings):
     """A machine that is reached by ssh, and measures by itself: Syno and the compilers are installed there. Frozen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

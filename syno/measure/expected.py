@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+
+from syno.model.outputs import tensors_in
 
 Inputs: TypeAlias = tuple[Any, ...]
 
@@ -62,6 +63,7 @@ class Expected:
         roundings: for each tensor, the standard deviation of rounding errors as a share of the root mean square; None with a
             tolerance.
         samples: the samples of the batch that `exact` and `allowed` have; None: all.
+        runs: simulated runs for this input, by which `allowed` was estimated; 0 if it was estimated otherwise.
     """
 
     inputs: Inputs
@@ -69,6 +71,7 @@ class Expected:
     allowed: tuple[Tensor, ...]
     roundings: tuple[float, ...] | None = None
     samples: Samples | None = None
+    runs: int = 0
 
     def deviation(self, output: Any) -> Deviation:
         """Return by how much an output differs; infinite for other shapes, and where only one of two numbers is finite."""
@@ -87,15 +90,6 @@ class Expected:
             of_allowed = relative if difference is None else float(difference.div_(allowed).max())
             worst = worst.worse(Deviation(of_allowed, relative, rounding))
         return worst
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in tuples, lists and mappings, in their order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping | Sequence) and not isinstance(value, str):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from tensors_in(part)
 
 
 def _difference(found: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:

@@ -25,6 +25,8 @@ End: TypeAlias = Literal["done", "crashed", "timeout", "out_of_memory"]
 
 LOOK_SECONDS = 0.2  # between two looks at the process: looking often would slow down what is timed
 TAIL_CHARACTERS = 2000
+MOST_DEATHS = 3  # of a measurement's process: the machine may be at fault, as where memory was short for a moment
+PAUSE_SECONDS = 2.0  # before a new process is started for one that died
 MIB = 2**20
 
 
@@ -127,6 +129,11 @@ def crash_in_words(code: int) -> str:
         return f"the process ended with exit code {code}"
     hint = "; the system does that where memory is short" if -code == signal.SIGKILL else ""
     return f"the process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
+
+
+def deaths_in_words(count: int) -> str:
+    """Return in words that the process of a measurement ended so often."""
+    return "" if count < 2 else f"; it ended so {count} times, each time as a new process"
 
 
 def kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None:

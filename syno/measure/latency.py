@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
-from syno.measure.expected import Deviation, Inputs, tensors_in
+from syno.measure.expected import Deviation, Inputs
 from syno.measure.machine import Peak, cache_bytes
 from syno.measure.output_check import OutputCheck, relative_error
 from syno.measure.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
+from syno.model.outputs import tensors_in
 
 __all__ = ["Latency", "LatencySettings", "measure", "pinned", "relative_error"]
 
@@ -37,8 +38,8 @@ class Latency(Timing):
             `syno.measure.output_check.Deviation`; None if nothing was compared.
         flops_per_second, bytes_per_second: computed from the median; multiply-adds count as one FLOP, every input, weight and
             output as moved once. None if not known.
-        suspicious: whether either is above the machine's own peak: then a call did not do the work, or its data never left
-            the cache.
+        suspicious: whether either is impossible by the machine's own peak (`syno.measure.machine.Peak.is_below`): then a call
+            did not do the work.
     """
 
     threads: int

@@ -3,8 +3,8 @@
 >>> import torch
 >>> from torch import nn
 >>> shares = layer_shares(nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU()), torch.zeros(1, 3, 64, 64))
->>> list(shares), 0 < sum(shares.values()) <= 1
-(['0', '1'], True)
+>>> sorted(shares), 0 < sum(shares.values()) <= 1
+(['', '0', '1'], True)
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from contextlib import ExitStack
-from functools import partial
 from statistics import median
 
 import torch
 from torch import nn
 
+from syno.model.counting import layer_names
 from syno.model.extraction import evaluation_mode
 
 MOST_PASSES = 7
@@ -25,27 +25,40 @@ MOST_SECONDS = 3.0  # of passes, after which no other begins
 
 
 def layer_shares(model: nn.Module, example: torch.Tensor) -> dict[str, float]:
-    """Return the share of the time of a forward pass for each module without submodules, by its name: the median over passes.
+    """Return the share of the time of a forward pass for each module, without the modules in it: the median over passes.
+
+    Parametrizations, and what TorchScript has compiled, are parts of their layer; a layer that TorchScript compiled has no
+    time of its own.
 
     Args:
         model: on the device of the example; it is left as it was.
         example: a batch of inputs.
+
+    Returns shares by the modules' names. Those of all modules together are at most 1.
     """
     model_passes: list[dict[str, float]] = []
+    names = layer_names(model)
     with ExitStack() as hooks, torch.no_grad(), evaluation_mode(model):
         spent: dict[str, float] = defaultdict(float)
-        begun: dict[str, float] = {}
+        running: list[str] = []
+        since = [0.0]  # when the innermost module began, or went on after one in it
 
-        def begin(name: str, module: nn.Module, inputs: object) -> None:
-            begun[name] = _now(example)
+        def change(name: str | None) -> None:
+            """Give the time that has passed to the innermost module; another begins, or with None it ends."""
+            now = _now(example)
+            if running:
+                spent[running[-1]] += now - since[0]
+            if name is None:
+                running.pop()
+            else:
+                running.append(name)
+            since[0] = now
 
-        def end(name: str, module: nn.Module, inputs: object, output: object) -> None:
-            spent[name] += _now(example) - begun[name]
-
-        for name, module in model.named_modules():
-            if not list(module.children()):
-                hooks.enter_context(module.register_forward_pre_hook(partial(begin, name)))
-                hooks.enter_context(module.register_forward_hook(partial(end, name)))
+        for module in model.modules():
+            if not isinstance(module, torch.jit.ScriptModule):  # it takes no hooks
+                name = names[id(module)]
+                hooks.enter_context(module.register_forward_pre_hook(lambda *_, name=name: change(name), prepend=True))
+                hooks.enter_context(module.register_forward_hook(lambda *_: change(None), always_call=True))
         model(example)  # a first pass prepares memory and kernels
         until = time.perf_counter() + MOST_SECONDS
         while len(model_passes) < MOST_PASSES and (not model_passes or time.perf_counter() < until):
@@ -54,7 +67,7 @@ def layer_shares(model: nn.Module, example: torch.Tensor) -> dict[str, float]:
             model(example)
             whole = _now(example) - start
             model_passes.append({name: seconds / whole for name, seconds in spent.items()})
-    return {name: median(one[name] for one in model_passes) for name in model_passes[0]}
+    return {name: median(one.get(name, 0.0) for one in model_passes) for name in model_passes[0]}
 
 
 def _now(example: torch.Tensor) -> float:

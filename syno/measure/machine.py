@@ -20,52 +20,106 @@ PROCESSORS, BOARD = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
 MACHINE_ID = Path("/etc/machine-id")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNKNOWN_CACHE_BYTES = 64 * 2**20
-PEAK_ATTEMPTS = 5
-SIDES = {"cpu": 1024, "cuda": 8192}  # of the matrices whose product is timed
+PEAK_ATTEMPTS = 10  # the fastest of them counts: others may be using the machine
+SIDES = {"cpu": (256, 512), "cuda": (4096, 8192)}  # of the square matrices whose product is timed
+PICTURES = {  # batch, channels, side: of the 3x3 convolutions that are timed
+    "cpu": ((16, 64, 16), (4, 64, 56), (16, 256, 8)),
+    "cuda": ((128, 256, 56), (256, 512, 14)),
+}
+ROWS = {"cpu": (128, 512, 2048), "cuda": (2048, 8192, 16384)}  # of the square matrices that a product with a vector reads
+COPIED_BYTES = {"cpu": (2**16, 2**18, 2**22, 2**26), "cuda": (2**24, 2**26, 2**28)}
 ALLOWANCE = 1.2  # a peak is itself a measurement, on a machine that others may have been using
-COPIED_BYTES = 256 * 2**20  # a larger copy would not fit where memory is limited
+# How many times as many multiply-adds as are done may be counted: Winograd's algorithm for 3x3 windows needs 2.25 times fewer
+# multiplications, and so does a 3x3 window over pictures of 2x2 pixels whose padding is left out.
+COUNTED = 2.25
 
 
 @dataclass(frozen=True)
 class Peak:
-    """The speed of the fastest matrix product and of the fastest copy. Multiply-adds count as one FLOP."""
+    """The speed of the fastest product or convolution, and of the fastest reading or copy, in a cache or not.
+
+    Multiply-adds count as one FLOP.
+    """
 
     flops_per_second: float
     bytes_per_second: float
 
     def is_below(self, flops_per_second: float, bytes_per_second: float) -> bool:
-        """Return whether either speed is above the peak, by more than peaks vary."""
-        return flops_per_second > ALLOWANCE * self.flops_per_second or bytes_per_second > ALLOWANCE * self.bytes_per_second
+        """Return whether one of two speeds is impossible.
+
+        It is if it exceeds the peak by more than `ALLOWANCE`, by which peaks vary, and for FLOPs also by `COUNTED`, since fast
+        algorithms do fewer multiply-adds than are counted.
+        """
+        most_flops, most_bytes = ALLOWANCE * COUNTED * self.flops_per_second, ALLOWANCE * self.bytes_per_second
+        return flops_per_second > most_flops or bytes_per_second > most_bytes
+
+    def or_faster(self, other: Peak) -> Peak:
+        """Return the larger of each of the speeds."""
+        return Peak(max(self.flops_per_second, other.flops_per_second), max(self.bytes_per_second, other.bytes_per_second))
 
 
-def peak(device: str, threads: int) -> Peak:
-    """Return the peak of `device` in float32 with so many CPU threads, under the current rounding; it is measured once."""
+def peak(device: str, threads: int, dtype: str = "float32", *, again: bool = False) -> Peak:
+    """Return the peak of `device` with so many CPU threads, under the current rounding; it is measured once.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:1".
+        threads: CPU threads. The peak of one thread counts, too: more of them are slower where they wait for each other.
+        dtype: the name of a type of floating-point numbers.
+        again: measure it again, and return the larger of the speeds, from now on.
+    """
     import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        return _peak(device, threads, torch.get_float32_matmul_precision())
-    finally:
-        torch.set_num_threads(before)
+    key = (device, threads, dtype, torch.get_float32_matmul_precision())
+    if key not in _peaks or again:
+        before = torch.get_num_threads()
+        try:
+            for count in sorted({1, threads}) if torch.device(device).type == "cpu" else [threads]:
+                torch.set_num_threads(count)
+                found = _measured_peak(device, dtype)
+                _peaks[key] = found.or_faster(_peaks.get(key, found))
+        finally:
+            torch.set_num_threads(before)
+    return _peaks[key]
 
 
-@functools.cache
-def _peak(device: str, threads: int, precision: str) -> Peak:
+_peaks: dict[tuple[str, int, str, str], Peak] = {}  # of this process
+
+
+def _measured_peak(device: str, dtype: str) -> Peak:
+    """Measure products of matrices, convolutions in both memory formats, products with vectors, and copies, of several sizes.
+
+    No one of them is the fastest on all machines: a library may multiply matrices at half the speed of its convolutions.
+    """
     import torch
+    from torch.nn import functional
 
-    side = SIDES.get(torch.device(device).type, SIDES["cpu"])
-    matrix = torch.rand(side, side, device=device)
-    count = COPIED_BYTES // 4
-    source, target = torch.ones(count, device=device), torch.zeros(count, device=device)
-    product_ms = _fastest_ms(lambda: matrix @ matrix, device)
-    copy_ms = _fastest_ms(lambda: target.copy_(source), device)
-    return Peak(1e3 * side**3 / product_ms, 1e3 * 8 * count / copy_ms)  # a copy reads 4 bytes and writes 4
+    kind = "cuda" if torch.device(device).type == "cuda" else "cpu"
+    options = {"device": device, "dtype": getattr(torch, dtype)}
+    computed, moved = [0.0], [0.0]
+    with torch.no_grad():
+        for side in SIDES[kind]:
+            matrix = torch.rand(side, side, **options)
+            computed.append(side**3 / _fastest_seconds(functools.partial(torch.mm, matrix, matrix), device))
+        for batch, channels, side in PICTURES[kind]:
+            for layout in (torch.contiguous_format, torch.channels_last):
+                x = torch.rand(batch, channels, side, side, **options).contiguous(memory_format=layout)
+                weight = torch.rand(channels, channels, 3, 3, **options).contiguous(memory_format=layout)
+                work = functools.partial(functional.conv2d, x, weight, padding=1)
+                computed.append(9 * channels * x.numel() / _fastest_seconds(work, device))
+        for side in ROWS[kind]:
+            matrix, vector = torch.rand(side, side, **options), torch.rand(side, **options)
+            read = matrix.numel() * matrix.element_size()
+            moved.append(read / _fastest_seconds(functools.partial(torch.mv, matrix, vector), device))
+        for size in COPIED_BYTES[kind]:
+            source, target = (torch.ones(size // 4, device=device) for _ in range(2))
+            copied = 2 * size  # read and written
+            moved.append(copied / _fastest_seconds(functools.partial(target.copy_, source), device))
+    return Peak(max(computed), max(moved))
 
 
-def _fastest_ms(work: Callable[[], object], device: str) -> float:
+def _fastest_seconds(work: Callable[[], object], device: str) -> float:
     stopwatch = stopwatch_of(device)
-    return min(stopwatch(work) for _ in range(PEAK_ATTEMPTS))
+    return min(stopwatch(work) for _ in range(PEAK_ATTEMPTS)) / 1e3
 
 
 def cache_bytes(device: torch.device) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 REQUEST, FINDINGS = "request.json", "findings.json"
 REASON_CHARACTERS = 500
+# What compilers say where the system has killed one of their processes, as it does where memory is short, or the disk is full.
+OF_MACHINE = re.compile(
+    r"Killed signal|SIGKILL|exit status -9\b|BrokenProcessPool|terminated abruptly|No space left on device|Disk quota exceeded"
+)
 
 
 class Request(BaseModel):
@@ -103,6 +108,8 @@ def main(folder: Path) -> None:
         _measure(request, findings, keep)
         findings.status, findings.reason = ("partial" if findings.shortcoming else "ok"), findings.shortcoming
     except Exception as error:
+        if is_of_machine(error):
+            raise  # this process dies of it, too, and is tried again
         findings.status, findings.reason = status_of(error, findings.phase)
     keep()
 
@@ -186,21 +193,29 @@ def take_gpu(device: str, memory_limit_mib: float | None) -> None:
 def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latency:
     from syno.measure.latency import measure
     from syno.measure.machine import peak
+    from syno.measure.rounding import coarsest_type
 
     compiled, seconds = compiled_and_called(compiler, job)
     job.found(compile_seconds=seconds)
     job.begin("waiting")
     with alone(job.device):
         job.begin("measuring")
-        return measure(
+        numbers = (job.device, job.settings.threads, coarsest_type(material.module))
+        is_exact = compiler.tolerance is None and job.settings.tolerance is None  # else it may compute in coarser numbers
+        found = measure(
             compiled,
             material.make_inputs,
             job.settings,
             check=job.check,
             flops=material.flops,
             weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-            peak=peak(job.device, job.settings.threads) if compiler.tolerance is None else None,  # peaks are those of float32
+            peak=peak(*numbers) if is_exact else None,
         )
+        if found.suspicious:  # the peak may have been measured while the machine was busy
+            most = peak(*numbers, again=True)
+            is_above = most.is_below(found.flops_per_second or 0.0, found.bytes_per_second or 0.0)
+            found = found.model_copy(update={"suspicious": is_above})
+        return found
 
 
 def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any], float]:
@@ -221,6 +236,15 @@ def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any
     return compiled, time.perf_counter() - start
 
 
+def is_of_machine(error: BaseException | None) -> bool:
+    """Return whether the machine caused an error: a message in its chain says that a process was killed or a disk is full."""
+    while error is not None:
+        if OF_MACHINE.search(f"{type(error).__name__}: {error}"):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def status_of(error: Exception, phase: str) -> tuple[Status, str]:
     """Return the status of a record, and the reason, for an error in a phase."""
     said = str(error).strip()
@@ -232,18 +256,24 @@ def status_of(error: Exception, phase: str) -> tuple[Status, str]:
     return ("compile_failed" if phase in ("compiling", "tuning") else "failed"), reason
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent has been killed: nobody would stop it at its limits."""
+def end_group(folder: Path) -> None:
+    """Remove a folder of temporary files, and end this process with its group, in which its compilers run."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)  # it leads its group
+
+
+def _end_with_parent(folder: Path) -> None:
+    """End this process when its parent has been killed: nobody would stop it at its limits, or remove the folder."""
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
-        os.killpg(0, signal.SIGKILL)  # it leads its group, in which its compilers run
+        end_group(folder)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":
-    _end_with_parent()
+    _end_with_parent(Path(sys.argv[1]))
     main(Path(sys.argv[1]))

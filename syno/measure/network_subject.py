@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -14,7 +15,7 @@ from syno.data.samples import is_picture
 from syno.ir.graph import PGraph
 from syno.measure.subjects import SEED, Subject
 from syno.model.baselines import Replacement, read_replacement
-from syno.model.placed import PlacedOperator, with_placed, without_placed
+from syno.model.placed import PlacedOperator, with_placed, without_nothing
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +29,7 @@ class BackboneSubject(Subject):
 
     Attributes:
         model: the backbone, by name or as `package.module:function`.
+        model_settings: further arguments of its function.
         width: multiplies its features.
         placed: operators that are in other layers already.
         operator: the text of the operator in its layers, or of a baseline that is a module; None for the network as it is.
@@ -37,6 +39,7 @@ class BackboneSubject(Subject):
     """
 
     model: str
+    model_settings: Mapping[str, Any] = {}
     width: float = 1.0
     placed: tuple[PlacedOperator, ...] = ()
     operator: str | None = None
@@ -44,10 +47,9 @@ class BackboneSubject(Subject):
     layer: str | None = None
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_placed(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the subject as it was before operators could be placed, if there is none: names of records depend on it."""
-        found: dict[str, Any] = write(self)
-        return found if self.placed else without_placed(found)
+    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the subject without what was added later, where it says nothing: names of records depend on it."""
+        return without_nothing(self, write(self))
 
     @property
     def replacement(self) -> Replacement | None:
@@ -94,7 +96,7 @@ class BackboneSubject(Subject):
         from torch import nn
 
         from syno.measure.reference import Material, in_double, random_input, vary_constants
-        from syno.model.counting import model_cost
+        from syno.model.counting import count
         from syno.model.layers import rule_for
         from syno.model.substitution import substitute
 
@@ -119,7 +121,7 @@ class BackboneSubject(Subject):
             }
             network, literal = (substitute(original, operator, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules" if isinstance(operator, PGraph) else "eager module"
-        price = model_cost(network, example)
+        price = count(network, example).cost
         vary_constants(network.eval(), random_input(shape, torch.Generator().manual_seed(SEED), symbols), SEED)
         literal.load_state_dict(network.state_dict())
         reference = in_double(literal)  # a copy, made before the network moves to the device
@@ -173,10 +175,10 @@ class NetworkSubject(BackboneSubject):
 
     def _made(self) -> nn.Module:
         from syno.model.backbones import BACKBONES
-        from syno.model.network_function import call
+        from syno.model.network_function import make_network
 
-        made = {"classes": self.classes, "channels": self.image_shape[0], "width": self.width, "seed": SEED}
-        return cast("nn.Module", call(BACKBONES.find(self.model), made))
+        given = {"classes": self.classes, "channels": self.image_shape[0], "width": self.width, "seed": SEED}
+        return make_network(BACKBONES, self.model, given, self.model_settings, self.example())
 
     def layout(self) -> torch.memory_format:
         """Return the memory format of the settings."""
@@ -211,10 +213,10 @@ class LanguageModelSubject(BackboneSubject):
 
     def _made(self) -> nn.Module:
         from syno.model.backbones import SEQUENCE_BACKBONES
-        from syno.model.network_function import call
+        from syno.model.network_function import make_network
 
-        made = {"vocabulary": self.vocabulary, "context": self.length, "width": self.width, "seed": SEED}
-        return cast("nn.Module", call(SEQUENCE_BACKBONES.find(self.model), made))
+        given = {"vocabulary": self.vocabulary, "context": self.length, "width": self.width, "seed": SEED}
+        return make_network(SEQUENCE_BACKBONES, self.model, given, self.model_settings, self.example())
 
 
 def _zeros(shape: tuple[int, ...], symbols: int | None) -> torch.Tensor:

@@ -21,6 +21,7 @@ Sources: Parker 1997, Monte Carlo arithmetic; Higham and Mary 2019, a new approa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any
@@ -61,7 +62,6 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
     def __init__(self, unit: float, seed: int) -> None:
         super().__init__()
         self._unit, self._generator = unit, torch.Generator().manual_seed(seed)
-        self._errors = torch.empty(DRAWN, dtype=torch.float64).uniform_(-sqrt(3), sqrt(3), generator=self._generator)
         self._attention = sdpa_kernel(SDPBackend.MATH)  # as products and a softmax, each of which errs
 
     def __enter__(self) -> SimulatedRounding:
@@ -88,10 +88,20 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
     def _err(self, result: Tensor, magnitude: Tensor) -> None:
         count = result.numel()
         start = int(torch.randint(DRAWN, (), generator=self._generator))
-        errors = self._errors.repeat(-(-(start + count) // DRAWN))[start : start + count].view(result.shape)
+        errors = _random_errors()
+        if start + count > DRAWN:
+            errors = errors.repeat(-(-(start + count) // DRAWN))
+        errors = errors[start : start + count].view(result.shape)
         if not bool(magnitude.sum().isfinite()):  # infinite numbers, as of attention's masks, are exact
             magnitude = magnitude.nan_to_num(nan=0.0, posinf=0.0)
         result.addcmul_(errors, magnitude, value=self._unit)
+
+
+@functools.cache
+def _random_errors() -> Tensor:
+    """Return the random numbers that all errors are taken from, each operation's from a place of its own."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.empty(DRAWN, dtype=torch.float64).uniform_(-sqrt(3), sqrt(3), generator=generator)
 
 
 def _magnitude(operation: Any, args: Sequence[Any], result: Tensor) -> Tensor:
@@ -129,9 +139,14 @@ def unit_roundoff(module: nn.Module, *, tf32: bool = False) -> float:
         module: its parameters and buffers have the types.
         tf32: whether products are rounded to 10 bits of mantissa.
     """
+    coarsest = getattr(torch, coarsest_type(module))
+    return max(float(torch.finfo(coarsest).eps) / 2, TF32_UNIT if tf32 else 0.0)
+
+
+def coarsest_type(module: nn.Module) -> str:
+    """Return the name of the coarsest type of a module's parameters and buffers, float32 at least."""
     kinds = {tensor.dtype for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()}
-    units = [float(torch.finfo(kind).eps) / 2 for kind in (torch.float32, *kinds)]
-    return max(*units, TF32_UNIT if tf32 else 0.0)
+    return str(max((torch.float32, *kinds), key=lambda kind: float(torch.finfo(kind).eps))).removeprefix("torch.")
 
 
 # ---- what elements of an output may differ by ----------------------------------------------------------------------------
@@ -142,8 +157,11 @@ def allowed_by_tolerance(exact: Tensor, tolerance: float) -> Tensor:
     return torch.tensor(max(tolerance * _largest(exact), SMALLEST), dtype=torch.float64)
 
 
-def allowed_by_rounding(exact: Tensor, squared_errors: Tensor, unit: float) -> Tensor:
+def allowed_by_rounding(exact: Tensor, squared_errors: Tensor, unit: float, by_real_run: float = 0.0) -> Tensor:
     """Return by how much each element may differ, where simulated rounding made errors of these squares.
+
+    It is at most a share of the largest value, or what a real run makes plausible (`by_real_run`) if that is more: a simulation
+    exaggerates where large numbers cancel that have no rounding errors.
 
     An element's standard deviation is the largest root mean square of the errors along any one of its axes, of all errors, and
     of its own: one error by itself may be small by chance, and errors may be large in a part of the output only.
@@ -151,7 +169,7 @@ def allowed_by_rounding(exact: Tensor, squared_errors: Tensor, unit: float) -> T
     variance = squared_errors.clamp(min=float(squared_errors.mean()) if squared_errors.numel() else 0.0)
     for axis in range(squared_errors.dim()):
         variance = torch.maximum(variance, squared_errors.mean(axis, keepdim=True))
-    return _bounded(variance.sqrt_().mul_(MOST_DEVIATIONS), exact, unit)
+    return _bounded(variance.sqrt_().mul_(MOST_DEVIATIONS), exact, unit, by_real_run)
 
 
 def allowed_by_ratio(exact: Tensor, rounding: float, unit: float) -> Tensor:
@@ -160,8 +178,17 @@ def allowed_by_ratio(exact: Tensor, rounding: float, unit: float) -> Tensor:
     return _bounded(size.clamp_(min=root_mean_square(exact)).mul_(MOST_DEVIATIONS * rounding), exact, unit)
 
 
-def _bounded(allowed: Tensor, exact: Tensor, unit: float) -> Tensor:
-    return allowed.clamp_(max=min(SHARE_OF_UNIT * unit, MOST_SHARE) * _largest(exact)).clamp_(min=SMALLEST)
+def largest_error(found: Tensor, exact: Tensor) -> float:
+    """Return the largest difference of two elements that are finite; 0 if there are none, or the shapes differ."""
+    if found.shape != exact.shape:
+        return 0.0
+    return _largest((found - exact).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
+
+
+def _bounded(allowed: Tensor, exact: Tensor, unit: float, by_real_run: float = 0.0) -> Tensor:
+    largest = _largest(exact)
+    most = min(max(SHARE_OF_UNIT * unit * largest, by_real_run), MOST_SHARE * largest)
+    return allowed.clamp_(max=most).clamp_(min=SMALLEST)
 
 
 def _largest(exact: Tensor) -> float:

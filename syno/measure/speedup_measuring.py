@@ -17,7 +17,7 @@ from syno.base.errors import DeviceError, MisfitError
 from syno.measure.compiled_subject import Prepared, prepared
 from syno.measure.job import Phase
 from syno.measure.latency import pinned
-from syno.measure.measuring import REASON_CHARACTERS, SpeedupRequest, status_of, take_gpu
+from syno.measure.measuring import REASON_CHARACTERS, SpeedupRequest, is_of_machine, status_of, take_gpu
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.speedup_fields import Fields, remote_fields, status_for, times_of
 from syno.measure.speedup_layers import Layers, layer_speedups, layers_of
@@ -62,6 +62,8 @@ class SpeedupMeasuring:
         except DeviceError:
             raise
         except Exception as error:
+            if is_of_machine(error):
+                raise  # this process dies of it, too, and is tried again
             status, reason = status_of(error, phase)
             return {"status": status, "reason": reason}
 
@@ -128,6 +130,9 @@ class SpeedupMeasuring:
         try:
             found: Prepared = self._keep(_identity(request, subject), lambda: self._prepared(request, subject, begin))
         except Exception as error:
+            is_short = status_of(error, "compiling")[0] == "out_of_memory" and request.memory_limit_mib is None
+            if is_short or is_of_machine(error):
+                raise  # it may work in another process
             where = "the original network" if subject.layer is None else f"the original layer {subject.layer}"
             said = " ".join(str(error).split())[:REASON_CHARACTERS]
             raise DeviceError(

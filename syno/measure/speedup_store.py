@@ -2,6 +2,8 @@
 
 A file's name is a hash of everything that the measurement depends on, the machine included. So what was measured elsewhere, or
 with other versions, is never found, and a file that was renamed is not believed.
+
+That a process died is not kept: it depends on what else the machine did.
 """
 
 from __future__ import annotations
@@ -39,27 +41,35 @@ class SpeedupStore:
         """Return the record of the measurement under these conditions; None if there is none that is valid.
 
         A damaged record is not valid, nor is one of other conditions, whatever its name, nor one that ended by a limit which
-        was smaller than the given one.
+        was smaller than the given one, nor one of a process that died, which earlier versions kept.
         """
         try:
             record = SpeedupRecord.read(self.file(conditions))
         except SpecError:
             return None
         limits = ((record.time_limit_s, time_limit_s), (record.memory_limit_mib, memory_limit_mib))
-        if record.conditions != conditions or (record.status in BY_LIMIT and any(_is_less(*each) for each in limits)):
+        if (
+            record.conditions != conditions
+            or not is_kept(record)
+            or (record.status in BY_LIMIT and any(_is_less(*each) for each in limits))
+        ):
             return None
         return record
 
     def write(self, record: SpeedupRecord) -> None:
-        """Write a record; readers see all of it or nothing. Raises SpecError if it cannot be written."""
-        record.write(self.file(record.conditions))
+        """Write a record, unless it is one of a process that died; readers see all of it or nothing.
+
+        Raises SpecError if it cannot be written.
+        """
+        if is_kept(record):
+            record.write(self.file(record.conditions))
 
     def records(self) -> Iterator[SpeedupRecord]:
         """Yield all valid records, of any conditions, in the order of their files' names."""
         for file in sorted(self.folder.glob("*.json")):
             with suppress(SpecError):
                 record = SpeedupRecord.read(file)
-                if self.file(record.conditions) == file:
+                if self.file(record.conditions) == file and is_kept(record):
                     yield record
 
     @contextmanager
@@ -80,6 +90,12 @@ class SpeedupStore:
         finally:
             file.unlink(missing_ok=True)  # those who wait notice that it is another file
             os.close(descriptor)
+
+
+def is_kept(record: SpeedupRecord) -> bool:
+    """Return whether a record says something about the operator, rather than about what else the machine did."""
+    without_limit = record.status == "out_of_memory" and record.memory_limit_mib is None
+    return record.status != "crashed" and not without_limit
 
 
 def _lock(file: Path) -> int:

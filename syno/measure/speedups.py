@@ -29,7 +29,7 @@ from syno.measure.measuring import Findings, SpeedupRequest
 from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.speedup_record import Conditions, Measured, SpeedupRecord
-from syno.measure.speedup_store import SpeedupStore
+from syno.measure.speedup_store import SpeedupStore, is_kept
 from syno.measure.ssh.client import about
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import PACKAGES, own_options, tolerant
@@ -103,6 +103,7 @@ class Speedups:
         self.options: dict[str, Any] = {} if options is None else options.model_dump(mode="json")
         there = self.remote if isinstance(self.remote, SshSettings) else None
         self._process, self._gpu = MeasuringProcess(self.settings.threads, device, there), ""
+        self._deaths: dict[str, SpeedupRecord] = {}  # by the operator's id: these are not stored, but not tried again either
 
     def __enter__(self) -> Self:
         return self
@@ -117,15 +118,16 @@ class Speedups:
     def of(self, operator: Replacement, progress: Callable[[Findings], None] | None = None) -> SpeedupRecord:
         """Return the speedup of the network with this operator: from the store, or measured and stored.
 
-        An operator that cannot be compiled, computes something else, crashes or exceeds a limit has a record with the reason.
+        An operator that cannot be compiled, computes something else or exceeds a limit has a record with the reason. One with
+        which the process dies again and again, while the original is measured, has one, too, which is not stored.
 
         Args:
             operator: an operator that fits the layers, or a baseline that is a module.
             progress: gets the phase of the measurement, several times a second.
 
         Raises:
-            DeviceError: a remote device does not answer, or was lost, or the original itself cannot be measured. What was
-                measured before is kept.
+            DeviceError: a remote device does not answer, or was lost, or the original itself cannot be measured, or processes
+                die, whatever they measure. What was measured before is kept.
             SpecError: the store cannot be written.
         """
         if (record := self.known(operator)) is not None:
@@ -138,13 +140,20 @@ class Speedups:
                 return record
             record = self._record(operator, conditions, self._measure(operator))
             self.store.write(record)
+        if not is_kept(record):
+            self._deaths[operator.id] = record
         return record
 
     def known(self, operator: Replacement) -> SpeedupRecord | None:
-        """Return the record of this operator in the store; None if it is not there. Nothing is measured."""
+        """Return the record of this operator in the store; None if it is not there. Nothing is measured.
+
+        That the process died with the operator is known until these speedups are no longer used.
+        """
         if self.store is None:
             return None
-        record = self.store.read(self.conditions(operator), self.time_limit_s, self.memory_limit_mib)
+        record = self._deaths.get(operator.id) or self.store.read(
+            self.conditions(operator), self.time_limit_s, self.memory_limit_mib
+        )
         named = {"name": operator.name, "operator": str(operator)}  # it may have been measured under another name
         return None if record is None else record.model_copy(update=named)
 

@@ -141,11 +141,11 @@ def _material_of_module(baseline: ModuleBaseline, values: dict[str, int], device
     import torch
 
     from syno.measure.reference import Material, in_double
-    from syno.model.counting import model_cost
+    from syno.model.counting import count
 
     module = baseline.build(values, SEED).eval()
     shape = (values["N"], values["C_in"], values["H"], values["H"])
-    price = model_cost(module, torch.zeros(shape))
+    price = count(module, torch.zeros(shape)).cost
     return Material(
         reference=in_double(module),
         module=module.to(device),
@@ -187,11 +187,11 @@ class ModelSubject(Subject):
         return self.factory
 
     def make(self, device: str, batch: int) -> Material:
-        """Return the model. Its reference is itself in double precision; FLOPs are those that PyTorch counts."""
+        """Return the model. Its reference is itself in double precision; FLOPs include products of activations."""
         import torch
-        from torch.utils.flop_counter import FlopCounterMode
 
         from syno.measure.reference import Material, in_double, random_input, vary_constants
+        from syno.model.counting import count
 
         torch.manual_seed(SEED)
         module = imported(self.factory, "factory")(**self.arguments)
@@ -202,9 +202,7 @@ class ModelSubject(Subject):
         example = random_input(shape, torch.Generator(device).manual_seed(SEED), self.symbols)
         vary_constants(module, example, SEED)
         reference = in_double(module)
-        counter = FlopCounterMode(display=False)
-        with torch.no_grad(), counter:
-            module(example)
+        counted = count(module, example)
         return Material(
             module=module,
             shape=shape,
@@ -212,6 +210,6 @@ class ModelSubject(Subject):
             symbols=self.symbols,
             reference=reference,
             reference_name="eager module",
-            flops=counter.get_total_flops() // 2,  # it counts a multiply-add as two
+            flops=counted.flops + counted.attention_flops,
             parameters=sum(parameter.numel() for parameter in module.parameters()),
         )

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.errors import SpecError
 from syno.base.record import Positive
+from syno.base.validation import Settings
 
 Stopwatch: TypeAlias = Callable[[Callable[[], object]], float]  # does the work and returns its milliseconds
 # Returns milliseconds of one call in each repeat. Arguments: calls in a repeat, and the number of repeats, which may be fewer.
@@ -25,7 +26,7 @@ FEWEST_FOR_INTERVAL = 6  # with fewer repeats not even their range contains the 
 LEAST_CALL_MS = 1e-4  # shorter calls count as this long, so that measuring ends even if the clock stands still
 
 
-class LatencySettings(BaseModel):
+class LatencySettings(Settings):
     """The measuring of latency. Repeats go on until there are `least_repeats` that took `least_ms`, or `most_repeats`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

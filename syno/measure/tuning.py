@@ -12,6 +12,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,13 +21,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from syno.base.core_locks import Wait
 from syno.base.devices import require_device
-from syno.base.errors import SpecError
+from syno.base.errors import DeviceError, SpecError
 from syno.base.files import write_whole
 from syno.base.record import versions
 from syno.measure.compilers import Compiler, as_reached, compiler_named, groups_of_settings
 from syno.measure.devices import RemoteDevice, SshSettings
-from syno.measure.isolation import Ending, run_limited
+from syno.measure.isolation import MOST_DEATHS, PAUSE_SECONDS, Ending, deaths_in_words, run_limited
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.ssh.client import measured_there
@@ -60,7 +62,8 @@ def tune(
 ) -> TuningRecord:
     """Compile `subject` and measure it, in a process of its own that sees none of this one's state or caches.
 
-    A compiler that fails or crashes, a wrong output, and an exceeded limit are records with a reason.
+    A compiler that fails, a wrong output, and an exceeded limit are records with a reason. If the process dies, a new one tries
+    again; if that dies again and again, that is a record, too.
 
     Args:
         subject: an operator at given sizes, a backbone with one, or a user's own model. Modules are imported from where this
@@ -80,7 +83,7 @@ def tune(
         UnknownNameError: there is no such compiler, or no such target.
         SpecError: a limit, a device or a target is invalid, or the machine does not have the GPU.
         MissingPackageError: the compiler needs a package that is not installed.
-        DeviceError: a remote device cannot be reached, or cannot do this.
+        DeviceError: a remote device cannot be reached, or cannot do this; or the process cannot start.
     """
     chosen, remote = compiler_named(compiler), as_reached(compiler, remote)
     if not time_limit_s > 0:
@@ -108,20 +111,45 @@ def tune(
         raise SpecError(f'what the compiler "{compiler}" makes runs on this machine only, and "{device}" is another')
     if chosen.check is not None:
         chosen.check(device, settings.threads, options, remote)
-    with tempfile.TemporaryDirectory(prefix="syno-tuning-", ignore_cleanup_errors=True) as name:
+    request = request.model_copy(update={"remote": remote})
+    for deaths in range(1, MOST_DEATHS + 1):
+        ending, findings = _run(request, progress)
+        was_short = findings.status == "out_of_memory" and memory_limit_mib is None  # the machine had no more
+        if not (was_short or _has_died(ending, findings)):
+            break
+        if deaths < MOST_DEATHS:
+            time.sleep(PAUSE_SECONDS)
+    else:
+        if findings.phase == "starting":  # before the process knew what to measure
+            last = ending.tail.strip().splitlines()[-1:]
+            raise DeviceError(
+                f"the process that measures cannot start ({ending.reason}{deaths_in_words(deaths)}; its last words: "
+                f"{last[0][:300] if last else 'none'}): see whether memory and the disk of temporary files are free"
+            )
+    return _record(request, chosen, ending, findings, deaths)
+
+
+def _run(request: Request, progress: Callable[[Findings], None] | None) -> tuple[Ending, Findings]:
+    """Measure in a new process."""
+    with tempfile.TemporaryDirectory(prefix="syno-tuning-", dir=place_of_caches(), ignore_cleanup_errors=True) as name:
         working = Path(name)
-        request = request.model_copy(update={"remote": remote, **({"folder": working} if folder is None else {})})
+        if request.folder == Path():
+            request = request.model_copy(update={"folder": working})
         write_whole(working / REQUEST, request.model_dump_json(), durable=False)
         ending = run_limited(
             [sys.executable, "-m", "syno.measure.measuring", name],
             working / "log",
-            time_limit_s=time_limit_s,
-            memory_limit_mib=memory_limit_mib,
-            environment=environment(working, settings.threads),
+            time_limit_s=request.time_limit_s,
+            memory_limit_mib=request.memory_limit_mib,
+            environment=environment(working, request.settings.threads),
             look=None if progress is None else _News(working / FINDINGS, progress).tell,
         )
-        findings = _findings(working / FINDINGS)
-    return _record(request, chosen, ending, findings)
+        return ending, _findings(working / FINDINGS)
+
+
+def _has_died(ending: Ending, findings: Findings) -> bool:
+    """Return whether the process has ended by itself without an answer."""
+    return ending.end == "crashed" or (ending.end == "done" and findings.status is None)
 
 
 def as_ordered(request: AnyRequest, there: SshSettings) -> AnyRequest:
@@ -151,7 +179,7 @@ def tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
 
 
 def environment(folder: Path, threads: int) -> dict[str, str]:
-    """Return the environment of the process: the import path of this one, and empty caches that go with the folder."""
+    """Return the environment of the process: the import path of this one, and a folder for its caches and temporary files."""
     return {
         "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
         "OMP_NUM_THREADS": str(threads),
@@ -159,7 +187,21 @@ def environment(folder: Path, threads: int) -> dict[str, str]:
         "TVM_NUM_THREADS": str(threads),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TMPDIR": str(folder),  # compilers that are killed leave files there
     }
+
+
+def place_of_caches() -> str | None:
+    """Return where folders of compiled code are made: TORCHINDUCTOR_CACHE_DIR; None if that is not set: where `tempfile` does.
+
+    Compiled code is loaded from there, which fails if temporary files must not be executed; PyTorch then names the variable.
+    """
+    given = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if not given:
+        return None
+    with suppress(OSError):  # `tempfile` says what is wrong
+        Path(given).mkdir(parents=True, exist_ok=True)
+    return given
 
 
 class _News:
@@ -168,6 +210,7 @@ class _News:
     def __init__(self, path: Path, progress: Callable[[Findings], None]) -> None:
         self._path, self._progress, self._seen = path, progress, 0
         self._findings = Findings()
+        self._wait = Wait()
 
     def tell(self) -> None:
         """Tell what is known."""
@@ -175,6 +218,7 @@ class _News:
             written = self._path.stat().st_mtime_ns
             if written != self._seen:
                 self._seen, self._findings = written, _findings(self._path)
+        self._wait.look(self._findings.phase == "waiting")
         self._progress(self._findings)
 
 
@@ -185,7 +229,7 @@ def _findings(path: Path) -> Findings:
         return Findings()  # there is nothing yet; the process's ending says why
 
 
-def _record(request: Request, compiler: Compiler, ending: Ending, findings: Findings) -> TuningRecord:
+def _record(request: Request, compiler: Compiler, ending: Ending, findings: Findings, deaths: int) -> TuningRecord:
     fields: dict[str, Any] = dict(findings.fields)
     if ending.end == "done" and findings.status is not None:
         fields |= {"status": findings.status, "reason": findings.reason}
@@ -193,7 +237,8 @@ def _record(request: Request, compiler: Compiler, ending: Ending, findings: Find
         fields = {name: fields[name] for name in KNOWN_EARLY if name in fields}
         last = ending.tail.strip().splitlines()[-1:]
         said = f"; its last words: {last[0][:300]}" if ending.end == "crashed" and last else ""
-        reason = f"{findings.phase}: {ending.reason or 'the process left no findings'}{said}"
+        often = deaths_in_words(deaths) if _has_died(ending, findings) else ""
+        reason = f"{findings.phase}: {ending.reason or 'the process left no findings'}{said}{often}"
         fields |= {"status": "crashed" if ending.end == "done" else ending.end, "reason": reason}
     operator = request.subject.replacement
     return TuningRecord.model_validate(

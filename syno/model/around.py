@@ -8,8 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from syno.model.geometry import LayerAxis, axes_of
+from syno.model.computation import padded
+from syno.model.geometry import LayerAxis, Padding, ends_of_ceil
 from syno.model.layer import Layer
+from syno.model.stand_in import InPlace, Sequential, in_place
 
 POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
 
@@ -36,7 +38,7 @@ class Bias(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         return f"{len(self.bias)}"
 
 
-class Fitted(nn.Module):  # type: ignore[misc]
+class Fitted(InPlace):
     """A module in place of a convolution whose padding, kernel or stride gives it other positions than the module has.
 
     Args:
@@ -69,7 +71,50 @@ class Fitted(nn.Module):  # type: ignore[misc]
         return f"zeros={[axis.zeros for axis in self.axes]}, skipped={[axis.skipped for axis in self.axes]}"
 
 
-class AlongAxes(nn.Module):  # type: ignore[misc]
+class Padded(nn.Module):  # type: ignore[misc]
+    """Adds the positions of a convolution's padding that are no zeros, or a number that depends on the length.
+
+    Args:
+        layer: the convolution.
+        padding: what it adds to [N, C, ...].
+    """
+
+    def __init__(self, layer: nn.Module, padding: Padding) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.dilation = layer.kernel_size, layer.stride, layer.dilation
+        self.mode, self.ends = padding.mode, padding.ends
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the longer tensor."""
+        lengths = [x.shape[2 + axis] for axis in range(len(self.kernel_size))]
+        return padded(x, self.ends or ends_of_ceil(self, lengths), self.mode)
+
+    def extra_repr(self) -> str:
+        """Return the mode and the number of positions."""
+        return f"{self.mode}{f', {list(self.ends)}' if self.ends else ''}"
+
+
+class InFormat(nn.Module):  # type: ignore[misc]
+    """Brings a tensor into a memory format, for networks that use `view` on it.
+
+    Args:
+        memory_format: torch.contiguous_format or torch.channels_last.
+    """
+
+    def __init__(self, memory_format: torch.memory_format) -> None:
+        super().__init__()
+        self.memory_format = memory_format
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the tensor in the memory format: itself if it is in it."""
+        return x.contiguous(memory_format=self.memory_format)
+
+    def extra_repr(self) -> str:
+        """Return the memory format."""
+        return str(self.memory_format)
+
+
+class AlongAxes(InPlace):
     """A module of [N, L, features] for tensors with another number of axes between N and the features, such as [N, features].
 
     Args:
@@ -108,9 +153,16 @@ def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) ->
         pooling = POOLINGS[len(layer.strides)]
         before = [nn.Upsample(scale_factor=scaled) if layer.is_transposed else pooling(scaled, ceil_mode=True)]
     after = [] if layer.module.bias is None else [Bias(layer.module.bias, len(layer.lengths))]
-    fills = has_stride and not layer.is_transposed and layer.own_input[2:] != layer.shapes_with_stride[0][2:]
+    fills = has_stride and not layer.is_transposed and layer.positions != layer.shapes_with_stride[0][2:]
     if fills or not layer.keeps:
         inner = nn.Sequential(*before, module) if before else module
-        before, module = [], Fitted(inner, axes_of(layer.module), has_stride=fills)
-    whole = nn.Sequential(*before, module, *after) if before or after else module
+        before, module = [], Fitted(inner, layer.windows, has_stride=fills)
+    if layer.padding is not None and layer.pads_before:
+        before.insert(0, Padded(layer.module, layer.padding))
+    if layer.memory_format is not None:
+        after.append(InFormat(layer.memory_format))
+    # An operator's variable, such as its stride, is a number where a layer has one for each axis.
+    has_others = any(hasattr(module, name) for name in layer.read)
+    whole = in_place(Sequential(*before, module, *after) if before or after or has_others else module)
+    whole.stand_for(layer.module)
     return whole.train(layer.module.training)

@@ -1,37 +1,121 @@
 """The cost of a network for one batch: FLOPs, parameters, memory.
 
-One multiply-add counts as one FLOP. Convolutions, linear layers and operators count; normalization, activations, pooling,
-additions and products of activations (attention) do not, as is usual.
+One multiply-add counts as one FLOP. What runs is counted: convolutions, products of matrices, recurrent layers and operators,
+whether a layer is called or a function with its weight. Normalization, activations, pooling, additions and products of
+activations (attention) do not count, as is usual. What is not known does not count either, and is named.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from syno.base.errors import SpecError
+from syno.algebra import Valuation
+from syno.base.user_code import user_code
 from syno.lower.choose import plan
-from syno.lower.plan import FLOAT_BYTES
-from syno.model.around import Bias
-from syno.model.extraction import LayerCall, evaluation_mode, trace
-from syno.model.geometry import TRANSPOSED
+from syno.lower.plan import FLOAT_BYTES, Plan
+from syno.model.extraction import LayerCall, check_example, evaluation_mode, shape_of, trace
+from syno.model.layers import KINDS
 from syno.model.module import OperatorModule
+from syno.model.outputs import tensors_in
 from syno.space.complete import Cost
 
-WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-FREE = (
-    nn.BatchNorm1d,
-    nn.BatchNorm2d,
-    nn.BatchNorm3d,
-    nn.GroupNorm,
-    nn.LayerNorm,
-    nn.Embedding,
-    nn.PReLU,
-    Bias,
-)  # though they have weights
+Origin: TypeAlias = frozenset[int]  # the ids of the weights that a tensor is made of
+ACTIVATION: Origin = frozenset({0})  # of tensors that depend on the network's input; no object has this id
+CONSTANT: Origin = frozenset()
+
+aten = torch.ops.aten
+CONVOLUTIONS = frozenset(
+    {
+        aten.convolution,
+        aten._convolution,
+        aten.cudnn_convolution,
+        aten._slow_conv2d_forward,
+        aten.convolution_overrideable,
+    }
+)
+# The places of the two factors among the arguments.
+FACTORS: Mapping[Any, tuple[int, int]] = {
+    **dict.fromkeys(CONVOLUTIONS, (0, 1)),
+    **{aten.mm: (0, 1), aten.addmm: (1, 2), aten.bmm: (0, 1), aten.baddbmm: (1, 2), aten._scaled_mm: (0, 1)},
+}
+
+
+def _all_matrices(arguments: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the weights of a recurrent layer that are given as one list."""
+    return [weight for weight in arguments[1] if weight.dim() == 2]
+
+
+# PyTorch's counter does not know recurrent layers that run as a whole. Each matrix is multiplied once at every step.
+RECURRENT: Mapping[Any, Callable[[Sequence[Any]], list[torch.Tensor]]] = {
+    aten.mkldnn_rnn_layer: lambda arguments: list(arguments[1:3]),
+    aten._cudnn_rnn: _all_matrices,
+    aten.miopen_rnn: _all_matrices,
+}
+# Functions that multiply and add, of which neither PyTorch's counter nor this one has a formula.
+UNKNOWN_BEGINNINGS = ("_fft_", "linalg_", "_linalg_", "_cdist_", "_trilinear", "_native_multi_head", "_transformer_encoder")
+UNKNOWN_ENDS = ("mm", "mv", "dot", "matmul", "_lstm_mps", "quantized_lstm", "quantized_gru")
+OWN_NAMESPACES = frozenset({"aten", "prim", "prims", "profiler", "inductor"})  # of PyTorch; others hold own functions
+
+
+@dataclass
+class Work:
+    """The multiply-adds that a module's `forward` does with the weights of one layer, for a batch.
+
+    Attributes:
+        layer: the name of the layer whose weights are multiplied with: of the module itself where they are its own, or of
+            several layers, or of none. Parametrizations, and what TorchScript has compiled, are parts of their layer.
+        runs_in: the name of the module whose `forward` it is; the same as `layer` if the layer is called.
+        input, output: the shapes of the first call, or of the first factor and the product if the layer is not called.
+        flops: multiply-adds.
+    """
+
+    layer: str
+    runs_in: str
+    input: tuple[int, ...]
+    output: tuple[int, ...]
+    flops: int = 0
+
+
+@dataclass(frozen=True)
+class Count:
+    """What runs in a network for a batch.
+
+    Attributes:
+        work: in the order in which it begins.
+        parameters: learnt ones of the network; shared ones count once.
+        memory_bytes: the most that one product or one operator holds.
+        attention_flops: multiply-adds of products of activations, which do not count.
+        not_counted: functions whose multiply-adds are not known, each with the modules that call it.
+    """
+
+    work: tuple[Work, ...]
+    parameters: int
+    memory_bytes: int
+    attention_flops: int
+    not_counted: tuple[str, ...]
+
+    @property
+    def flops(self) -> int:
+        """All multiply-adds that count."""
+        return sum(one.flops for one in self.work)
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the network."""
+        return Cost(flops=self.flops, parameters=self.parameters, memory_bytes=self.memory_bytes)
 
 
 def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
@@ -40,42 +124,205 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
     Memory is the most that one layer with weights holds in float32: its input, weights and output; for an operator, what the
     largest of its stages holds.
 
-    Of a user's modules with parameters of their own, such as a factor or an embedding of positions, the products of matrices
-    and the convolutions count that run in their `forward` itself; PyTorch's `FlopCounterMode` counts them.
+    FLOPs are those of the convolutions and products of matrices that PyTorch's `FlopCounterMode` sees, those of recurrent
+    layers, and those of the plans of operators. Products of two activations do not count. A warning names the functions whose
+    FLOPs are not known, and so are not counted.
 
     >>> import syno, torch
     >>> from torch import nn
     >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1))
     >>> syno.model_cost(network, torch.zeros(1, 3, 16, 16))
     Cost(flops=202752, parameters=808, memory_bytes=18688)
+
+    Raises SpecError if the example is not one tensor with a batch, UserCodeError if the model fails on it.
     """
-    calls = trace(model, example)
-    own = _own_products(model, example) if any(map(_is_unknown, calls)) else {}
-    counted = [(own.get(call.name, 0), 0) if _is_unknown(call) else layer_cost(call) for call in calls]
-    return Cost(
-        flops=sum(flops for flops, _ in counted),
-        parameters=parameters(model),
-        memory_bytes=max((memory for _, memory in counted), default=0),
-    )
+    counted = count(model, example)
+    if counted.not_counted:
+        warnings.warn(f"the FLOPs do not count {', '.join(counted.not_counted)}, of which nothing is known", stacklevel=2)
+    return counted.cost
 
 
-def _is_unknown(call: LayerCall) -> bool:
-    """Return whether a module has parameters of its own, and is neither one of PyTorch's nor an operator."""
-    is_known = isinstance(call.module, OperatorModule | Bias) or type(call.module).__module__.startswith("torch.nn.")
-    return not is_known and bool(list(call.module.parameters(recurse=False)))
+def count(model: nn.Module, example: torch.Tensor) -> Count:
+    """Run a model once, and return the work that it does. The model is left as it was.
 
-
-def _own_products(model: nn.Module, example: torch.Tensor) -> dict[str, int]:
-    """Return the multiply-adds that run in each module itself, and in no module of it, by the module's name."""
-    counter = FlopCounterMode(display=False)
-    with torch.no_grad(), evaluation_mode(model), counter:
+    Raises SpecError if the example is not one tensor with a batch, UserCodeError if the model fails on it.
+    """
+    check_example(example)
+    counter = _Counter(model)
+    what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
+    with torch.no_grad(), evaluation_mode(model), _plain_attention(), user_code(what), counter.of(example):
         model(example)
-    whole = {name: sum(of.values()) for name, of in counter.get_flop_counts().items()}
-    own: dict[str, int] = {}
-    for name, module in model.named_modules():
-        path = f"{type(model).__name__}.{name}" if name else type(model).__name__
-        own[name] = (whole.get(path, 0) - sum(whole.get(f"{path}.{child}", 0) for child, _ in module.named_children())) // 2
-    return own
+    return counter.count()
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Let attention run as functions that are seen, and not as one of which nothing is known."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def layer_names(model: nn.Module) -> dict[int, str]:
+    """Return the name of the layer that each module is or is a part of, by the module's id.
+
+    A parametrization is a part of the layer whose weight it makes, and a module in one that TorchScript compiled a part of it.
+    """
+    names = {id(module): name for name, module in model.named_modules()}
+    for module in list(model.modules()):  # from outside to inside
+        if isinstance(module, torch.jit.ScriptModule):
+            names |= dict.fromkeys(map(id, module.modules()), names[id(module)])
+        elif is_parametrized(module):
+            names |= dict.fromkeys(map(id, module.parametrizations.modules()), names[id(module)])
+    return names
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look into torch
+    """Counts the functions that run below autograd, for the module whose `forward` is the innermost.
+
+    Of each tensor it is known whether it depends on the input, and if not, which weights it is made of. By that, products of
+    activations are told from those with weights, and a function with a layer's weight belongs to the layer.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.names = model, layer_names(model)
+        self.modules = dict(model.named_modules())
+        self.formulas = FlopCounterMode(display=False).flop_registry
+        self.running = [""]
+        self.operators = 0  # that are running: what their code calls is in their plans
+        self.origins = WeakTensorKeyDictionary()
+        self.owners: dict[int, list[str]] = {}
+        self.weights: list[torch.Tensor] = []  # held, so that no other tensor gets their ids
+        for module in model.modules():
+            for weight in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+                self.weights.append(weight)
+                self.owners.setdefault(id(weight), []).append(self.names[id(module)])
+                self.origins[weight] = frozenset({id(weight)})
+        self.work: dict[tuple[str, str], Work] = {}
+        self.calls: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self.unknown: dict[str, list[str]] = {}  # the modules that call each function
+        self.memory = self.attention = 0
+        self.whole: set[Any] = set()  # functions that are not made of others
+
+    @contextmanager
+    def of(self, example: object) -> Iterator[None]:
+        """Count what runs in the block, of which the example is the input."""
+        for tensor in tensors_in([example]):
+            self.origins[tensor] = ACTIVATION
+        with ExitStack() as hooks:
+            for module in self.model.modules():
+                if not isinstance(module, torch.jit.ScriptModule):  # it takes no hooks
+                    name = self.names[id(module)]
+                    # Ahead of other hooks, as some of them make the layer's weight.
+                    hooks.enter_context(module.register_forward_pre_hook(partial(self._enter, name), prepend=True))
+                    after = module.register_forward_hook(partial(self._leave, name), with_kwargs=True, always_call=True)
+                    hooks.enter_context(after)
+            with self:
+                yield
+
+    def _enter(self, name: str, module: nn.Module, inputs: object) -> None:
+        self.running.append(name)
+        self.operators += isinstance(module, OperatorModule)
+
+    def _leave(self, name: str, module: nn.Module, inputs: tuple[Any, ...], options: Mapping[str, Any], output: object) -> None:
+        self.running.pop()
+        given = shape_of((*inputs, *options.values()))
+        if name not in self.running:  # else it is a parametrization of the layer
+            self.calls.setdefault(name, (given, shape_of(output)))
+        if isinstance(module, OperatorModule):
+            self.operators -= 1
+            if not self.operators:
+                flops, memory = _operator_cost(module, given)
+                self._add(name, name, given, shape_of(output), flops, memory)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            self._note_unknown(str(func))
+            return func(*args, **kwargs)
+        if func not in self.whole:
+            with self:
+                made = NotImplemented if func is torch.ops.prim.device.default else func.decompose(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
+            self.whole.add(func)
+        made = func(*args, **kwargs)
+        given = [self.origins.get(tensor, CONSTANT) for tensor in tensors_in((*args, *kwargs.values()))]
+        origin = ACTIVATION if ACTIVATION in given else CONSTANT.union(*given)
+        if not self.operators:
+            self._note(func, args, kwargs, made, origin)
+        for tensor in tensors_in([made]) if origin else ():
+            self.origins[tensor] = origin
+            if func._schema.is_mutable and tensor._base is not None:  # a part of it was written to
+                self.origins[tensor._base] = origin
+        return made
+
+    def _note(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], made: Any, origin: Origin) -> None:
+        """Count a function that ran."""
+        packet = func.overloadpacket
+        if packet in FACTORS and packet in self.formulas:
+            one, other = (args[place] for place in FACTORS[packet])
+            flops = self.formulas[packet](*args, **kwargs, out_val=made) // 2  # it counts a multiply-add as two
+            is_layer = packet in CONVOLUTIONS or isinstance(self.modules[self.running[-1]], KINDS)
+            if not is_layer and all(self.origins.get(of) is ACTIVATION for of in (one, other)):
+                self.attention += flops
+            else:
+                self._count(flops, one, [one, other], made)
+        elif packet in RECURRENT:
+            matrices = RECURRENT[packet](args)
+            steps = args[0].numel() // max(args[0].shape[-1], 1)
+            self._count(steps * sum(of.numel() for of in matrices), args[0], [args[0], *matrices], next(tensors_in([made])))
+        elif packet.__name__.startswith("_scaled_dot_product") and "backward" not in packet.__name__:
+            query, key, value = (tuple(of.shape) for of in args[:3])
+            self.attention += math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+        elif origin is ACTIVATION and _is_unknown(packet.__name__, func.namespace):
+            self._note_unknown(str(packet))
+
+    def _count(self, flops: int, given: torch.Tensor, factors: Sequence[torch.Tensor], made: torch.Tensor) -> None:
+        """Count a product for the layer that it belongs to."""
+        runs_in = self.running[-1]
+        layer = runs_in
+        if not isinstance(self.modules[runs_in], KINDS):
+            found = [self.origins.get(of, CONSTANT) for of in factors]
+            weights = CONSTANT.union(*(origin for origin in found if origin is not ACTIVATION))
+            owners = {runs_in if runs_in in self.owners[of] else self.owners[of][0] for of in weights}
+            layer = owners.pop() if len(owners) == 1 else runs_in
+        memory = FLOAT_BYTES * sum(of.numel() for of in (*factors, made))
+        self._add(layer, runs_in, tuple(given.shape), tuple(made.shape), flops, memory)
+
+    def _add(self, layer: str, runs_in: str, given: tuple[int, ...], made: tuple[int, ...], flops: int, memory: int) -> None:
+        work = self.work.setdefault((layer, runs_in), Work(layer, runs_in, given, made))
+        work.flops += flops
+        self.memory = max(self.memory, memory)
+
+    def _note_unknown(self, function: str) -> None:
+        name = self.running[-1]
+        kind = type(self.modules[name]).__name__
+        places = self.unknown.setdefault(function, [])
+        if (place := f"{name} ({kind})" if name else kind) not in places:
+            places.append(place)
+
+    def count(self) -> Count:
+        """Return what was counted."""
+        for one in self.work.values():
+            if one.layer == one.runs_in and one.layer in self.calls:
+                one.input, one.output = self.calls[one.layer]
+        unknown = tuple(
+            f"{function} in {places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
+            for function, places in self.unknown.items()
+        )
+        return Count(tuple(self.work.values()), parameters(self.model), self.memory, self.attention, unknown)
+
+
+def _is_unknown(name: str, namespace: str) -> bool:
+    """Return whether a function of this name may do multiply-adds that nothing counts."""
+    return namespace not in OWN_NAMESPACES or name.startswith(UNKNOWN_BEGINNINGS) or name.endswith(UNKNOWN_ENDS)
 
 
 def published_flops(model: nn.Module, example: torch.Tensor) -> int:
@@ -83,19 +330,21 @@ def published_flops(model: nn.Module, example: torch.Tensor) -> int:
 
     In addition to `model_cost`, they count 4 for each element that a batch or layer normalization reads, 1 for each element
     that an average pooling reads and writes (only those that it writes if its window is fixed; none if it is a function and no
-    module), and for an operator the numbers of elements of its input and of its weights, the latter once in a batch.
+    module), and for an operator the numbers of elements of its input, of its weights, the latter once in a batch, and of a
+    result that is only moved.
 
     Source: the artifact's figures, which this reproduces; thop, which counted what is no operator.
     """
-    counted = sum(layer_cost(call)[0] + _published_surplus(call) for call in trace(model, example))
-    return counted // len(example)
+    surplus = sum(map(_published_surplus, trace(model, example)))
+    return (count(model, example).flops + surplus) // len(example)
 
 
 def _published_surplus(call: LayerCall) -> int:
-    """Return what `published_flops` counts for a layer in addition to `layer_cost`."""
+    """Return what `published_flops` counts for a layer in addition to its FLOPs."""
     read, made = math.prod(call.input), math.prod(call.output)
     if isinstance(call.module, OperatorModule):
-        return read + parameters(call.module)
+        chosen, valuation = _plan_of(call.module, call.input)
+        return chosen.published_flops(valuation) - chosen.flops(valuation)
     if isinstance(call.module, nn.BatchNorm2d | nn.LayerNorm):
         return 4 * read
     if isinstance(call.module, nn.AvgPool2d):
@@ -116,30 +365,13 @@ def published_parameters(model: nn.Module) -> int:
     return parameters(model) - sum(parameters(module) for module in model.modules() if isinstance(module, nn.Embedding))
 
 
-def layer_cost(call: LayerCall) -> tuple[int, int]:
-    """Return multiply-adds and bytes of memory of one use of a layer. SpecError if its FLOPs are not known."""
-    module = call.module
-    if isinstance(module, OperatorModule):
-        return _operator_cost(module, call)
-    if isinstance(module, (*WEIGHTED, *TRANSPOSED)):
-        weight = module.weight
-        memory = FLOAT_BYTES * (math.prod(call.input) + weight.numel() + math.prod(call.output))
-        elements = math.prod(call.input if isinstance(module, TRANSPOSED) else call.output)
-        return elements * weight[0].numel(), memory  # weight[0]: of one element of the output, or of the input if transposed
-    if isinstance(module, FREE) or not list(module.parameters(recurse=False)):
-        return 0, 0
-    raise SpecError(
-        f"{call.name} is a {type(module).__name__}, whose FLOPs are not known; known are convolutions, Linear "
-        "and operators: write it with these"
-    )
-
-
-def _operator_cost(module: OperatorModule, call: LayerCall) -> tuple[int, int]:
-    graph = module.graph
-    values = dict(module.sizes)
-    for dim, length in zip(graph.input, call.input, strict=True):
-        if len(dim.size.exponents) == 1 and str(dim.size) in graph.runtime_variables:
-            values[str(dim.size)] = length
-    valuation = graph.valuation(values)
-    chosen = plan(graph, values)
+def _operator_cost(module: OperatorModule, given: tuple[int, ...]) -> tuple[int, int]:
+    """Return multiply-adds and bytes of memory of one use of an operator on an input of this shape, by its plan."""
+    chosen, valuation = _plan_of(module, given)
     return chosen.flops(valuation), chosen.peak_memory_bytes(valuation)
+
+
+def _plan_of(module: OperatorModule, given: tuple[int, ...]) -> tuple[Plan, Valuation]:
+    """Return the plan of an operator on an input of this shape, and the values of its variables."""
+    values = {**module.sizes, **module.graph.runtime_values(given, module.sizes)}
+    return plan(module.graph, values), module.graph.valuation(values)

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
+from syno.model.computation import padding_of
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, axes_of
 from syno.model.layer import Layer
-from syno.model.layers import KINDS, NOT_NAMED, STEM, Where, names_of, rule_for
+from syno.model.layers import KINDS, LAYER_RULES, NOT_NAMED, PATTERN, STEM, Where, names_of, rule_for
+from syno.model.proof import prove
+
+MOST_REASONS, MOST_NAMES = 4, 20  # in a message
 
 
 @dataclass(frozen=True)
@@ -34,18 +39,23 @@ class LayerCall:
 def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
     """Run a model once, and return every use of a module that computes something itself, in order.
 
-    Such a module has weights of its own, or no submodules. The model is left as it was.
+    Such a module has weights of its own, perhaps parametrized ones, or no submodules. Parametrizations are parts of it. What
+    TorchScript has compiled is left out: it takes no hooks. The model is left as it was.
 
-    Raises UserCodeError if the model fails on the example.
+    Raises SpecError if the example is no tensor, UserCodeError if the model fails on it.
     """
+    check_example(example)
     calls: list[LayerCall] = []
 
     def note(name: str, module: nn.Module, inputs: object, output: object) -> None:
-        calls.append(LayerCall(name, module, _shape(inputs), _shape(output)))
+        calls.append(LayerCall(name, module, shape_of(inputs), shape_of(output)))
 
+    inside = {part for module in model.modules() if is_parametrized(module) for part in module.parametrizations.modules()}
     with ExitStack() as hooks:
         for name, module in model.named_modules():
-            if not list(module.children()) or list(module.parameters(recurse=False)):
+            if isinstance(module, torch.jit.ScriptModule) or module in inside:
+                continue
+            if not list(module.children()) or list(module.parameters(recurse=False)) or is_parametrized(module):
                 hooks.enter_context(module.register_forward_hook(partial(note, name)))
         what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
         with torch.no_grad(), evaluation_mode(model), user_code(what):
@@ -53,10 +63,21 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
     return calls
 
 
-def _shape(value: object) -> tuple[int, ...]:
+def check_example(example: object) -> None:
+    """Raise SpecError if an example of a network's inputs is not one tensor with a batch."""
+    if isinstance(example, torch.Tensor) and example.dim():
+        return
+    given = f"a {type(example).__name__}" if not isinstance(example, torch.Tensor) else "a tensor without axes"
+    raise SpecError(
+        f"the example is {given}; give one tensor, whose first axis is the batch. A network of several inputs can be given as "
+        "a module that takes one tensor, and makes the inputs of it, as with x.split"
+    )
+
+
+def shape_of(value: object) -> tuple[int, ...]:
     """Return the shape of a tensor, or of the first of several; () if there is none."""
     if isinstance(value, tuple | list):
-        return _shape(value[0]) if value else ()
+        return shape_of(value[0]) if value else ()
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
@@ -77,8 +98,11 @@ def replaceable(
 ) -> tuple[Layer, ...]:
     """Return the layers of `model` that operators can replace, in the order in which they run.
 
+    A layer can be replaced if it computes what a convolution or a linear layer with its attributes computes, and if the network
+    does the same with another module in its place, which is tried: see `syno.model.proof`.
+
     Args:
-        model: run once on the example, in evaluation mode without gradients; it is left as it was.
+        model: run on the example, in both modes; it is left as it was.
         example: an input, of the batch size that N shall have; tokens [N, seq_len] for a language model.
         where: the layers to replace. A rule, which returns for a layer why it is not replaced, or None. Or the name of a rule:
             `layer_rules` of the model goes before `LAYER_RULES`, and `package.module:name` is your own. Or names or
@@ -94,11 +118,38 @@ def replaceable(
         kinds = getattr(rule_for(model, where), "kind", KINDS)
         none_runs = f"it runs no {' and no '.join(words_for(kinds))}"
         raise SpecError(
-            f"{type(model).__name__} has no layer to replace "
-            f"({'; '.join(f'{name}: {reason}' for name, reason in refused.items()) or none_runs}); "
-            "give another model or a rule that takes one of its layers"
+            f"{type(model).__name__} has no layer to replace ({_by_reason(refused) or none_runs}); "
+            f"{_rules_that_take_layers(model, example, keep_stem)}"
         )
     return found
+
+
+def _by_reason(refused: Mapping[str, str]) -> str:
+    """Return why layers stay: each reason once, the most frequent first, with the first of its layers."""
+    names: dict[str, list[str]] = {}
+    for name, reason in refused.items():
+        names.setdefault(reason, []).append(name)
+    ordered = sorted(names.items(), key=lambda pair: -len(pair[1]))
+    shown = [f"{of[0]}{'' if len(of) == 1 else f' and {len(of) - 1} more'}: {reason}" for reason, of in ordered]
+    more = len(shown) - MOST_REASONS
+    return "; ".join(shown[:MOST_REASONS]) + (f"; and {more} other reason{'s' * (more > 1)}" if more > 0 else "")
+
+
+def _rules_that_take_layers(model: nn.Module, example: torch.Tensor, keep_stem: bool) -> str:
+    """Return what to do where a rule takes no layer: the rules that take some, the most first."""
+    names = dict.fromkeys((*getattr(model, "layer_rules", {}), *LAYER_RULES))
+    counts = {name: len(sorted_out(model, example, name, keep_stem=keep_stem)[0]) for name in names}
+    taking = sorted((name for name, count in counts.items() if count), key=lambda name: -counts[name])
+    if not taking:
+        return "give another model, or name its layers"
+    others = "".join(f", {name} {counts[name]}" for name in taking[1:3])
+    best = f'`layers: {taking[0]}` (in Python: where="{taking[0]}")'
+    return f"add {best}, which takes {counts[taking[0]]} of its layers{others and f'; other rules:{others[1:]}'}"
+
+
+def layers_of(model: nn.Module, found: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Return the layers of a model that were found in another one of the same code, which has other weights."""
+    return tuple(replace(layer, module=model.get_submodule(layer.name)) for layer in found)
 
 
 def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]:
@@ -123,10 +174,13 @@ def sorted_out(
     convolutions = [name for name, (call, *_) in uses.items() if isinstance(call.module, CONVOLUTIONS)]
     names = names_of(refuse)
     stem = [name for name in convolutions[:1] if keep_stem and not any(fnmatchcase(name, one) for one in names)]
+    aliases: dict[int, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        aliases.setdefault(id(module), []).append(name)
     found: list[Layer] = []
     refused: dict[str, str] = {}
     for name, used in uses.items():
-        layer = STEM if name in stem else _layer(used)
+        layer = STEM if name in stem else _layer(used, aliases.get(id(used[0].module), ()))
         if (
             isinstance(layer, Layer) and layer.is_projection and layer.axes != 1 and not hasattr(refuse, "kind")
         ):  # own rules may know no such layer
@@ -135,41 +189,66 @@ def sorted_out(
         if reason is not None:
             refused[name] = reason
         elif isinstance(layer, Layer):
-            found.append(layer)
+            with evaluation_mode(layer.module):  # spectral normalization learns from being read
+                padding = padding_of(layer.module, layer.own_input)
+            if isinstance(padding, str):
+                refused[name] = padding
+                continue
+            layer = replace(layer, padding=padding)
+            if layer.expected_output != layer.own_output:
+                expected, own = list(layer.expected_output), list(layer.own_output)
+                refused[name] = f"its output is {own}, where its attributes make {expected}"
+            else:
+                found.append(layer)
+    proof = prove(model, example, found)
+    refused |= proof.refused
+    found = [
+        replace(layer, memory_format=proof.formats.get(layer.name), read=proof.read.get(layer.name, frozenset()))
+        for layer in found
+        if layer.name not in proof.refused
+    ]
     _check_names(model, names, found, refused)
     return tuple(found), refused
 
 
-def _layer(used: list[LayerCall]) -> Layer | str:
+def _layer(used: list[LayerCall], names: Sequence[str]) -> Layer | str:
     """Return the layer of these calls, or why an operator cannot stand in its place."""
     if len(used) > 1:
         return f"it runs {len(used)} times"
     call = used[0]
     axes = len(axes_of(call.module))
+    if not call.input:
+        return "its input is given by keyword, and an operator takes it by position"
     if isinstance(call.module, nn.Linear) and len(call.input) < 2:
         return f"its input is {list(call.input)}, not [N, ..., features]"
     if axes and len(call.input) != axes + 2:
         return f"its input is {list(call.input)}, without an axis for the batch"
     if not isinstance(call.module, KINDS):
         return f"it is a {type(call.module).__name__}, not a {' or '.join(words_for(KINDS))}"
-    return Layer(call.name, call.module, call.input, call.output)
+    return Layer(call.name, call.module, call.input, call.output, aliases=tuple(one for one in names if one != call.name))
 
 
 def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer], refused: Mapping[str, str]) -> None:
     """Raise SpecError if one of the named layers does not exist or cannot be replaced."""
-    modules = dict(model.named_modules())
+    modules = dict(model.named_modules(remove_duplicate=False))
     for name in names:
-        if any(fnmatchcase(layer.name, name) for layer in found):
+        if any(fnmatchcase(one, name) for layer in found for one in layer.names):
             continue
         if matching := next((one for one in refused if fnmatchcase(one, name) and refused[one] != NOT_NAMED), None):
             raise SpecError(f'layer "{matching}" cannot be replaced: {refused[matching]}; leave it out')
-        if any(sign in name for sign in "*?["):
+        if PATTERN.intersection(name):
             layers = [one for one, module in modules.items() if isinstance(module, KINDS)]
-            raise SpecError(f'the pattern "{name}" takes no layer of {type(model).__name__}; its layers: {", ".join(layers)}')
+            more = f" and {len(layers) - MOST_NAMES} more" if len(layers) > MOST_NAMES else ""
+            raise SpecError(
+                f'the pattern "{name}" takes no layer of {type(model).__name__}; its layers: '
+                f"{', '.join(layers[:MOST_NAMES]) or 'none'}{more}"
+            )
         if name not in modules:
             raise SpecError(f'{type(model).__name__} has no layer "{name}".{suggestion(name, modules)}')
         kind, allowed = type(modules[name]).__name__, " or ".join(words_for(KINDS))
-        why = "which does not run" if isinstance(modules[name], KINDS) else f"not a {allowed}"
+        if inner := [f"{name}.{one}" for one, module in modules[name].named_modules() if one and isinstance(module, KINDS)]:
+            raise SpecError(f'"{name}" is a {kind} of {len(inner)} layers; name them, such as {inner[0]}, or all: {name}.*')
+        why = "which is not called (a function may use its weight)" if isinstance(modules[name], KINDS) else f"not a {allowed}"
         raise SpecError(f'layer "{name}" is a {kind}, {why}; name layers that run and are a {allowed}')
 
 

@@ -8,6 +8,7 @@ written as an operator reads what the layer reads at every position.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -117,25 +118,61 @@ class TransposedAxis:
 
 
 LayerAxis: TypeAlias = ConvolutionAxis | TransposedAxis
+Ends: TypeAlias = tuple[tuple[int, int], ...]  # positions ahead of and behind those along each axis
 
 
-def axes_of(layer: nn.Module) -> tuple[LayerAxis, ...]:
-    """Return a convolution's axes after that of the channels; () for another layer."""
+@dataclass(frozen=True)
+class Padding:
+    """What a convolution adds around its input.
+
+    Attributes:
+        mode: "zeros", "circular", "reflect" or "replicate", as PyTorch names them; or "ceil": as many zeros as make
+            ceil(length / stride) positions of an input of any length, as TensorFlow's "SAME" does.
+        ends: how many positions are added; for "ceil" what they are depends on the length, and this is ().
+    """
+
+    mode: str
+    ends: Ends = ()
+
+    @property
+    def is_of_zeros(self) -> bool:
+        """Whether it is of zeros, as many for each length, which `axes_of` knows. Another padding comes before the axes."""
+        return self.mode == "zeros"
+
+
+def ends_of(layer: nn.Module) -> Ends:
+    """Return the positions that a convolution adds, as its attribute `padding` has them.
+
+    "same" adds as many as the window reaches, of an odd number one more behind.
+    """
+    reaches = [dilation * (kernel - 1) for kernel, dilation in zip(layer.kernel_size, layer.dilation, strict=True)]
+    if layer.padding == "same":
+        return tuple((reach // 2, reach - reach // 2) for reach in reaches)
+    return tuple((zeros, zeros) for zeros in ([0] * len(reaches) if isinstance(layer.padding, str) else layer.padding))
+
+
+def ends_of_ceil(layer: nn.Module, lengths: Sequence[int]) -> Ends:
+    """Return the zeros that make ceil(length / stride) positions along each axis, of an odd number one more behind."""
+    ends = []
+    for length, kernel, stride, dilation in zip(lengths, layer.kernel_size, layer.stride, layer.dilation, strict=True):
+        missing = dilation * (kernel - 1) + 1 - stride + (-length) % stride
+        missing = missing * (missing > 0)  # not max(), which torch.fx cannot trace
+        ends.append((missing // 2, missing - missing // 2))
+    return tuple(ends)
+
+
+def axes_of(layer: nn.Module, padding: Padding | None = None) -> tuple[LayerAxis, ...]:
+    """Return a convolution's axes after that of the channels; () for another layer.
+
+    Args:
+        layer: any layer.
+        padding: of a convolution, if it is another one than its attribute `padding` says.
+    """
     if isinstance(layer, TRANSPOSED):
         fields = zip(layer.kernel_size, layer.stride, layer.dilation, layer.padding, layer.output_padding, strict=True)
         return tuple(TransposedAxis(*one) for one in fields)
     if not isinstance(layer, CONVOLUTIONS):
         return ()
-    sizes = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
-    return tuple(
-        ConvolutionAxis(kernel, stride, dilation, _padding(layer.padding, axis, dilation * (kernel - 1)))
-        for axis, (kernel, stride, dilation) in enumerate(sizes)
-    )
-
-
-def _padding(given: str | tuple[int, ...], axis: int, reach: int) -> tuple[int, int]:
-    """Return the zeros ahead and behind: "same" adds as many as the window reaches, of an odd number one more behind."""
-    if given == "same":
-        return reach // 2, reach - reach // 2
-    zeros = 0 if isinstance(given, str) else given[axis]
-    return zeros, zeros
+    ends = ends_of(layer) if padding is None else padding.ends if padding.is_of_zeros else ((0, 0),) * len(layer.kernel_size)
+    sizes = zip(layer.kernel_size, layer.stride, layer.dilation, ends, strict=True)
+    return tuple(ConvolutionAxis(kernel, stride, dilation, zeros) for kernel, stride, dilation, zeros in sizes)

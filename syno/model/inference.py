@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from syno.model.stand_in import InPlace
+
 Model = TypeVar("Model", bound=nn.Module)
 State = tuple[int, list[tuple[int, int]]]  # the steps of optimizers, and each weight's place in memory and count of changes
 
@@ -28,7 +30,7 @@ class _Steps:
         cls.taken += 1
 
 
-class PreparedWeights(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+class PreparedWeights(InPlace):
     """Base of modules that can keep what they compute from weights alone, as long as the weights stay the same."""
 
     _keeps = False

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 
+import torch
 from torch import nn
 
-from syno.model.geometry import TRANSPOSED, axes_of
+from syno.model.geometry import TRANSPOSED, LayerAxis, Padding, axes_of, ends_of_ceil
 
 NAMES_OF_AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}  # of a convolution, by their number
 STRIDE = "stride"  # the variable of operators that have the layer's stride themselves
@@ -23,12 +24,52 @@ class Layer:
         name: in the network, as `get_submodule` takes it.
         module: the layer.
         own_input, own_output: the shapes that it has in the network.
+        padding: of a convolution, if it is another one than its attribute `padding` says.
+        aliases: its other names in the network.
+        memory_format: the only one that the network takes the layer's output in, as `view` does; None if it takes others.
+        read: its attributes that the network reads, such as `stride`.
     """
 
     name: str
     module: nn.Module
     own_input: tuple[int, ...]
     own_output: tuple[int, ...]
+    padding: Padding | None = None
+    aliases: tuple[str, ...] = ()
+    memory_format: torch.memory_format | None = None
+    read: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its names in the network."""
+        return (self.name, *self.aliases)
+
+    @property
+    def windows(self) -> tuple[LayerAxis, ...]:
+        """A convolution's axes after that of the channels; () for a linear layer."""
+        return axes_of(self.module, self.padding)
+
+    @property
+    def pads_before(self) -> bool:
+        """Whether it adds positions that are no zeros, or a number that depends on the length: before its windows."""
+        return self.padding is not None and not self.padding.is_of_zeros
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The lengths of its input along the axes after that of the channels, with the positions that it adds before them."""
+        lengths = self.own_input[2:]
+        if self.padding is None or not self.pads_before:
+            return lengths
+        ends = self.padding.ends or ends_of_ceil(self.module, lengths)
+        return tuple(ahead + length + behind for length, (ahead, behind) in zip(lengths, ends, strict=True))
+
+    @property
+    def expected_output(self) -> tuple[int, ...]:
+        """The shape of its output as its attributes say."""
+        if self.is_projection:
+            return (*self.own_input[:-1], int(self.module.out_features))
+        lengths = (axis.output(length) for axis, length in zip(self.windows, self.positions, strict=True))
+        return (self.own_input[0], int(self.module.out_channels), *lengths)
 
     @property
     def values(self) -> Mapping[str, int]:
@@ -46,7 +87,7 @@ class Layer:
         if self.is_projection:
             found = {"N": before[0], "seq_len": prod(before[1:-1]), "H_in": before[-1], "H_out": after[-1]}
         else:
-            lengths = [axis.positions(length) for axis, length in zip(axes_of(self.module), before[2:], strict=True)]
+            lengths = [axis.positions(length) for axis, length in zip(self.windows, self.positions, strict=True)]
             names = NAMES_OF_AXES[len(lengths)]
             found = {"N": before[0], "C_in": before[1], "C_out": after[1], **dict(zip(names, lengths, strict=True))}
             if names == ("H", "W") and lengths[0] == lengths[1]:
@@ -66,7 +107,7 @@ class Layer:
     @property
     def is_square(self) -> bool:
         """Whether it is a convolution of pictures, with as many positions along both axes."""
-        return len(axes_of(self.module)) == 2 and "W" not in self.values
+        return len(self.windows) == 2 and "W" not in self.values
 
     @property
     def axes(self) -> int:
@@ -76,7 +117,7 @@ class Layer:
     @property
     def strides(self) -> tuple[int, ...]:
         """The stride along each axis; () for a linear layer."""
-        return tuple(axis.stride for axis in axes_of(self.module))
+        return tuple(axis.stride for axis in self.windows)
 
     @property
     def stride(self) -> int:
@@ -86,12 +127,12 @@ class Layer:
     @property
     def keeps(self) -> bool:
         """Whether it has an operator's positions, so that there is no zero to add, and no position to leave out."""
-        return all(axis.keeps for axis in axes_of(self.module))
+        return all(axis.keeps for axis in self.windows)
 
     @property
     def lengths(self) -> tuple[str, ...]:
         """The variables of the axes after that of the channels: H twice for square pictures. () for a linear layer."""
-        return ("H", "H") if self.is_square else NAMES_OF_AXES.get(len(axes_of(self.module)), ())
+        return ("H", "H") if self.is_square else NAMES_OF_AXES.get(len(self.windows), ())
 
     @property
     def input(self) -> tuple[int, ...]:

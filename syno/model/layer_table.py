@@ -1,4 +1,4 @@
-"""All layers of a network that have weights, as rows of a table."""
+"""The layers of a network that do its multiply-adds, as rows of a table."""
 
 from __future__ import annotations
 
@@ -6,42 +6,72 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
-from syno.model.counting import WEIGHTED, layer_cost
-from syno.model.extraction import LayerCall, sorted_out, trace
+from syno.model.counting import Work, count
+from syno.model.extraction import sorted_out, trace
 from syno.model.geometry import TRANSPOSED
 from syno.model.layer import Layer
 from syno.model.layer_row import LayerRow
 from syno.model.layers import KINDS, LAYER_RULES, STEM, Where
+from syno.model.module import OperatorModule
 
 OTHER_KIND = "the rule takes no such layer"
 RULES = ("spatial", "pointwise", "grouped", "transposed", "linear")  # which together take layers of every kind
 
 
 def layer_rows(model: nn.Module, example: torch.Tensor, where: Where) -> tuple[LayerRow, ...]:
-    """Return a row for each layer with weights, in the order in which they run.
+    """Return a row for each layer that does multiply-adds, in the order in which they run, and for each one to replace.
+
+    The FLOPs of all rows together are those of the network. Where a module's `forward` calls functions with weights of its
+    own, or of several layers, or with none, the row is the module's.
 
     Args and errors are those of `syno.model.extraction.replaceable`; there may be no layer to replace.
     """
     found, refused = sorted_out(model, example, where)
     replaced = {layer.name for layer in found}
     possible = {layer.name: layer for layer in sorted_out(model, example, _every, keep_stem=False)[0]}
-    uses: dict[str, list[LayerCall]] = {}
-    for call in trace(model, example):
-        if isinstance(call.module, (*WEIGHTED, *TRANSPOSED)):
-            uses.setdefault(call.name, []).append(call)
+    modules = dict(model.named_modules())
+    work: dict[str, list[Work]] = {}
+    for one in count(model, example).work:
+        work.setdefault(one.layer, []).append(one)
+    for call in trace(model, example):  # those of which another module's weight runs, or none
+        if isinstance(call.module, KINDS) and call.name not in work:
+            work[call.name] = [Work(call.name, call.name, call.input, call.output)]
+
+    def reason(name: str, of: Sequence[Work]) -> str:
+        if name in replaced:
+            return ""
+        module = modules[name]
+        if isinstance(module, KINDS):
+            if any(one.runs_in == name for one in of):
+                return _advised(refused.get(name, OTHER_KIND), possible.get(name), found)
+            user = type(modules[of[0].runs_in]).__name__
+            return f"{user} uses its weight without calling it, so it cannot be replaced"
+        if isinstance(module, torch.jit.ScriptModule):
+            return "TorchScript compiled it, so that its layers are not seen; give the network without that"
+        if isinstance(module, OperatorModule):
+            return "it is an operator already"
+        return "it is neither a convolution nor a linear layer of torch.nn, so it cannot be replaced"
+
     return tuple(
         LayerRow(
             name=name,
-            kind=kind_of(calls[0].module),
-            input=calls[0].input[1:],
-            output=calls[0].output[1:],
-            flops=sum(layer_cost(call)[0] for call in calls) / len(example),
-            parameters=sum(one.numel() for one in calls[0].module.parameters()),
-            reason="" if name in replaced else _advised(refused.get(name, OTHER_KIND), possible.get(name), found),
+            kind=kind_of(modules[name]),
+            input=of[0].input[1:],
+            output=of[0].output[1:],
+            flops=sum(one.flops for one in of) / len(example),
+            parameters=_own_parameters(modules[name]),
+            reason=reason(name, of),
         )
-        for name, calls in uses.items()
+        for name, of in work.items()
     )
+
+
+def _own_parameters(module: nn.Module) -> int:
+    """Return the number of a module's parameters, without those of the modules in it; of what is one row, with them."""
+    is_whole = isinstance(module, torch.jit.ScriptModule) or is_parametrized(module) or isinstance(module, KINDS)
+    return sum(one.numel() for one in module.parameters(recurse=is_whole))
 
 
 def _every(layer: Layer) -> None:
@@ -64,9 +94,13 @@ def _advised(reason: str, layer: Layer | None, others: Sequence[Layer]) -> str:
 
 
 def kind_of(module: nn.Module) -> str:
-    """Return a layer in words: "3x3 convolution, stride 2", "depthwise 3x3 convolution", "linear"."""
+    """Return a layer in words: "3x3 convolution, stride 2", "depthwise 3x3 convolution", "linear", or its class."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return f"{module.original_name} of TorchScript"
     if isinstance(module, nn.Linear):
-        return "linear"
+        return "linear" + _parametrizations(module)
+    if not isinstance(module, KINDS):
+        return type(module).__name__ + _parametrizations(module)
     sides = "x".join(map(str, module.kernel_size)) if len(module.kernel_size) > 1 else f"{module.kernel_size[0]}-tap"
     is_depthwise = 1 < module.groups == module.in_channels
     words = (
@@ -77,7 +111,15 @@ def kind_of(module: nn.Module) -> str:
         *([f"dilation {_one(module.dilation)}"] if set(module.dilation) != {1} else []),
         *([f"{module.groups} groups"] if module.groups > 1 and not is_depthwise else []),
     ]
-    return ", ".join([words, *details])
+    return ", ".join([words, *details]) + _parametrizations(module)
+
+
+def _parametrizations(module: nn.Module) -> str:
+    """Return which of its weights are made of others, and by what: ", parametrized weight (WeightNorm)"; "" if none is."""
+    if not is_parametrized(module):
+        return ""
+    made = {name: " and ".join(type(one).__name__.lstrip("_") for one in of) for name, of in module.parametrizations.items()}
+    return f", parametrized {', '.join(f'{name} ({of})' for name, of in made.items())}"
 
 
 def _one(values: tuple[int, ...]) -> str:

@@ -9,11 +9,13 @@ from typing import ClassVar, TypeAlias
 
 from torch import nn
 
+from syno.base.errors import UnknownNameError, suggestion
 from syno.base.registry import Registry, is_path
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED
 from syno.model.layer import Layer
 
 KINDS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
+PATTERN = frozenset("*?[")  # signs of patterns of names
 NOT_NAMED, STEM = "it is not named", "it is the first convolution"
 
 LayerRule: TypeAlias = Callable[[Layer], str | None]  # returns in words why the layer is not replaced; None if it is
@@ -112,7 +114,7 @@ class NamedLayers:
 
     def __call__(self, layer: Layer) -> str | None:
         """Return None for a named layer, and a reason for the others."""
-        return None if any(fnmatchcase(layer.name, name) for name in self.names) else NOT_NAMED
+        return None if any(fnmatchcase(one, name) for one in layer.names for name in self.names) else NOT_NAMED
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,9 @@ def rule_for(model: nn.Module, where: Where) -> LayerRule:
     "stem, blocks.*.conv1", or "spatial, stem".
 
     A model's own `layer_rules`, a mapping, goes before `LAYER_RULES`: the layers that the paper replaced depend on the network.
+    What is a pattern, or the name of a module, is no rule, whether or not it takes a layer.
 
-    Raises UnknownNameError if there is no such rule.
+    Raises UnknownNameError if a name is neither of a rule nor of a module.
     """
     if callable(where):
         return where
@@ -173,11 +176,22 @@ def rule_for(model: nn.Module, where: Where) -> LayerRule:
     own: Mapping[str, LayerRule] = getattr(model, "layer_rules", {})
     if where in own:
         return own[where]
-    names = tuple(part.strip() for part in where.split(","))
+    names = tuple(name for part in where.split(",") if (name := part.strip())) or ("",)
     rules = tuple(name for name in names if name in own or name in LAYER_RULES or is_path(name))
     if rules and len(names) > 1:
         others = tuple(name for name in names if name not in rules)
         return AnyOf((*(rule_for(model, name) for name in rules), *([NamedLayers(others)] if others else [])))
+    if rules:
+        return LAYER_RULES.find(rules[0])
+    modules = [name for name, _ in model.named_modules(remove_duplicate=False) if name]
+    unknown = [name for name in names if not name or not (PATTERN.intersection(name) or name in modules)]
+    if not unknown:
+        return NamedLayers(names)
     layers = [name for name, module in model.named_modules() if isinstance(module, KINDS)]
-    is_names = where not in LAYER_RULES and any(fnmatchcase(layer, name) for layer in layers for name in names)
-    return NamedLayers(names) if is_names else LAYER_RULES.find(where)
+    known = tuple(dict.fromkeys((*own, *LAYER_RULES)))
+    hint = suggestion(unknown[0], (*known, *layers)) or " `syno data` lists the layers."
+    raise UnknownNameError(
+        f'"{unknown[0]}" is no rule for layers, and {type(model).__name__} has no layer of that name; the rules are: '
+        f'{", ".join(known)}, or your own as "package.module:rule"; layers are named as in {", ".join(layers[:3]) or "conv1"}, '
+        f"or by a pattern such as blocks.*.conv1.{hint}"
+    )

@@ -1,4 +1,4 @@
-"""Calls of functions and classes that make networks, such as a user's own, which need not take all arguments.
+"""Networks that a function makes: one of the project's, or a user's own, which need not take all arguments.
 
 >>> def make(classes): return torch.nn.Linear(4, classes)
 >>> call(make, {"classes": 3, "channels": 1, "width": 1.0, "seed": 0})
@@ -9,36 +9,163 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from syno.base.errors import SpecError, UserCodeError
+from syno.base.registry import Registry, is_path
+from syno.base.user_code import check_arguments, unchanged_process, user_code
+from syno.model.extraction import evaluation_mode
 
 SEED, WIDTH = "seed", "width"
+LEAST_BATCH = 2  # of normalizations in training mode
+
+
+def make_network(
+    models: Registry[Callable[..., Any]],
+    name: str,
+    arguments: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    example: torch.Tensor,
+) -> nn.Module:
+    """Call a function by name, and return the network that it makes.
+
+    Lazy layers have their sizes and weights. What the function sets for the whole process ends with the call. Equal arguments
+    make equal weights, unless the function draws them from a generator of its own.
+
+    Args:
+        models: registry of the project's functions.
+        name: of one of them, or of the user's own function.
+        arguments: what follows from the data and the workload; a function of the user's own need not take all of them.
+        settings: further arguments, which the function must take.
+        example: an input of the network, of any batch.
+
+    Raises:
+        UnknownNameError: there is no such function.
+        SpecError: it cannot be imported, or settings give what follows from others.
+        UserCodeError: it needs other arguments, raised an exception, or returned no network; or a lazy layer does not run.
+    """
+    make, what = models.find(name), f'the model "{name}"'
+    if taken := sorted(arguments.keys() & settings.keys()):
+        raise SpecError(
+            f"workload: model_settings gives {', '.join(taken)}, and {', '.join(arguments)} follow from the data or are "
+            "settings of the workload itself; leave it out"
+        )
+    given = {**arguments_taken(make, arguments), **settings}
+    if is_path(name) or settings:
+        check_arguments(make, f"{what}{' (workload: model_settings)' if settings else ''}", given)
+    with unchanged_process(arguments.get(SEED)), user_code(what) if is_path(name) else nullcontext():
+        try:
+            made = make(**given)
+        except TypeError as error:
+            if (handed_on := _handed_on(make, error, given)) is None:
+                raise
+            raise UserCodeError(
+                f"{what} failed: {error}. It has the parameter **{_rest(make)}, so it gets {', '.join(given)}, and hands on "
+                f"{handed_on}: write {handed_on} as a parameter of its own, and hand on what is left"
+            ) from error
+        if not isinstance(made, nn.Module):
+            raise UserCodeError(f"{what} returned {kind_of(made)}; it must return the network, an nn.Module")
+        make_whole(made, example, what)
+    return made
+
+
+def make_whole(network: nn.Module, example: torch.Tensor, what: str) -> None:
+    """Give the lazy layers of a network their sizes and weights, in place, by running it on an input.
+
+    Weights are drawn from torch's random numbers, in the order in which layers run. What normalizations have learnt stays.
+
+    Raises UserCodeError, which begins with `what`, if a lazy layer does not run, or the network fails.
+    """
+    if not _lazy_layers(network):
+        return
+    known = {name: buffer.clone() for name, buffer in network.named_buffers() if not is_lazy(buffer)}
+    inputs = example[:LEAST_BATCH] if len(example) >= LEAST_BATCH else example.repeat(LEAST_BATCH, *[1] * (example.dim() - 1))
+    shape = list(inputs.shape)
+    with torch.no_grad(), user_code(f"{what}, run on an input of shape {shape} to find the sizes of its lazy layers,"):
+        with evaluation_mode(network):
+            network(inputs)
+        if _lazy_layers(network):  # such as those of a head that exists in training only
+            modes = {module: module.training for module in network.modules()}
+            network.train()(inputs)
+            for module, mode in modes.items():
+                module.training = mode
+            for name, buffer in network.named_buffers():
+                if name in known:
+                    buffer.copy_(known[name])
+            for module in network.modules():
+                reset = getattr(module, "reset_running_stats", None)
+                if reset is not None and _buffers_of(network, module) - known.keys():
+                    reset()
+    if lazy := _lazy_layers(network):
+        raise UserCodeError(
+            f"{what} has lazy layers that do not run on an input of shape {shape}, so their sizes are not known: "
+            f"{', '.join(lazy[:5])}; give them sizes, or leave them out"
+        )
+
+
+def _lazy_layers(network: nn.Module) -> list[str]:
+    return [
+        name
+        for name, module in network.named_modules()
+        if any(map(is_lazy, (*module.parameters(recurse=False), *module.buffers(recurse=False))))
+    ]
+
+
+def _buffers_of(network: nn.Module, module: nn.Module) -> set[str]:
+    """Return the names of a module's buffers in the network."""
+    own = {id(buffer) for buffer in module.buffers(recurse=False)}
+    return {name for name, buffer in network.named_buffers() if id(buffer) in own}
 
 
 def arguments_taken(make: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of the arguments that a function takes; a width other than 1 in any case, since without it all is different.
 
-    A network may be of a fixed number of classes and channels; whether it fits the data shows in the first batch.
+    A network may be of a fixed number of classes and channels; whether it fits the data shows in the first batch. A function
+    that takes any others, as by `**rest`, gets all but a width of 1: it says nothing, and most of what `rest` is handed on to
+    takes no width.
     """
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):  # no function, or one written in C
         return dict(arguments)
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return dict(arguments)
-    names = {parameter.name for parameter in parameters}
+    names = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
+    names |= arguments.keys() - {WIDTH} if len(names) < len(parameters) else set()
     return {name: value for name, value in arguments.items() if name in names or (name == WIDTH and value != 1)}
 
 
 def call(make: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """Return what a function makes of those of the arguments that it takes.
 
-    If it takes no seed, the seed is that of torch's random numbers during the call, so that equal arguments make equal weights.
+    The seed is that of all random numbers during the call, so that equal arguments make equal weights.
     """
-    taken = arguments_taken(make, arguments)
-    if SEED in taken or SEED not in arguments:
-        return make(**taken)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(arguments[SEED])
-        return make(**taken)
+    with unchanged_process(arguments.get(SEED)):
+        return make(**arguments_taken(make, arguments))
+
+
+def kind_of(value: object) -> str:
+    """Return the type of a value in words, with an article."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _rest(make: Callable[..., Any]) -> str | None:
+    """Return the name of a function's parameter for all other arguments; None if it has none."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
+
+
+def _handed_on(make: Callable[..., Any], error: TypeError, given: Mapping[str, Any]) -> str | None:
+    """Return the argument that a function handed on to one that does not take it; None if the error is another one."""
+    if _rest(make) is None or "unexpected keyword argument" not in str(error):
+        return None
+    return next((name for name in given if f"'{name}'" in str(error)), None)

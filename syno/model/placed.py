@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from syno.base.validation import Settings
 from syno.model.baselines import Replacement, read_replacement
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
+OPTIONAL = ("model_settings", "placed")
 SEEDS_APART = 2**32  # an operator's weights differ from those of one that is searched for, which begin with the same seed
 
 
-class PlacedOperator(BaseModel):
+class PlacedOperator(Settings):
     """An operator that is in a network already."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -30,6 +32,14 @@ class PlacedOperator(BaseModel):
     def replacement(self) -> Replacement:
         """The operator, or the baseline that is a module. Raises ParseError if the text holds neither."""
         return read_replacement(self.operator)
+
+
+def without_nothing(given: BaseModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a network, as they are written, as they were before networks had `OPTIONAL` ones.
+
+    Those that are given stay. Names of records depend on the text.
+    """
+    return {name: value for name, value in settings.items() if name not in OPTIONAL or getattr(given, name)}
 
 
 def without_placed(settings: Mapping[str, Any]) -> dict[str, Any]:

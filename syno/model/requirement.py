@@ -38,9 +38,13 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
     A network that does not mix positions cannot see shapes. So where most of it is replaced, the operator itself must mix
     positions along both axes: applied twice, as by neighbouring layers, it reads a square around its own position. That is so
     if the replaced layers have more than two thirds of the network's FLOPs, and there are less than half as many other layers
-    that mix positions along both axes. Those are convolutions with windows larger than 1 along both, and attention; poolings
-    do not count, and neither does the first convolution, which sees edges only. In other networks a line is enough: two
-    positions along one axis.
+    that mix positions along both axes. Those are convolutions with windows larger than 1 along both, recurrent layers and
+    attention; poolings do not count, and neither does the first convolution, which sees edges only. In other networks a line
+    is enough: two positions along one axis.
+
+    Along an axis with one position there is nothing to mix. So what is said of both axes is said of those along which a
+    replaced layer has a window larger than 1 and more than one position, and the number of positions that is asked for does not
+    depend on layers that have one only.
 
     Channels are all read within two applications, unless a replaced layer has groups, and there are at least half as many other
     convolutions without groups: then these mix channels.
@@ -66,17 +70,20 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
     if all(set(layer.module.kernel_size) == {1} for layer in layers):
         reads = None if any(layer.module.groups > 1 for layer in layers) else Reads(centred=True)
         return Requirement(reads, "the replaced layers read their own position only, and others mix positions")
-    sizes = max((layer.lengths for layer in layers), key=lambda lengths: len(set(lengths)))
-    smallest = min(min(layer.input[2:]) for layer in layers)
-    left = _mixing(model, example, {layer.name for layer in layers})
-    axes = AXES[len(layers[0].lengths)]
+    names = max((layer.lengths for layer in layers), key=lambda lengths: len(set(lengths)))
+    mixed = [axis for axis in range(len(names)) if any(_is_mixed(layer, axis) for layer in layers)]
+    left = _mixing(model, example, {layer.name for layer in layers}, mixed)
+    is_whole = len(mixed) == len(names)
+    axes = AXES[len(names)] if is_whole or not mixed else " and ".join(names[axis] for axis in mixed)
     replaced = f"the {len(layers)} replaced layers have" if len(layers) > 1 else "the replaced layer has"
     others = f"besides them and the first, {_others(left)} positions along {axes}"
     facts = f"{replaced} {share:.0%} of the network's FLOPs, and {others}"
     is_square = share > MOST and 2 * left < len(layers)
     if not is_square:
         facts += "; a square is asked for where they have more than two thirds, and less than half as many others mix"
-    positions = min(SQUARE if is_square else LINE, smallest)
+    lengths = [length for layer in layers for axis in mixed if (length := layer.input[2 + axis]) > 1]
+    count = min([SQUARE if is_square else LINE, *lengths])
+    positions = {names[axis]: count for axis in mixed}
     grouped = [layer.name for layer in layers if layer.module.groups > 1]
     mixers = _mixing_channels(model, example, {layer.name for layer in layers}) if grouped else 0
     if grouped and 2 * mixers < len(layers):
@@ -84,14 +91,20 @@ def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]
         grouped = []
     elif grouped:
         facts += f"; {grouped[0]} itself has groups, and {_others(mixers)} channels"
-    if positions == 1:
-        facts += "; the smallest picture has one position"
+    if not positions:
+        facts += "; the replaced layers have one position along each axis of their windows"
         return Requirement(None if grouped else Reads(centred=False, channels="all"), facts)
-    centred = is_square and positions == SQUARE  # in a smaller picture all positions along an axis are read, anyway
-    options = {"channels": "none" if grouped else "all", "along": "every" if is_square else "any"}
-    return Requirement(
-        Reads.model_validate({**dict.fromkeys(sizes, positions), "applied": 2, "centred": centred, **options}), facts
-    )
+    # In a smaller picture all positions along an axis are read, anyway.
+    centred = is_square and count == SQUARE
+    # Of two axes of one size, of which only one is mixed, an operator need not read along the other.
+    is_each = is_square and all(axis in mixed for axis, name in enumerate(names) if name in positions)
+    options = {"channels": "none" if grouped else "all", "along": "every" if is_each else "any"}
+    return Requirement(Reads.model_validate({**positions, "applied": 2, "centred": centred, **options}), facts)
+
+
+def _is_mixed(layer: Layer, axis: int) -> bool:
+    """Return whether a layer mixes positions along an axis: it and an operator have several there, and its window is larger."""
+    return bool(layer.module.kernel_size[axis] > 1 and min(layer.own_input[2 + axis], layer.input[2 + axis]) > 1)
 
 
 def _others(count: int) -> str:
@@ -104,17 +117,17 @@ def _mixing_channels(model: nn.Module, example: torch.Tensor, replaced: set[str]
     return len({call.name for call in found if call.module.groups == 1} - replaced - {call.name for call in found[:1]})
 
 
-def _mixing(model: nn.Module, example: torch.Tensor, replaced: set[str]) -> int:
-    """Return the number of layers that mix positions along both axes, without the replaced ones and the first convolution."""
+def _mixing(model: nn.Module, example: torch.Tensor, replaced: set[str], axes: Sequence[int]) -> int:
+    """Return the number of layers that mix positions along these axes, without the replaced ones and the first convolution."""
     calls = trace(model, example)
     first = next((call.name for call in calls if isinstance(call.module, CONVOLUTIONS)), None)
-    return len({call.name for call in calls if _mixes(call.module)} - replaced - {first})
+    return len({call.name for call in calls if _mixes(call.module, axes)} - replaced - {first})
 
 
-def _mixes(module: nn.Module) -> bool:
+def _mixes(module: nn.Module, axes: Sequence[int]) -> bool:
     if isinstance(module, (*CONVOLUTIONS, *TRANSPOSED)):
-        return all(side > 1 for side in module.kernel_size)
-    return isinstance(module, nn.MultiheadAttention)
+        return all(side > 1 for axis, side in enumerate(module.kernel_size) if axis in axes or not axes)
+    return isinstance(module, (nn.MultiheadAttention, nn.RNNBase))
 
 
 def in_words(reads: Reads) -> str:

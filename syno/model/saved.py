@@ -12,19 +12,23 @@ from __future__ import annotations
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import nn
 
-from syno.base.errors import SpecError
+from syno.base.errors import DataError, SpecError
+from syno.base.files import checksum, read_json
 
 NETWORK_CODE, WEIGHTS, PROGRAM, FACTS = "network.py", "weights.safetensors", "network.pt2", "network.json"
+FILES = "files"  # in the facts: the checksum of each file
 
 
 def load(folder: str | Path, device: torch.device | str = "cpu") -> nn.Module:
     """Return the trained network in a folder, in evaluation mode.
 
-    The folder's own code is executed: load folders that you trust.
+    The folder's own code is executed: load folders that you trust (docs/trust.md says what else runs code). Its weights are
+    compared with their checksum. A network "for inference" (its card says so) raises an error when it is put in training mode.
 
     >>> import syno
     >>> try:
@@ -37,16 +41,83 @@ def load(folder: str | Path, device: torch.device | str = "cpu") -> nn.Module:
         folder: that `syno get EXPERIMENT OPERATOR` wrote.
         device: where the network shall be.
 
-    Raises SpecError if the folder has no network.
+    Raises:
+        SpecError: the folder has no network.
+        DataError: a file of it is missing, damaged, or of another network.
     """
     place = Path(folder)
-    if (place / NETWORK_CODE).is_file():
-        file = place / NETWORK_CODE
-        network: nn.Module = code_of(file.read_text(encoding="utf-8"), str(file)).load(place / WEIGHTS, device)
+    if (file := place / NETWORK_CODE).is_file():
+        try:
+            code = code_of(file.read_text(encoding="utf-8"), str(file))
+        except Exception as error:  # a damaged file raises anything
+            raise _damaged(file, f"cannot be run: {error}") from error
+        weights = place / WEIGHTS
+        _check(weights, getattr(code, "CHECKSUM", None))
+        try:
+            network: nn.Module = code.load(weights, device)
+        except Exception as error:  # of an earlier version, which has no checksum, or edited
+            raise _damaged(weights, f"is not the file of {file.name}: {error}") from error
         return network
-    if (place / PROGRAM).is_file():
-        return torch.export.load(place / PROGRAM).module().to(device)
+    if (file := place / PROGRAM).is_file():
+        _check(file)
+        try:
+            return _Program(torch.export.load(file).module()).to(device)
+        except Exception as error:  # a damaged file raises anything
+            raise _damaged(file, f"holds no program: {error}") from error
     raise SpecError(f"{place} has neither {NETWORK_CODE} nor {PROGRAM}; `syno get EXPERIMENT OPERATOR` writes such a folder")
+
+
+def _check(file: Path, expected: str | None = None) -> None:
+    """Raise DataError if a file is not the one that was written into its folder.
+
+    Args:
+        file: it may be missing.
+        expected: its checksum as the code beside it has it; None: that in the facts alone is compared, if there is one.
+    """
+    try:
+        found = checksum(file.read_bytes())
+    except OSError as error:
+        raise _damaged(file, f"cannot be read: {error.strerror or error}") from error
+    known = {expected, _facts(file.with_name(FACTS)).get(FILES, {}).get(file.name)} - {None, ""}
+    if known and known != {found}:
+        raise _damaged(file, "does not agree with its checksum, so it was damaged or exchanged after it was written")
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        facts = read_json(file)
+    except (OSError, ValueError) as error:
+        raise _damaged(file, f"cannot be read: {error}") from error
+    return facts if isinstance(facts, dict) and isinstance(facts.get(FILES, {}), dict) else {}
+
+
+def _damaged(file: Path, what: str) -> DataError:
+    said = " ".join(what.split())[:400]
+    return DataError(f"{file} {said}; copy the folder again, or write it again with `syno get EXPERIMENT OPERATOR`")
+
+
+class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+    """A program of torch.export, which is for inference."""
+
+    def __init__(self, program: nn.Module) -> None:
+        super().__init__()
+        self.program = program
+        self.training = program.training = False
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return what the program returns."""
+        return self.program(x)
+
+    def train(self, mode: bool = True) -> _Program:
+        """Leave the mode as it is. SpecError for the training mode, which a program has not."""
+        if mode:
+            raise SpecError(
+                f"this network is for inference: {PROGRAM} is a program of torch.export, which has no training mode; train the "
+                "network that the experiment makes, with the weights of this one's `state_dict()`"
+            )
+        return self
 
 
 def code_of(text: str, file: str) -> ModuleType:

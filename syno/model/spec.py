@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from syno.base.errors import SpecError
-from syno.model.counting import model_cost
+from syno.model.counting import count
 from syno.model.extraction import replaceable
 from syno.model.layer import STRIDE, Layer
 from syno.model.layers import Where
@@ -139,24 +139,19 @@ def spec_for(
 
 def replaced_share(model: nn.Module, example: torch.Tensor, rest: Cost) -> float:
     """Return the share of the model's FLOPs that the layers to replace have, given the cost of the rest."""
-    return 1 - rest.flops / model_cost(model, example).flops
+    whole = count(model, example).flops
+    return 1 - rest.flops / whole if whole else 0.0
 
 
 def rest_cost(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Cost:
     """Return the cost of `model` outside of the layers to replace, for one batch, without memory. Their biases stay.
 
-    A model with any operator costs more than that.
+    A weight that a layer to replace shares with one that stays does stay. A model with any operator costs more than that.
     """
-    original = model_cost(model, example)
-    replaced = [model_cost(layer.module, _own_input(layer)) for layer in layers]
+    replaced = {id(part) for layer in layers for part in layer.module.modules()}
+    inside = {name for name, module in model.named_modules() if id(module) in replaced}
+    staying = [module for module in model.modules() if id(module) not in replaced]
+    left = {id(one): one.numel() for module in staying for one in module.parameters(recurse=False)}
     biases = sum(layer.module.bias.numel() for layer in layers if layer.module.bias is not None)
-    return Cost(
-        original.flops - sum(cost.flops for cost in replaced),
-        original.parameters - sum(cost.parameters for cost in replaced) + biases,
-        0,
-    )
-
-
-def _own_input(layer: Layer) -> torch.Tensor:
-    weight = layer.module.weight
-    return torch.empty(layer.own_input, device=weight.device, dtype=weight.dtype)
+    work = count(model, example).work
+    return Cost(sum(one.flops for one in work if one.runs_in not in inside), sum(left.values()) + biases, 0)

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 
 import torch
 from torch import nn
@@ -24,10 +23,12 @@ from syno.ir.own_size import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
 from syno.model.around import in_place_of
 from syno.model.baselines import ModuleBaseline, Replacement
-from syno.model.extraction import replaceable
+from syno.model.extraction import layers_of, replaceable
 from syno.model.layer import STRIDE, Layer
 from syno.model.layers import Where
+from syno.model.memory import copy_of, to_channels_last
 from syno.model.module import OperatorModule, build
+from syno.model.stand_in import put_in_place, weight_of
 
 SIDES = {"H", "W"}  # of pictures
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
@@ -44,6 +45,7 @@ def substitute(
     causal: bool | None = None,
     keep_stem: bool = True,
     batch: int | None = None,
+    layers: Sequence[Layer] | None = None,
 ) -> nn.Module:
     """Return a copy of `model` with `operator` in some of its layers.
 
@@ -78,6 +80,8 @@ def substitute(
             None: as the model's attribute `causal` says; if it has none, False.
         keep_stem: whether the convolution that runs first stays, unless it is named.
         batch: the batch size to choose the form of the operators' code for; it takes any other one, too. None: a usual one.
+        layers: those that `replaceable` found in the same network with other weights, instead of `where`; so they are looked
+            for once for many operators. None: they are looked for.
 
     Raises:
         MisfitError: the operator does not fit a layer (the message says which, and why), or reads ahead in a causal model.
@@ -85,7 +89,7 @@ def substitute(
         UnknownNameError: there is no such rule.
         LoweringError: the operator cannot be lowered, or is too large to find out whether it reads ahead.
     """
-    layers = replaceable(model, example, where, keep_stem=keep_stem)
+    layers = replaceable(model, example, where, keep_stem=keep_stem) if layers is None else layers_of(model, layers)
     is_causal = getattr(model, "causal", False) if causal is None else causal
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()
     if isinstance(operator, ModuleBaseline):
@@ -94,13 +98,11 @@ def substitute(
         modules = _operators(operator, layers, seeds, mode, is_causal, batch)
     if layers[0].module is model:
         return modules[0]
-    copied = deepcopy(model)
+    copied = copy_of(model)
     for layer, module in zip(layers, modules, strict=True):
-        copied.set_submodule(layer.name, module)
+        put_in_place(copied, layer.names, module)
     if any(isinstance(module, OperatorModule) and module.is_channels_last for module in copied.modules()):
-        for module in copied.modules():
-            if isinstance(module, nn.Conv2d):  # else torch copies the weight at each call, to match its data
-                module.to(memory_format=torch.channels_last)
+        to_channels_last(copied)  # else torch copies the weight at each call, to match its data
     return copied
 
 
@@ -143,7 +145,7 @@ def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool
         raise _misfit(baseline, layer, "it is a module that replaces convolutions; name an operator for this network")
     if not layer.is_square:
         raise _misfit(baseline, layer, "it is a module for square pictures; name an operator for this network")
-    weight = layer.module.weight
+    weight = weight_of(layer.module)
     try:
         with torch.device("meta" if weight.is_meta else "cpu"):
             module = baseline.build(layer.values, None if weight.is_meta else seed).to(weight.device, weight.dtype)
@@ -213,7 +215,7 @@ def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) 
 
 def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int, mode: str, batch: int | None) -> nn.Module:
     """Return the operator as a module for this layer, on its device, with its number format and training mode."""
-    weight = layer.module.weight
+    weight = weight_of(layer.module)
     # The module takes any batch, and sequences of any length if the operator works on each position by itself.
     free = {"N"} | (operator.unchanged_variables & {"seq_len"})
     given = {name: value for name, value in values.items() if name not in free}

@@ -19,7 +19,7 @@ from syno.ir.graph import PGraph
 from syno.measure.latency import pinned
 from syno.measure.timing import LatencySettings, stopwatch_of
 from syno.measure.turns import in_turns
-from syno.model.extraction import distinct_layers, trace
+from syno.model.extraction import check_example, distinct_layers, trace
 from syno.model.layers import Where
 from syno.model.substitution import substitute
 from syno.results.table import LATENCY_COLUMNS
@@ -64,6 +64,7 @@ def layer_latency(
     chosen = [operators] if isinstance(operators, PGraph) else list(operators)
     if names := sorted({one.name for one in chosen if [other.name for other in chosen].count(one.name) > 1}):
         raise SpecError(f'several of the operators are called "{names[0]}"; give them names by operator.renamed("...")')
+    check_example(example)
     try:
         given = LatencySettings(**{**settings, "batch": len(example)})
     except ValidationError as error:

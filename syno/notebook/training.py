@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -17,13 +18,16 @@ from torch import nn
 
 from syno.base.errors import SpecError
 from syno.base.files import checksum
-from syno.base.user_code import user_code
+from syno.base.user_code import unchanged_process, user_code
 from syno.base.validation import explained
 from syno.data import PictureData, TokenSet
+from syno.data.contract import majority_of
+from syno.model.network_function import make_whole
 from syno.notebook.objective import NetworkObjective
+from syno.results.majority import warning_of
 from syno.search.relative_reward import compared_scores
 from syno.space.spec import OperatorSpec
-from syno.train.making import load_data
+from syno.train.data_sets import load_data
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.workload import Workload
@@ -44,15 +48,23 @@ class OwnWorkload(Workload):
     own: nn.Module | Make = nn.Identity
     batch: int | None = None
 
+    @property
+    def is_own(self) -> bool:
+        """True: the network is a user's own."""
+        return True
+
     def model(self, seed: int | None = None) -> nn.Module:
-        """Return a copy of the module, with its weights; or what the function makes while torch has this seed."""
+        """Return a copy of the module, with its weights; or what the function makes while random numbers have this seed."""
         if isinstance(self.own, nn.Module):
+            with unchanged_process(self.settings.seed):
+                make_whole(self.own, self.example, type(self.own).__name__)  # itself: lazy layers cannot be copied
             return deepcopy(self.own)
-        with torch.random.fork_rng(devices=[]), user_code("the function that makes the network"):
-            torch.manual_seed(self.settings.seed if seed is None else seed)
+        what = "the function that makes the network"
+        with unchanged_process(self.settings.seed if seed is None else seed), user_code(what):
             made = self.own()
-        if not isinstance(made, nn.Module):
-            raise SpecError(f"the function that makes the network returned {made!r}; it must return an nn.Module")
+            if not isinstance(made, nn.Module):
+                raise SpecError(f"{what} returned {made!r}; it must return an nn.Module")
+            make_whole(made, self.example, type(made).__name__)
         return made
 
     @cached_property
@@ -138,12 +150,18 @@ class Training(NetworkObjective):
         return self._workload.spec(options)
 
     def train_original(self) -> dict[str, float | str]:
-        """Train the network as it is. Return the name of the metric and the score."""
+        """Train the network as it is. Return the name of the metric and the score.
+
+        Warns if the network is not better than always answering the most frequent label, or that is right almost everywhere.
+        """
         result = self._workload.train(None)
         if result.broken or not isfinite(result.score):
             raise SpecError(
                 f"the training of the network as it is broke: {result.stopped}; change its settings, such as learning_rate"
             )
+        most_frequent = majority_of(self.data)
+        if result.metric == "accuracy" and most_frequent and (warning := warning_of(*most_frequent, result.score)):
+            warnings.warn(warning, stacklevel=2)
         return {"metric": result.metric, "score": result.score}
 
     def evaluation(self, spec: OperatorSpec, original: Mapping[str, Any] | None = None) -> ProxyTraining:

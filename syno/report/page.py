@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from syno.base.addresses import visible
 from syno.base.errors import SpecError
 from syno.report.commands import best_to_take, usages
 from syno.report.layer_tables import layer_table, network_table
@@ -106,18 +107,22 @@ def orders(results: Results) -> list[tuple[str, bool]]:
 
 
 def document(template: str, **values: Any) -> str:
-    """Return a template as a whole document, with the styles and the script in it. Values are escaped, except for `Markup`."""
+    """Return a template as a whole document, with the styles and the script in it. Values are escaped, except for `Markup`.
+
+    Characters that hide or reorder text are shown as escapes.
+    """
     environment = Environment(
         loader=PackageLoader("syno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["inline_svg"] = inline_svg
     script = _part(environment, "page.js")
-    return environment.get_template(template).render(
+    rendered = environment.get_template(template).render(
         **values,
         styles=_part(environment, "page.css"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+    return visible(rendered)
 
 
 def _part(environment: Environment, name: str) -> Markup:

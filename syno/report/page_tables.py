@@ -12,8 +12,9 @@ import pandas
 from syno.base.text_tables import shown
 from syno.report.results import TRIAL_COLUMNS, Results, complete
 from syno.report.trial_operators import trial_operators
-from syno.results.goal_tables import goal_speedup
+from syno.results.goal_tables import GOAL_TIMED, SELECTED_BY, goal_speedup
 from syno.results.metric import ScoreMetric
+from syno.results.speedups import IN_SEARCH
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.search.relative_reward import CHANCE
 from syno.search.reward_contract import ORIGINAL
@@ -167,7 +168,9 @@ def verdict(row: Row) -> Cell:
 
 def speedup(row: Row) -> Cell:
     """Return a cell with the speedup that the goal is about, and its interval."""
-    return Cell(goal_speedup(row) or NOTHING, number(row.get("goal_speedup")), "by the compiler and on the device of the goal")
+    timed = word(row.get(GOAL_TIMED)).text
+    notes = ["by the compiler and on the device of the goal", SELECTED_BY if timed == IN_SEARCH else timed]
+    return Cell(goal_speedup(row) or NOTHING, number(row.get("goal_speedup")), "; ".join(filter(None, notes)))
 
 
 def score(row: Row, metric: ScoreMetric) -> Cell:

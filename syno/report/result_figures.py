@@ -146,7 +146,8 @@ FIGURES.register("score-speedup")(
     Drawing(
         "{Metric} against speedup",
         "The original network is at 1. Across: how many times as fast a network is, with the 95 % interval; a dashed one is "
-        "the ratio of two latencies that were not timed in turns, and leaves out how the machine changed between them. "
+        "the ratio of two latencies that were not timed in turns, and leaves out how the machine changed between them, or the "
+        "speedup of the search by which the operator was selected, which may be too high. "
         "Upwards: mean {metric} over seeds; the bar is the 95 % interval of its difference from the original's (Welch), and "
         "for the original that of its own mean. The {better} and the further to the right, the better. An operator meets "
         "the goal of the search if both its bars lie in the shaded corner.",

@@ -91,7 +91,9 @@ class Results:
             (`syno.results.breakdown.BREAKDOWN_COLUMNS`).
         network: A row for each kind of layer of the network (`syno.model.layer_row.as_table`).
         kept: What can be taken home, and the experiment's file.
+        majority: The most frequent label of the test data, and its share of the labels; None where that is not known.
         learning: A row for each network, seed and round of its training (`LEARNING_COLUMNS`).
+        none_because: Why no operator was selected, as a sentence; None if one was.
 
     Raises SpecError if a table lacks a column, or the scores are of no metric or of several.
     """
@@ -111,6 +113,8 @@ class Results:
     network: tuple[Row, ...] = ()
     kept: Kept = field(default_factory=Kept)
     learning: pandas.DataFrame = field(default_factory=no_learning)
+    none_because: str | None = None
+    majority: tuple[int, float] | None = None
 
     def __post_init__(self) -> None:
         complete(self.trials, TRIAL_COLUMNS, "trials")

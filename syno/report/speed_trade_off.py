@@ -20,12 +20,13 @@ from syno.report.points import Point, identify
 from syno.report.results import complete, metric_of
 from syno.report.trade_off import LOOKS, NAMED, finite_scores, panels_of_targets
 from syno.results.metric import ScoreMetric
-from syno.results.speedups import APART, SPEEDUP_COLUMNS
+from syno.results.speedups import APART, IN_SEARCH, SPEEDUP_COLUMNS
 from syno.results.table import SCORE_COLUMNS
 from syno.search.goal import Goal
 
 CONFIDENCE = 0.95
 DASHED = (0, (3, 2))
+DOUBTS = {APART: "timed apart, not in turns", IN_SEARCH: "in the search, by which it was selected"}
 ROOM = 0.06  # around the points and the goal's corner, as a share of their range
 
 
@@ -33,8 +34,8 @@ ROOM = 0.06  # around the points and the goal's corner, as a share of their rang
 class SpedPoint:
     """A network's speedup and score, each with the ends of its interval, which are equal to it where they are unknown.
 
-    `trusted` is false for a latency below what the device's peak speed allows. `in_turns` is false where network and original
-    were not timed in turns: the interval of the speedup then leaves out how the machine changed meanwhile.
+    `trusted` is false for a latency below what the device's peak speed allows. `doubt` says why the interval of
+    the speedup is too narrow, a key of `DOUBTS`; "" if it is not.
     """
 
     name: str
@@ -42,7 +43,7 @@ class SpedPoint:
     speedup: tuple[float, float, float]
     score: tuple[float, float, float]
     trusted: bool = True
-    in_turns: bool = True
+    doubt: str = ""
 
     @property
     def point(self) -> tuple[float, float]:
@@ -107,8 +108,9 @@ def speed_figure(
     for role in dict.fromkeys(point.role for points in groups for point in points):
         marker, size, colour, name = LOOKS.get(role, LOOKS["found"])
         panels[0].plot([], [], marker, color=colour, markersize=size, label=name)
-    if not all(point.in_turns for points in groups for point in points):
-        panels[0].plot([], [], color=GREY, linestyle=DASHED, linewidth=0.9, label="timed apart, not in turns")
+    if doubts := sorted({point.doubt for points in groups for point in points} - {""}):
+        label = ", or ".join(DOUBTS[doubt] for doubt in doubts)
+        panels[0].plot([], [], color=GREY, linestyle=DASHED, linewidth=0.9, label=label)
     finish(figure, panels, title, notes, columns=4)
     figure.draw_without_rendering()
     for axes, points in zip(panels, groups, strict=True):
@@ -124,7 +126,8 @@ def _point(row: dict[Any, Any], scored: dict[Any, Any]) -> SpedPoint:
     )
     speedup = _span(float(row["speedup"]), row["speedup_low"], row["speedup_high"])
     return SpedPoint(
-        str(row["operator"]), row["role"], speedup, _span(score, *ends), row["suspicious"] is not True, row["timed"] != APART
+        *(str(row["operator"]), row["role"], speedup, _span(score, *ends), row["suspicious"] is not True),
+        doubt=row["timed"] if row["timed"] in DOUBTS else "",
     )
 
 
@@ -157,7 +160,7 @@ def _draw_points(axes: Axes, points: Sequence[SpedPoint], metric: ScoreMetric) -
         )  # fmt: skip
         ends = f" ({left:.2f} to {right:.2f})" if right > left else ""
         identify(line, [Point(f"{point.name}: {x:.2f} times as fast{ends}, {metric.name} {y:.4f}", point.name)])
-        if bars and not point.in_turns:
+        if bars and point.doubt:
             bars[0].set_linestyle(DASHED)
     axes.spines["right"].set_visible(False)
 

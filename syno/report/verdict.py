@@ -29,7 +29,10 @@ from syno.report.verdict_numbers import (
     speedups_by_target,
     trained_rows,
 )
-from syno.results.goal import STATES
+from syno.results.goal import NONE_FASTER, STATES, Span
+from syno.results.majority import warning_of
+from syno.results.metric import ACCURACY
+from syno.results.speedups import best_against_best
 from syno.results.table import SCORE_COLUMNS
 
 BEST = {"fastest": "fastest", "most_accurate": "most accurate", "front": "fastest"}
@@ -57,6 +60,9 @@ def verdict_lines(results: Results) -> list[Line]:
     original = next((row for row in rows_of(results.scores, SCORE_COLUMNS, "scores") if row["role"] == ORIGINAL), {})
     timed = speedups_by_target(results)
     lines = [] if results.aim is None else _by_goal(results, list(networks.values()), timed)
+    if results.none_because is not None:
+        lines.append(Line(results.none_because))
+    lines += [Line(*one.sentence) for one in best_against_best(results.latency, _near(networks, margin))]
     far: dict[str, list[str]] = {}  # the nearest operators where none is within the margin, each with its speedups
     for target, speedups in timed.items():
         where = f"with {target[1]} on {target[0]}"
@@ -64,13 +70,21 @@ def verdict_lines(results: Results) -> list[Line]:
             lines.append(_fastest(where, speedups, networks, original, margin))
         else:
             far.setdefault(nearest, []).append(f"{speed_text(speedups[nearest][1])} {where}")
-    lines += [_beyond(networks[name], speeds, original, margin) for name, speeds in far.items()]
+    slow = not any(span.value > 1 for speedups in timed.values() for role, span in speedups.values() if role == FOUND)
+    lines += [_beyond(networks[name], speeds, original, margin, slow=slow) for name, speeds in far.items()]
     if not timed and networks:
         lines.append(_cheapest(list(networks.values()), original, margin))
     if not lines:
         lines.append(_of_search(results))
-    last = measured(results)
-    return [*lines, *([Line(last)] if last else [])]
+    return [*lines, *(Line(text) for text in (_majority(results, original), measured(results)) if text)]
+
+
+def _majority(results: Results, original: Mapping[Any, Any]) -> str | None:
+    """Return a warning if one label is so frequent that accuracies say little; None if there is nothing to warn of."""
+    if results.majority is None or results.metric.name != ACCURACY.name:
+        return None
+    score = original.get("score")
+    return warning_of(*results.majority, None if score is None or isnan(score) else float(score))
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------------
@@ -85,17 +99,30 @@ def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Targe
     if counts["meets"]:
         find = "front" if results.aim is None else results.aim.find or "front"
         best = _best_of([one for one in judged if one.state == "meets"], find, results, timed)
-        start = f"The goal is met by {counts['meets']} of {_operators(len(judged))}. "
+        speed = _speed_at_goal(best, results, timed)
+        none = f"{NONE_FASTER.capitalize()}. " if speed is not None and not speed.value > 1 and BEST[find] == "fastest" else ""
+        start = f"{none}The goal is met by {counts['meets']} of {_operators(len(judged))}. "
         return [Line(f"{start}The {BEST[find]} of them: " if counts["meets"] > 1 else f"{start}It is ", best.name, ".")]
     if counts["may meet"]:
+        doubted = [one for one in judged if one.state == "may meet"]
         number = f"{counts['may meet']} of {_operators(len(judged))}"
         return [
-            Line(f"Whether the goal is met is not certain: {number} may meet it, since an interval contains the limit."),
-            *_doubt(results, [one for one in judged if one.state == "may meet"]),
+            Line(f"Whether the goal is met is not certain: {number} may meet it, since {_why(doubted, results)}."),
+            *_doubt(results, doubted),
         ]
     if counts["unknown"] == len(judged):
         return [Line("Whether the goal is met is not known, since something was not measured.")]
     return [Line(f"The goal is not met by any of {_operators(len(judged))}.")]
+
+
+def _why(doubted: Sequence[Network], results: Results) -> str:
+    """Return why it is not certain that these networks meet the goal."""
+    if results.aim is None or results.aim.lose_at_most is None or all(one.lost.is_certain for one in doubted):
+        return "an interval contains the limit"
+    if any(one.lost.is_certain for one in doubted):
+        return "an interval contains the limit, or there is none"
+    one_seed = "one seed: " if all(one.seeds == 1 for one in doubted) else ""
+    return f"there is no interval of the {results.metric.name} ({one_seed}train with more seeds)"
 
 
 def _doubt(results: Results, doubted: Sequence[Network]) -> list[Line]:
@@ -109,8 +136,18 @@ def _doubt(results: Results, doubted: Sequence[Network]) -> list[Line]:
 def _best_of(met: Sequence[Network], find: str, results: Results, timed: Mapping[Target, Speedups]) -> Network:
     if find == "most_accurate" or results.aim is None:
         return max(met, key=lambda one: results.metric.quality(one.score))
-    speedups = timed.get((results.aim.device, results.aim.compiler), {})
-    return max(met, key=lambda one: speedups[one.name][1].value if one.name in speedups else -inf)
+
+    def speed(one: Network) -> float:
+        found = _speed_at_goal(one, results, timed)
+        return -inf if found is None else found.value
+
+    return max(met, key=speed)
+
+
+def _speed_at_goal(one: Network, results: Results, timed: Mapping[Target, Speedups]) -> Span | None:
+    """Return the speedup of a network with the goal's compiler on its device; None if there is none."""
+    speedups = {} if results.aim is None else timed.get((results.aim.device, results.aim.compiler), {})
+    return speedups[one.name][1] if one.name in speedups else None
 
 
 def _operators(count: int) -> str:
@@ -124,10 +161,16 @@ def _nearest_beyond(speedups: Speedups, networks: Mapping[str, Network], margin:
     return min(known, key=known.__getitem__) if known and min(known.values()) > margin.most else None
 
 
-def _beyond(network: Network, speeds: Sequence[str], original: Mapping[Any, Any], margin: Margin) -> Line:
-    """Return that no operator is within the margin, with the nearest one and its speedups."""
+def _near(networks: Mapping[str, Network], margin: Margin) -> list[str] | None:
+    """Return the names of the found operators within the margin; None if none is, or no score is known."""
+    return [one.name for one in networks.values() if one.role == FOUND and one.lost.value <= margin.most] or None
+
+
+def _beyond(network: Network, speeds: Sequence[str], original: Mapping[Any, Any], margin: Margin, *, slow: bool) -> Line:
+    """Return that no operator is within the margin, with the nearest one and its speedups; `slow` if no operator is faster."""
+    none = f"{NONE_FASTER.capitalize()}. " if slow else ""
     return Line(
-        f"No operator is within {margin.words} of the original's {margin.metric.name}. The nearest: ", network.name,
+        f"{none}No operator is within {margin.words} of the original's {margin.metric.name}. The nearest: ", network.name,
         f", {score_text(network, original, margin.metric)}, {', '.join(speeds)}.",
     )  # fmt: skip
 
@@ -152,7 +195,8 @@ def _fastest(
     if not scored:
         best = found[0]
         score = f"; its {metric.name} and the original's were not both measured"
-        return Line(f"The fastest {where}: ", best, f", {speed_text(speedups[best][1])}{score}.")
+        none = "" if speedups[best][1].value > 1 else f"{NONE_FASTER.capitalize()} {where}. "
+        return Line(f"{none}The fastest {where}: ", best, f", {speed_text(speedups[best][1])}{score}.")
     best = next(name for name in scored if networks[name].lost.value <= margin.most)
     speed, network = speedups[best][1], networks[best]
     also = "" if not network.lost.high > margin.most else f"; the interval of the {metric.name} reaches beyond {words}"

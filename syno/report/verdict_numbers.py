@@ -13,7 +13,7 @@ from syno.report.results import Results, complete
 from syno.results.goal import Span, speedup_in
 from syno.results.measurement import INT8, INT8_COMPILER
 from syno.results.metric import ScoreMetric
-from syno.results.speedups import APART, SPEEDUP_COLUMNS
+from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, SPEEDUP_COLUMNS
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.search.reward_contract import ORIGINAL as OF_ORIGINAL
 
@@ -162,6 +162,8 @@ def measured(results: Results) -> str:
         where = "; ".join(filter(None, [*names, setting(here)]))
         parts.append(f"latency of whole networks on {device}{f' ({where})' if where else ''} with {compilers}")
     in_turns = [row for row in rows_of(results.speedups, SPEEDUP_COLUMNS, "speedups") if row["timed"] != APART]
-    places = dict.fromkeys(f"{row['compiler']} on {row['device']}" for row in in_turns)
-    parts += [f"speedups with {place}, timed in turns with the original" for place in places]
+    for place in dict.fromkeys((str(row["compiler"]), str(row["device"])) for row in in_turns):
+        timed = {row["timed"] for row in in_turns if (str(row["compiler"]), str(row["device"])) == place}
+        when = " after the selection" if IN_TURNS in timed else " in the search" if IN_SEARCH in timed else ""
+        parts.append(f"speedups with {place[0]} on {place[1]}, timed in turns with the original{when}")
     return f"Measured: {'; '.join(parts)}." if parts else ""

@@ -9,7 +9,7 @@ from typing import Any
 from syno.base.progress import duration, rate_text
 from syno.base.text_tables import Row, markdown
 from syno.report.results import metrics_of, rewarded
-from syno.results.goal import SPEED, STATES, speedup_in, times_as_fast, verdict_on_trial
+from syno.results.goal import SPEED, STATES, fastest_of, order_of_trial, speedup_in, times_as_fast, verdict_on_trial
 from syno.results.metric import METRICS
 from syno.search.goal import Goal
 from syno.search.goal_reward import score_of
@@ -100,10 +100,10 @@ def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
     if not judged:
         speeds = [one for trial in _trials(found) if (one := speedup_in(metrics_of(trial))) is not None]
         fastest = max(speeds, key=lambda one: one.value, default=None)
-        measured = "" if fastest is None else f"; the fastest operator so far is {times_as_fast(fastest, ' times as fast')}"
+        measured = "" if fastest is None else f"; {fastest_of(fastest, 'the fastest operator so far')}"
         return f"goal: no trial is complete yet{measured}"
     counts = Counter(one.state for one, _ in judged)
-    nearest, row = min(judged, key=lambda pair: (STATES.index(pair[0].state), pair[0].missing, -pair[1]["reward"]))
+    nearest, row = min(judged, key=lambda pair: (*order_of_trial(goal, metrics_of(pair[1])), -pair[1]["reward"]))
     states = ", ".join(f"{counts[state]} {VERBS[state][counts[state] != 1]}" for state in STATES if counts[state])
     said = f"of {len(judged)} complete {_trials_word(len(judged))}, {states}"
     return f"goal: {said}; the nearest, {name}_{row['number']}, {nearest.text}"

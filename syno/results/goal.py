@@ -5,8 +5,10 @@
 'meets: 1.73 times as fast (1.70 to 1.76); accuracy -0.4 points (-0.9 to +0.1)'
 >>> verdict(goal, ACCURACY, Span(1.41, 1.38, 1.44), Span(0.004)).text
 'misses by 0.09 in speedup: 1.41 times as fast (1.38 to 1.44); accuracy -0.4 points'
->>> verdict(goal, ACCURACY, Span(1.52, 1.47, 1.57), Span(0.004)).text
-'may meet (the interval of the speedup contains the goal): 1.52 times as fast (1.47 to 1.57); accuracy -0.4 points'
+>>> verdict(goal, ACCURACY, Span(1.52, 1.47, 1.57), Span(0.004, -0.001, 0.009)).text.split(":")[0]
+'may meet (the interval of the speedup contains the goal)'
+>>> verdict(goal, ACCURACY, Span(1.73, 1.70, 1.76), Span(0.004), seeds=1).text
+'may meet (one seed: no interval of the accuracy): 1.73 times as fast (1.70 to 1.76); accuracy -0.4 points'
 >>> verdict(Goal(lose_at_most=0.01), ACCURACY, None, Span(0.14, -0.11, 0.39)).text.split(":")[0]
 'may meet (the interval of the accuracy contains the goal, though the measured accuracy misses it)'
 """
@@ -14,7 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import isfinite, isnan, nan
+from math import inf, isfinite, isnan, nan
 from typing import Literal, NamedTuple
 
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric
@@ -27,11 +29,12 @@ STATES: tuple[State, ...] = ("meets", "may meet", "misses", "unknown")  # the be
 LOSS_SCALE = 0.1  # a loss of so much more than allowed is as far from the goal as a network that stands still
 ROUNDING = 1e-9
 SPEED = "speedup"
+NONE_FASTER = "none is faster than the original"  # said first, before any number that might be taken for good news
 WORDS = {"parameters": "parameters", "memory_bytes": "memory", "file_bytes": "file size"}
 
 
 class Span(NamedTuple):
-    """A number and the ends of its 95 % interval, which are NaN where they are unknown."""
+    """A number and the ends of its 95 % interval, which are not finite where they are unknown."""
 
     value: float
     low: float = nan
@@ -39,8 +42,8 @@ class Span(NamedTuple):
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval is known."""
-        return isfinite(self.low) and isfinite(self.high)
+        """Whether the interval is known: all three are finite, and in their order."""
+        return all(map(isfinite, self)) and self.low <= self.high
 
 
 class Part(NamedTuple):
@@ -52,6 +55,7 @@ class Part(NamedTuple):
         text: what was measured.
         miss: by how much it is missed, in words; "" unless it is.
         missing: by how much it is missed, as a share, by which operators are ordered; 0 if it is met.
+        doubt: why there is no interval, in words; "" if there is one, or none is needed.
     """
 
     name: str
@@ -59,14 +63,16 @@ class Part(NamedTuple):
     text: str
     miss: str = ""
     missing: float = 0.0
+    doubt: str = ""
 
 
 class Verdict(NamedTuple):
     """The verdict on an operator: whether it meets a goal.
 
     Attributes:
-        state: "meets": all of it, with the whole intervals; "may meet": an interval contains the goal; "misses"; "unknown":
-            something was not measured.
+        state: "meets": all of it, with the whole intervals; "may meet": an interval contains the goal, or there is none, as
+            with one seed, and the number itself meets it; "misses": an interval lies outside, or a number without one;
+            "unknown": something was not measured.
         text: the state, by how much the goal is missed, and what was measured.
         missing: the sum of what is missing, as shares.
         binding: the names of the requirements that are not met.
@@ -79,9 +85,14 @@ class Verdict(NamedTuple):
 
 
 def verdict(
-    goal: Goal, metric: ScoreMetric, speedup: Span | None, lost: Span | None, shares: Mapping[str, float] | None = None
+    goal: Goal,
+    metric: ScoreMetric,
+    speedup: Span | None,
+    lost: Span | None,
+    shares: Mapping[str, float] | None = None,
+    seeds: int | None = None,
 ) -> Verdict:
-    """Return whether an operator meets a goal.
+    """Return whether an operator meets a goal. It never does by a number without an interval: that says nothing of chance.
 
     Args:
         goal: the goal.
@@ -89,21 +100,38 @@ def verdict(
         speedup: of the network with the operator; None if it was not measured.
         lost: how much worse than the original's its score is; None if it was not trained.
         shares: its costs as shares of the original's, by the metrics in `syno.search.goal.COSTS`.
+        seeds: the number of trainings behind its score, to say why that has no interval; None if it is not known.
     """
-    parts = list(_parts(goal, metric, speedup, lost, shares or {}))
-    state: State = max((part.state for part in parts), key=STATES.index, default="meets")
+    parts = list(_parts(goal, metric, speedup, lost, shares or {}, seeds))
+    state: State = max((part.state for part in parts), key=STATES.index, default="unknown")
     binding = tuple(part.name for part in parts if part.state != "meets")
     shown = "; ".join(part.text for part in parts)
     match state:
         case "misses":
             reason = f" by {' and '.join(part.miss for part in parts if part.miss)}"
         case "may meet":
+            doubts = [part.doubt for part in parts if part.doubt]
+            around = [part.name for part in parts if part.state != "meets" and not part.doubt]
             missed = [part.name for part in parts if part.missing > ROUNDING]
             but = f", though the measured {' and '.join(missed)} misses it" if missed else ""
-            reason = f" (the interval of the {' and of the '.join(binding)} contains the goal{but})"
+            contains = [f"the interval of the {' and of the '.join(around)} contains the goal{but}"] if around else []
+            reason = f" ({'; '.join([*contains, *doubts])})"
         case _:
             reason = ""
     return Verdict(state, f"{state}{reason}: {shown}", sum(part.missing for part in parts), binding)
+
+
+def fastest_of(found: Span, which: str = "the fastest") -> str:
+    """Return in words how fast the fastest of several is, and first of all whether none is faster than the original."""
+    first = f"{NONE_FASTER}: " if not found.value > 1 else ""
+    return f"{first}{which} is {times_as_fast(found, ' times as fast')}"
+
+
+def none_faster(name: str, found: Span, place: str) -> str:
+    """Return in a sentence that no operator is faster at a place, though this one is the fastest."""
+    doubt = ", an interval that contains 1" if found.is_certain and found.high > 1 else ""
+    fastest = f"{name}, is {times_as_fast(found, ' times as fast')}{doubt}"
+    return f"{NONE_FASTER.capitalize()} with {place}: the fastest, {fastest}."
 
 
 def times_as_fast(found: Span, unit: str = "x") -> str:
@@ -112,16 +140,21 @@ def times_as_fast(found: Span, unit: str = "x") -> str:
 
 
 def _parts(
-    goal: Goal, metric: ScoreMetric, speedup: Span | None, lost: Span | None, shares: Mapping[str, float]
+    goal: Goal,
+    metric: ScoreMetric,
+    speedup: Span | None,
+    lost: Span | None,
+    shares: Mapping[str, float],
+    seeds: int | None,
 ) -> Iterator[Part]:
     if goal.measures:
         yield _speed(goal.speedup, speedup)
     if goal.lose_at_most is not None or lost is not None:
-        yield _loss(goal.lose_at_most, metric, lost)
+        yield _loss(goal.lose_at_most, metric, lost, seeds)
     for option, most in goal.limits.items():
         name = COSTS[option]
-        share = shares.get(name, nan)
-        if isnan(share):
+        share = nan if (given := shares.get(name)) is None else given
+        if not isfinite(share):
             yield Part(WORDS[name], "unknown", f"{WORDS[name]} unknown")
             continue
         is_met = share <= most + ROUNDING
@@ -132,36 +165,53 @@ def _parts(
 
 
 def _speed(least: float | None, found: Span | None) -> Part:
-    if found is None or isnan(found.value):
+    if found is None or not isfinite(found.value):
         return Part(SPEED, "meets" if least is None else "unknown", "speedup not measured")
     text = times_as_fast(found, " times as fast")
     if least is None:
         return Part(SPEED, "meets", text)
-    state = _state(found.value - least, *(end - least for end in found[1:]))
+    margin = Span(found.value - least, found.low - least, found.high - least)
+    state, doubt = _state(margin), "" if margin.is_certain else "no interval of the speedup"
     miss = f"{least - found.value:.2f} in speedup" if state == "misses" else ""
-    return Part(SPEED, state, text, miss, max(0.0, 1 - found.value / least))
+    return Part(SPEED, state, text, miss, max(0.0, 1 - found.value / least), doubt)
 
 
-def _loss(most: float | None, metric: ScoreMetric, found: Span | None) -> Part:
-    if found is None or isnan(found.value):
-        return Part(metric.name, "unknown", f"{metric.name} not known")
+def _loss(most: float | None, metric: ScoreMetric, found: Span | None, seeds: int | None) -> Part:
+    """Return how the score meets the goal. A score that is infinitely worse, of a training that diverged, misses it."""
+    if found is None or isnan(found.value) or found.value == -inf:
+        return Part(metric.name, "meets" if most is None else "unknown", f"{metric.name} not known")
     sign = -1 if metric.more_is_better else 1
     value, *ends = (f"{sign * end / metric.step:+z.{metric.digits}f}" for end in found)
     low, high = ends if sign > 0 else ends[::-1]
     text = f"{metric.name} {value} {metric.step_name}" + (f" ({low} to {high})" if found.is_certain else "")
     if most is None:
         return Part(metric.name, "meets", text)
-    state = _state(most - found.value, most - found.high, most - found.low)
-    excess = found.value - most
+    margin, excess = Span(most - found.value, most - found.high, most - found.low), found.value - most
+    state, doubt = _state(margin), "" if margin.is_certain else _no_interval(metric, seeds)
     miss = f"{excess / metric.step:.{metric.digits}f} {metric.step_name} of {metric.name}" if state == "misses" else ""
-    return Part(metric.name, state, text, miss, max(0.0, excess) / LOSS_SCALE)
+    if miss and seeds == 1:
+        miss += f" ({doubt})"
+    return Part(metric.name, state, text, miss, max(0.0, excess) / LOSS_SCALE, doubt)
 
 
-def _state(margin: float, low: float, high: float) -> State:
-    """Return the state of a requirement by the margin by which it is met, and the ends of the margin's interval."""
-    if isnan(low) or isnan(high):
-        return "meets" if margin >= -ROUNDING else "misses"
-    return "meets" if low >= -ROUNDING else "may meet" if high >= -ROUNDING else "misses"
+def _no_interval(metric: ScoreMetric, seeds: int | None) -> str:
+    """Return why nothing is known of how much a score varies by chance."""
+    if seeds == 1:
+        return f"one seed: no interval of the {metric.name}"
+    why = ", as with one seed" if seeds is None else f": the scores of {seeds} seeds are equal, or the original's are too few"
+    return f"no interval of the {metric.name}{why}"
+
+
+def _state(margin: Span) -> State:
+    """Return the state of a requirement by the margin by which it is met.
+
+    Comparisons with NaN are all false, so whatever is not known must not get to one: without an interval, nothing is met.
+    """
+    if not margin.is_certain:
+        return "may meet" if margin.value >= -ROUNDING else "misses"
+    if min(margin.value, margin.low) >= -ROUNDING:
+        return "meets"
+    return "may meet" if max(margin.value, margin.high) >= -ROUNDING else "misses"
 
 
 # ---- verdicts on trials -----------------------------------------------------------------------------------
@@ -170,7 +220,18 @@ def _state(margin: float, low: float, high: float) -> State:
 def verdict_on_trial(goal: Goal, metrics: Mapping[str, float]) -> Verdict:
     """Return whether a trial meets a goal, by its metrics: the interval of the speedup is known, that of the score is not."""
     metric = METRICS.get(score_of(metrics) or "", ACCURACY)
-    return verdict(goal, metric, speedup_in(metrics), lost_in(metrics), shares_in(metrics))
+    return verdict(goal, metric, speedup_in(metrics), lost_in(metrics), shares_in(metrics), seeds=1)
+
+
+def order_of_trial(goal: Goal, metrics: Mapping[str, float]) -> tuple[int, float]:
+    """Return the place of a trial among others by a goal, the first being 0 and 0: its state, and by how much it misses.
+
+    One seed decides here, as in the search itself: the score counts as if it were exact.
+    """
+    metric, lost = METRICS.get(score_of(metrics) or "", ACCURACY), lost_in(metrics)
+    exact = None if lost is None else Span(lost.value, lost.value, lost.value)
+    found = verdict(goal, metric, speedup_in(metrics), exact, shares_in(metrics))
+    return STATES.index(found.state), found.missing if found.state in ("misses", "unknown") else 0.0
 
 
 def speedup_in(metrics: Mapping[str, float]) -> Span | None:

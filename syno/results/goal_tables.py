@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
-from syno.results.goal import SPEED, STATES, WORDS, Span, shares_in, speedup_in, times_as_fast, verdict
+from syno.results.goal import (
+    NONE_FASTER,
+    SPEED,
+    STATES,
+    WORDS,
+    Span,
+    none_faster,
+    shares_in,
+    speedup_in,
+    times_as_fast,
+    verdict,
+)
 from syno.results.metric import ACCURACY, LOSS, METRICS
-from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_apart, speedup_by_layers
+from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.search.goal import COSTS, Goal
 
 if TYPE_CHECKING:
@@ -19,17 +30,26 @@ GOAL_COLUMNS = (
     "operator", "key", "role", "verdict", "reason", "missing", "speedup", "speedup_low", "speedup_high", "timed", "lost",
     "lost_low", "lost_high", "least_speedup", "lose_at_most",
 )  # fmt: skip
+SELECTED_BY = "the speedup is the one of the search, by which it was selected, and may be too high"
+TRAINED = ("complete", "pruned", "paused")  # outcomes of trials whose operators may meet the goal
+PREDICTED, SCREENED = "predicted", "screened"  # how a speedup is known, and the role of an operator that was screened out
 GOAL_SPEEDUP = {  # columns of the scores: the speedup that the verdict is about, from the columns of verdicts
     "goal_speedup": "speedup",
     "goal_speedup_low": "speedup_low",
     "goal_speedup_high": "speedup_high",
 }
 
+GOAL_TIMED = "goal_timed"  # the column of the scores that says how it was timed
+
 
 def goal_speedup(row: Mapping[Any, Any]) -> str:
-    """Return the speedup that the verdict on a row of the scores is about, with its interval; "" if there is none."""
+    """Return the speedup that the verdict on a row of the scores is about, with its interval; "" if there is none.
+
+    One that was not measured again after the selection says so.
+    """
     found = Span(*(float(row.get(name, nan)) for name in GOAL_SPEEDUP))
-    return "" if isnan(found.value) else times_as_fast(found)
+    when = " in the search" if row.get(GOAL_TIMED) == IN_SEARCH else ""
+    return "" if isnan(found.value) else f"{times_as_fast(found)}{when}"
 
 
 def verdicts(
@@ -38,12 +58,15 @@ def verdicts(
     latency: pandas.DataFrame,
     searched: Mapping[str, Mapping[str, float]],
     breakdown: pandas.DataFrame | None = None,
+    again: Mapping[str, Span] | None = None,
 ) -> pandas.DataFrame:
     """Return a row of `GOAL_COLUMNS` for each network but the original, in the order of the scores.
 
-    The speedup is that of the search, where original and candidate were timed in turns. Without one it is that of the
-    breakdown by the goal's compiler on its device, where their layers were timed in turns. Without that, too, it is that of the
-    latency table, where they were timed apart; its interval is then that of both latencies.
+    The speedup is the one that was measured after the selection, where original and candidate were timed in turns: its interval
+    contains the true one in 95 % of all cases. Without one it is that of the search, by which the operator was selected, and
+    the reason says so. Without that, too, it is that of the breakdown by the goal's compiler on its device, where their layers
+    were timed in turns, and at last that of the latency table, where they were timed apart; its interval is then that of both
+    latencies.
 
     Args:
         goal: the goal.
@@ -51,6 +74,7 @@ def verdicts(
         latency: `syno.results.table.latency_view`.
         searched: the metrics in the search, by the key of the operator.
         breakdown: where the time goes (`syno.results.breakdown.breakdown_table`), if that was measured.
+        again: the speedups that were measured after the selection, by the key of the operator.
     """
     import pandas
 
@@ -62,16 +86,23 @@ def verdicts(
             "difference", "difference_high", "difference_low"
         )  # fmt: skip
         lost = Span(*(sign * float(nan if row[name] is None else row[name]) for name in ends))
-        turns = speedup_in(metrics)
         place = (row["key"], goal.compiler, goal.device)
-        by_layers = speedup_by_layers(breakdown, *place)
-        speedup = turns or by_layers or speedup_apart(latency, *place)
+        known = (
+            (IN_TURNS, (again or {}).get(row["key"])),
+            (IN_SEARCH, speedup_in(metrics)),
+            (BY_LAYERS, speedup_by_layers(breakdown, *place)),
+            (APART, speedup_apart(latency, *place)),
+        )
+        timed, speedup = next(((how, one) for how, one in known if one is not None), (None, None))
         shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
-        found = verdict(goal, metric, speedup, None if goal.lose_at_most is None and isnan(lost.value) else lost, shares)
-        timed = None if speedup is None else IN_TURNS if turns else BY_LAYERS if by_layers else APART
-        fast = speedup or Span(nan)
+        is_asked = goal.lose_at_most is not None or not isnan(lost.value)
+        seeds = row.get("seeds")
+        trained = None if seeds is None or isnan(seeds) else int(seeds)
+        found = verdict(goal, metric, speedup, lost if is_asked else None, shares, trained)
+        reason = f"{found.text}; {SELECTED_BY}" if timed == IN_SEARCH and goal.measures else found.text
         rows.append((
-            *(row[name] for name in ("operator", "key", "role")), found.state, found.text, found.missing, *fast, timed, *lost,
+            *(row[name] for name in ("operator", "key", "role")), found.state, reason, found.missing, *(speedup or Span(nan)),
+            timed, *lost,
             goal.least_speedup, goal.lose_at_most,
         ))  # fmt: skip
     return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))
@@ -103,6 +134,11 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
     lines = [f"Goal: {described(goal)}."]
     if own.empty:
         return [*lines, "No operator was trained and measured yet."]
+    speeds = own[own["speedup"].notna()]
+    if len(speeds) and not (speeds["speedup"] > 1).any():
+        best = speeds.sort_values("speedup", ascending=False, kind="stable").iloc[0]
+        span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
+        lines.append(none_faster(best["operator"], span, goal.place))
     for state in STATES[:2]:
         for row in own[own["verdict"] == state].to_dict("records"):
             lines.append(f"{row['operator']} {row['reason']}.")
@@ -116,6 +152,8 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
 
 def _help(goal: Goal, row: Mapping[Any, Any]) -> str:
     if row["verdict"] == "may meet":
+        if goal.lose_at_most is not None and not (isfinite(row["lost_low"]) and isfinite(row["lost_high"])):
+            return "Without an interval of the score nothing is certain: train with more seeds (train: seeds)."
         return "More seeds (train: seeds) and longer timing (tune: latency: least_ms) would narrow the intervals."
     return help_with([name for name, is_missed in (
         (SPEED, goal.speedup is not None and row["speedup"] < goal.speedup),
@@ -141,21 +179,84 @@ def end_of_search(goal: Goal, trials: pandas.DataFrame, n_trials: int) -> str | 
     """Return in words that a search has ended before its number of trials, and how near the best operator came; None if not."""
     if trials.empty:
         return None
-    trained = int(trials["outcome"].isin(["complete", "pruned", "paused", "failed"]).sum())
+    counted = int(trials["outcome"].isin([*TRAINED, "failed"]).sum())
     out = trials[trials["outcome"] == "screened"]
-    if out.empty or trained >= n_trials:
+    nothing = nothing_meets(goal, trials)
+    if out.empty or (counted >= n_trials and nothing is None):
         return None
     kinds = out["message"].str.partition(":")[0].value_counts()
     why = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
-    nearest = ""
-    if "metric_speedup" in out and out["metric_speedup"].notna().any():
-        best = out.sort_values("metric_speedup", ascending=False, kind="stable").iloc[0]
-        nearest = (
-            f" The fastest of them was {best['metric_speedup']:.2f} times as fast ({best['metric_speedup_low']:.2f} to "
-            f"{best['metric_speedup_high']:.2f}); the goal is {goal.least_speedup:g}."
-        )
-    speed_binds = kinds.get("too slow", 0) >= len(out) / 2
+    if failed := int((trials["outcome"] == "failed").sum()):
+        why += f"; {failed} failed in training"
+    advice = help_with([SPEED] if kinds.get("too slow", 0) >= len(out) / 2 else [])
+    is_limit = len(out) >= goal.screened_for(n_trials)
+    end = "goal: most_screened is when a search ends" if is_limit else "No other operator is left in the space"
+    if nothing is not None:
+        return f"{nothing} ({why}). {advice} {end}"
     return (
-        f"{trained} of {n_trials} trials were trained when the search ended, since {len(out)} operators cannot meet the goal "
-        f"({why}).{nearest} {help_with([SPEED] if speed_binds else [])} goal: most_screened is when a search ends"
+        f"{counted} of {n_trials} trials were trained when the search ended, since {len(out)} operators cannot meet the goal "
+        f"({why}): {_nearest(goal, out)}. {advice} {end}"
     )
+
+
+# ---- operators that were screened out ---------------------------------------------------------------------------------------
+
+
+def nearest_screened(goal: Goal, trials: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the trials whose operators were screened out, the nearest to the goal first, with these columns added.
+
+    `speedup`, `speedup_low` and `speedup_high`: as measured or, if that was enough to screen the operator out, as predicted;
+    `timed`: which of the two; `missing`: by how much the goal is missed, as a share (`syno.results.goal.Part`).
+    """
+    import pandas
+
+    found = trials[trials["outcome"] == "screened"]
+    rows = []
+    for row in found.to_dict("records"):
+        speed, timed = Span(nan), None
+        for prefix, how in (("", IN_TURNS), ("predicted_", PREDICTED)):
+            value = row.get(f"metric_{prefix}{SPEED}", nan)
+            if timed is None and value is not None and not isnan(value):
+                speed, timed = Span(*(row[f"metric_{prefix}{SPEED}{end}"] for end in ("", "_low", "_high"))), how
+        over = [
+            share - most
+            for option, most in goal.limits.items()
+            if (share := row.get(f"metric_{COSTS[option]}_share")) is not None and share > most
+        ]
+        slow = 0.0 if timed is None or not goal.least_speedup else max(0.0, 1 - speed.value / goal.least_speedup)
+        is_known = timed is not None or over
+        rows.append((*speed, timed, sum(over) + slow if is_known else nan))
+    columns = [SPEED, f"{SPEED}_low", f"{SPEED}_high", "timed", "missing"]
+    more = pandas.DataFrame(rows, columns=columns, index=found.index)
+    return pandas.concat([found, more], axis=1).sort_values(["missing", SPEED], ascending=[True, False], kind="stable")
+
+
+def nothing_meets(goal: Goal, trials: pandas.DataFrame) -> str | None:
+    """Return that nothing meets the goal, and how near the nearest operator comes; None if an operator was trained."""
+    if trials.empty or trials["outcome"].isin(TRAINED).any() or not (trials["outcome"] == "screened").any():
+        return None
+    return f"nothing meets the goal: {_nearest(goal, trials)}"
+
+
+def _nearest(goal: Goal, trials: pandas.DataFrame) -> str:
+    """Return how near the nearest of the operators that were screened out comes, in words."""
+    out = nearest_screened(goal, trials)
+    if not len(timed := out[out["timed"].notna()]):
+        return _smallest(goal, out)
+    row = timed.sort_values([SPEED], ascending=False, kind="stable").iloc[0]
+    speed = Span(*(float(row[name]) for name in (SPEED, f"{SPEED}_low", f"{SPEED}_high")))
+    of = f"the fastest of {len(out)}" if len(out) > 1 else "the only operator"
+    verb = "is" if row["timed"] == IN_TURNS else "is predicted to be"
+    slower = "" if speed.value > 1 else f"{NONE_FASTER}; "
+    return f"{slower}{of} {verb} {times_as_fast(speed, ' times as fast')}, and the goal is {goal.least_speedup:g}"
+
+
+def _smallest(goal: Goal, out: pandas.DataFrame) -> str:
+    """Return the costs of the nearest of operators whose speedups are not known, or why nothing is known of them."""
+    row = out.iloc[0].to_dict()
+    for option, most in goal.limits.items():
+        share = row.get(f"metric_{COSTS[option]}_share", nan)
+        if share > most:
+            of = f"the smallest of {len(out)}" if len(out) > 1 else "the only operator"
+            return f"{of} has {share:.3g} of the original's {WORDS[COSTS[option]]}, and the goal is at most {most:g}"
+    return f"none of {len(out)} operators could be measured; the last: {out.iloc[-1]['message']}"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from math import nan
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Hashable, Mapping
+from math import isfinite, nan
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno.base.files import ORIGINAL
 from syno.results.breakdown import NETWORK
-from syno.results.goal import Span
+from syno.results.goal import NONE_FASTER, Span, none_faster, times_as_fast
+from syno.results.measurement import INT8_COMPILER
 from syno.search.goal import Goal
 
 if TYPE_CHECKING:
     import pandas
 
-IN_TURNS, BY_LAYERS, APART = "in turns", "in turns, by layers", "apart"  # how original and candidate were timed
+# How original and candidate were timed: in turns, after the selection or in the search; in turns by layers; or apart.
+IN_TURNS, IN_SEARCH, BY_LAYERS, APART = "in turns", "in turns, in the search", "in turns, by layers", "apart"
+EAGER = "eager"
 SPEEDUP_COLUMNS = (
     "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
 )  # fmt: skip
@@ -34,10 +37,18 @@ def speedup_apart(latency: pandas.DataFrame, key: str, compiler: str, device: st
     found = {row["key"]: row for row in here.to_dict("records")}
     if key not in found or ORIGINAL not in found:
         return None
-    own, original = ([row[f"latency_{end}ms"] for end in ("", "low_", "high_")] for row in (found[key], found[ORIGINAL]))
-    return Span(
-        *(float(nan if one is None else one) for one in (original[0] / own[0], original[1] / own[2], original[2] / own[1]))
-    )
+    return _ratio(found[ORIGINAL], found[key])
+
+
+def _ratio(original: Mapping[Any, Any], changed: Mapping[Any, Any]) -> Span:
+    """Return the ratio of two latencies; NaN where one is unknown, or none."""
+    own, other = ([_positive(row[f"latency_{end}ms"]) for end in ("", "low_", "high_")] for row in (changed, original))
+    return Span(other[0] / own[0], other[1] / own[2], other[2] / own[1])
+
+
+def _positive(latency: Any) -> float:
+    known = nan if latency is None else float(latency)
+    return known if known > 0 else nan
 
 
 def speedup_by_layers(breakdown: pandas.DataFrame | None, key: str, compiler: str, device: str) -> Span | None:
@@ -87,6 +98,87 @@ def speedup_view(
             span = Span(row["speedup"], row["speedup_low"], row["speedup_high"])
             rows[place] = (*_named(row), goal.device, goal.compiler, *span, row["timed"], doubtful)
     return pandas.DataFrame(list(rows.values()), columns=list(SPEEDUP_COLUMNS))
+
+
+# ---- whether anything is faster --------------------------------------------------------------------------------------
+
+
+class BestAgainstBest(NamedTuple):
+    """The fastest network with an operator against the original with the compiler that suits the original best, on one device.
+
+    Attributes:
+        device: where.
+        compiler: the fastest compiler of the original there.
+        slower: the compilers, other than eager, with which the original is certainly slower: speedups with these flatter.
+        original_ms, slower_ms: the original's latency with `compiler`, and with the first of `slower`.
+        operator, own_compiler: the network with the least latency, and its compiler.
+        speedup: of this network over the original, by two latencies.
+    """
+
+    device: str
+    compiler: str
+    slower: tuple[str, ...]
+    original_ms: float
+    slower_ms: float
+    operator: str
+    own_compiler: str
+    speedup: Span
+
+    @property
+    def sentence(self) -> tuple[str, str, str]:
+        """The comparison in a sentence: the operator's name between two texts."""
+        none = "" if self.speedup.value > 1 else f"{NONE_FASTER}: "
+        before = (
+            f"On {self.device}, the original is faster with {self.compiler} ({self.original_ms:.4g} ms) than with "
+            f"{' and '.join(self.slower)} ({self.slower_ms:.4g} ms). Best compiler against best compiler, {none}"
+        )
+        return before, self.operator, f" with {self.own_compiler} is {times_as_fast(self.speedup, ' times as fast')}."
+
+
+def best_against_best(latency: pandas.DataFrame, names: Collection[str] | None = None) -> list[BestAgainstBest]:
+    """Return the comparison for each device where a compiler that operators were measured with slows the original down.
+
+    A speedup over an original that the compiler has slowed down says little: people would run the original without it.
+
+    Args:
+        latency: `syno.results.table.latency_view`.
+        names: the operators to choose from; None for all that the search has found.
+    """
+    found: list[BestAgainstBest] = []
+    rows = [row for row in latency.to_dict("records") if row["status"] == "ok" and row["suspicious"] is not True]
+    rows = [row for row in rows if isfinite(_positive(row["latency_ms"]))]
+    rows = [row for row in rows if not str(row["compiler"]).endswith(INT8_COMPILER)]  # another network
+    for device in dict.fromkeys(str(row["device"]) for row in rows):
+        here = [row for row in rows if str(row["device"]) == device]
+        own = [row for row in here if row["role"] == "found" and (names is None or row["operator"] in names)]
+        theirs = {str(row["compiler"]): row for row in here if row["role"] == ORIGINAL}
+        if not own or not theirs:
+            continue
+        name, best = min(theirs.items(), key=lambda pair: pair[1]["latency_ms"])
+        least = _positive(best["latency_high_ms"])
+        lows = {other: _positive(row["latency_low_ms"]) for other, row in theirs.items() if other not in (EAGER, name)}
+        slower = tuple(other for other in dict.fromkeys(str(row["compiler"]) for row in own) if lows.get(other, nan) > least)
+        if slower:
+            fastest = min(own, key=lambda row: row["latency_ms"])
+            where = (device, name, slower, best["latency_ms"], theirs[slower[0]]["latency_ms"])
+            found.append(BestAgainstBest(*where, fastest["operator"], str(fastest["compiler"]), _ratio(best, fastest)))
+    return found
+
+
+def none_is_faster(speedups: pandas.DataFrame) -> list[str]:
+    """Return a sentence for each compiler and device with which none of the operators that were found is faster.
+
+    Args:
+        speedups: `speedup_view`.
+    """
+    lines = []
+    known = speedups[(speedups["role"] == "found") & speedups["speedup"].notna()]
+    for (device, compiler), rows in known.groupby(["device", "compiler"], sort=False):
+        best = rows.sort_values("speedup", ascending=False, kind="stable").iloc[0]
+        if not best["speedup"] > 1:
+            span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
+            lines.append(none_faster(best["operator"], span, f"{compiler} on {device}"))
+    return lines
 
 
 def _named(row: dict[Hashable, object]) -> tuple[object, ...]:

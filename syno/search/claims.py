@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial
 from syno.ir.graph import PGraph
 from syno.search.policies.contract import Candidate, Policy
 from syno.search.reward import Failure, Outcome
-from syno.search.storage.records import Kind, Result, Told
+from syno.search.storage.records import Kind, Result, Told, deaths_in_words
 from syno.search.storage.screenings import screening_metrics
 
 
@@ -29,6 +29,7 @@ class Claim:
         outcome: its reward or failure; None while that is open.
         needs_trial: whether its last trial was interrupted, so that it must be evaluated again.
         passed: the last step after which one of its trials paused; 0 if none did.
+        has_died: whether it failed because too many workers died while they evaluated it.
         failure: the result that ended it, if its evaluation failed.
         screened: why it was not evaluated, in a word or two; "" if it was not screened out.
         screening: the metrics of the screening that it passed; None if there was none yet.
@@ -43,6 +44,7 @@ class Claim:
     outcome: Outcome | None = None
     needs_trial: bool = False
     passed: float = 0
+    has_died: bool = False
     failure: Result | None = None
     screened: str = ""
     screening: Mapping[str, float] | None = None
@@ -70,7 +72,8 @@ class Claim:
             return "paused"
         deaths = sum(trial.state.is_finished() and Result.of(trial) is None for trial in trials)
         if deaths >= most_attempts:
-            self.outcome = Failure(f"its worker died during the evaluation, {deaths} times")
+            self.outcome = Failure(deaths_in_words(deaths))
+            self.has_died = True
             return "failed"
         self.needs_trial = True
         return None

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from syno.base.addresses import visible
 from syno.base.errors import (
     DataError,
     DeviceError,
@@ -30,7 +31,10 @@ from syno.base.errors import (
     LoweringError,
     MisfitError,
     MissingDeviceError,
+    SearchStoppedError,
     SizeError,
+    SpecError,
+    StorageError,
     SynoError,
     TrainingError,
     UnreachableError,
@@ -40,6 +44,7 @@ from syno.base.errors import (
 
 FaultKind: TypeAlias = Literal["operator", "machine", "function"]
 
+LATER = "; if the machine is to blame, the same command may succeed later"  # ends the message of an error that may pass
 LONGEST_MESSAGE = 2000  # characters of a traceback that are kept, from its end
 LONGEST_CAUSE = 300  # characters
 
@@ -76,12 +81,14 @@ class Fault:
         message: the text of an error that Syno raised, the end of the traceback of any other.
         cause: the cause in one line.
         lasts: whether a new attempt in this process would fail, too, because the machine is broken.
+        may_pass: whether the same command may succeed later or elsewhere, as after a full disk or a lost connection.
     """
 
     kind: FaultKind
     message: str
     cause: str
     lasts: bool = False
+    may_pass: bool = False
 
 
 def fault_of(error: Exception) -> Fault:
@@ -94,14 +101,29 @@ def fault_of(error: Exception) -> Fault:
     broken = next((one for one in chain if _is_of_machine(one) or _is_lost_device(one)), None)
     if broken is not None:
         kind: FaultKind = "machine"
-    elif isinstance(error, OPERATOR_ERRORS) or any(_is_too_large(one) for one in chain):
+    elif isinstance(error, OPERATOR_ERRORS) or any(isinstance(one, FloatingPointError) or _is_too_large(one) for one in chain):
         kind = "operator"
     else:
         kind = "function"
+    passes = broken is not None and may_pass(error)
     if isinstance(error, SynoError):  # its text is meant for people
-        return Fault(kind, str(error), _one_line(str(error)), lost)
-    message = "".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip()
-    return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost)
+        return Fault(kind, str(error), _one_line(str(error)), lost, passes)
+    message = visible("".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip())
+    return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost, passes)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether the command that ended with this error may succeed when it is run again, because its machine failed.
+
+    It does if it ran out of memory or room, or lost a device or a connection; not if data or a device is missing.
+    """
+    if isinstance(error, SearchStoppedError):
+        return error.may_pass
+    if isinstance(error, SpecError | DataError) and not isinstance(error, StorageError):
+        return False
+    if isinstance(error, MemoryError):
+        return True
+    return any(_is_of_machine(one) or _is_lost_device(one) or _is_too_large(one) for one in _chain(error))
 
 
 def alike(cause: str) -> str:
@@ -147,7 +169,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _one_line(text: str) -> str:
-    first = " ".join(next((line for line in text.splitlines() if line.strip()), "").split())
+    first = " ".join(next((line for line in visible(text).splitlines() if line.strip()), "").split())
     return first if len(first) <= LONGEST_CAUSE else f"{first[:LONGEST_CAUSE]}..."
 
 

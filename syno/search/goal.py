@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from syno.base.validation import Settings
 
 Find = Literal["most_accurate", "fastest", "front"]
 Share = Annotated[float, Field(gt=0)]
@@ -20,7 +22,7 @@ EXAMPLE = "speedup: 1.5 (one and a half times as fast as the original), lose_at_
 COSTS = {"most_parameters": "parameters", "most_memory": "memory_bytes", "most_file_size": "file_bytes"}  # limits: metrics
 
 
-class Goal(BaseModel):
+class Goal(Settings):
     """The goal of the search: a fast, accurate and small network. Operators that cannot meet it are not trained."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)

@@ -21,9 +21,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from syno.base.errors import SpecError
+from syno.base.validation import Settings
 
 DEVIATIONS = 2.0  # a trial that is so many standard deviations outside of the share that goes on is stopped for good
 SHARES = (  # parts of a training, and shares of all trials; docs/measured/stopping.md
@@ -47,7 +48,7 @@ def as_step(given: float | str) -> Step:
     return int(step) if step.is_integer() else step
 
 
-class HalvingSettings(BaseModel):
+class HalvingSettings(Settings):
     """Early stopping of trials that can be resumed: which share of all trials goes on after which epoch."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)

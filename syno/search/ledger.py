@@ -34,6 +34,7 @@ class Ledger:
         screened: how many claims were screened out, by the reason in a word or two; they count for nothing else.
         fastest_screened: the highest measured speedup of claims that were screened out; None without one.
         last_success: the highest number of a trial that is complete, pruned or paused; -1 without one.
+        died: claims that failed because too many workers died while they evaluated them.
         waiting: the paused claims, and those among them that were stopped for good (`Waiting`).
     """
 
@@ -47,6 +48,7 @@ class Ledger:
         self.last_success = -1
         self.claims: list[Claim] = []
         self.ended: dict[Kind, int] = {"complete": 0, "pruned": 0, "failed": 0}
+        self.died: list[Claim] = []
         self.screened: Counter[str] = Counter()
         self.fastest_screened: float | None = None
         self._screened: list[int] = []  # ranks, sorted
@@ -81,6 +83,8 @@ class Ledger:
                 self.last_success = max(self.last_success, claim.numbers[-1])
                 continue
             self.ended[kind] += 1
+            if claim.has_died:
+                self.died.append(claim)
             if claim.failure is not None and claim.failure.fault == "function":
                 self.has_blamed_function = True
             if kind != "failed":

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from syno.base.registry import Registry
+from syno.base.validation import Settings
 from syno.search.faults import FaultKind
 
 Metrics: TypeAlias = Mapping[str, float]
@@ -35,7 +36,7 @@ class Failure:
 Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or why there is none
 
 
-class Reward(BaseModel, ABC):
+class Reward(Settings, ABC):
     """A function from metrics to a reward, with its settings as fields. Equal settings give equal rewards.
 
     A subclass has `of`, and `needs`. Experiments give it as `reward: {name: "package.module:MyReward"}`, with its settings.

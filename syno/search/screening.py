@@ -86,10 +86,12 @@ class GoalScreen:
         if found.status != "ok" or found.speedup is None:
             return Screening(metrics, self._not_measured(found))
         self._unmeasured = None
-        low, high = (found.speedup if end is None else end for end in (found.speedup_low, found.speedup_high))
-        metrics |= _named("speedup", found.speedup, low, high)
         if found.latency_ms is not None:
             metrics["latency_ms"] = found.latency_ms.value
+        low, high = found.speedup_low, found.speedup_high
+        if low is None or high is None:  # no interval is none of width 0, which would be certain
+            return Screening(metrics | {"speedup": found.speedup})
+        metrics |= _named("speedup", found.speedup, low, high)
         return Screening(metrics, self._too_slow("", found.speedup, low, high) if high < least else None)
 
     def _too_slow(self, verb: str, speedup: float, low: float, high: float) -> str:

@@ -15,9 +15,8 @@ from syno.search.ledger import is_running
 from syno.search.policies import Policy, Proposal
 from syno.search.reward import Reward
 from syno.search.storage.records import FINGERPRINT, Result, worker_of
-from syno.search.storage.store import EXHAUSTED, TrialStore
+from syno.search.storage.store import EXHAUSTED, SETTINGS, TrialStore
 
-ATTRIBUTE = "syno"  # the study's attribute that holds them
 FORMAT = 1
 ABSENT = object()
 LONGEST_VALUE = 60  # characters that are shown of a setting's value
@@ -53,15 +52,15 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
     A study in which no trial has succeeded yet takes other settings, with a warning that names them; its trials do not count
     then. Raises SpecError with the settings that differ if a trial has succeeded, or another worker is evaluating one.
     """
-    stored = store.attributes.get(ATTRIBUTE)
+    stored = store.attributes.get(SETTINGS)
     if stored is None:
-        store.describe(ATTRIBUTE, given)
-        stored = store.attributes[ATTRIBUTE]  # another worker may have come first
+        store.describe(SETTINGS, given)
+        stored = store.attributes[SETTINGS]  # another worker may have come first
     found = differences(stored, given)
     if not found:
         return
     name, trials = store.study.study_name, _trials(store)
-    if not differences(store.attributes[ATTRIBUTE], given):
+    if not differences(store.attributes[SETTINGS], given):
         return  # another worker has just given it these
     refused = _why_kept(trials)
     if refused:
@@ -72,7 +71,7 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
     numbers = [trial.number for trial in trials if FINGERPRINT in trial.user_attrs]
     if numbers:
         store.withdraw(numbers, "the study was given other settings")
-    store.describe(ATTRIBUTE, given)
+    store.describe(SETTINGS, given)
     store.describe(EXHAUSTED, None)  # it was another space
     warnings.warn(
         f'study "{name}" in {without_passwords(place)} takes other settings, as no trial has succeeded with those it had: '

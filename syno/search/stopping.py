@@ -15,8 +15,8 @@ from syno.search.claims import Claim
 from syno.search.faults import Fault, alike
 from syno.search.ledger import Ledger
 from syno.search.reward import Failure
-from syno.search.settings import ATTRIBUTE, differences
-from syno.search.storage.store import TrialStore, withdrawn
+from syno.search.settings import differences
+from syno.search.storage.store import SETTINGS, TrialStore, withdrawn
 
 EQUAL_AT_START = 2  # equal failures in a row that stop a study in which nothing has succeeded
 EQUAL_LATER = 10  # after a success: operators that fail alike may come one after another by chance
@@ -67,7 +67,10 @@ class Stopping:
             raise self._stopped(reason)
 
     def check_end(self, ledger: Ledger, n_trials: int) -> None:
-        """Raise SearchStoppedError if all trials of a study that has ended failed."""
+        """Raise SearchStoppedError if all trials of a study that has ended failed.
+
+        Not where others were screened out, and no function is to blame: that nothing meets the goal is a result.
+        """
         if not n_trials or not ledger.finished or ledger.last_success >= 0 or ledger.is_open(n_trials):
             return
         blamed = [claim for claim in ledger.claims if _blames_function(claim)]
@@ -76,6 +79,8 @@ class Stopping:
         if blamed:
             self._withdraw(blamed, reason)
             raise self._stopped(reason)
+        if ledger.screened:
+            return
         raise SearchStoppedError(
             f'study "{self._name}": {reason}. Change the settings and run the same command again: as no trial has succeeded, '
             "the study begins anew with them"
@@ -87,7 +92,7 @@ class Stopping:
 
     def _check_others(self) -> None:
         attributes = self._store.attributes
-        found = differences(attributes.get(ATTRIBUTE), self._settings)
+        found = differences(attributes.get(SETTINGS), self._settings)
         if found:
             raise SearchStoppedError(
                 f'study "{self._name}" was given other settings by another worker: {"; ".join(found)} ("there" is the study)'
@@ -113,10 +118,12 @@ class Stopping:
 
 def stopped_by_machine(name: str, fault: Fault) -> SearchStoppedError:
     """Return the error of a worker whose machine cannot evaluate."""
-    return SearchStoppedError(
+    error = SearchStoppedError(
         f'a worker of study "{name}" stopped, because its machine failed: {fault.cause}. Its trial was given back: other '
         "workers go on with it, as the same command does when the machine is mended"
     )
+    error.may_pass = fault.may_pass
+    return error
 
 
 def equal_failures(ledger: Ledger) -> list[Claim]:

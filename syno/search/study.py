@@ -34,7 +34,7 @@ from syno.search.settings import agree, study_settings
 from syno.search.stopping import MACHINE_ATTEMPTS, Stopping, stopped_by_machine
 from syno.search.storage.errors import database_errors
 from syno.search.storage.opening import open_storage
-from syno.search.storage.records import TrialRecord, best_records, table
+from syno.search.storage.records import TrialRecord, best_records, deaths_in_words, table
 from syno.search.storage.store import TrialStore, with_withdrawn
 from syno.search.tree import Tree, actions
 from syno.train.contract import Evaluate, Evaluation, evaluation_of
@@ -197,6 +197,7 @@ class Study:
             self._forget()
         evaluation, dispatch, meter, machine_faults = evaluation_of(evaluate), self._dispatch, ProgressMeter(), 0
         dispatch.begin(alone=alone)
+        told = 0  # of claims whose workers died
         try:
             with unfrozen_afterwards(), display or nullcontext():
                 while True:
@@ -204,6 +205,13 @@ class Study:
                         trial = dispatch.next(n_trials, most_screened)
                     for operator in dispatch.stopped_for_good():
                         evaluation.forget(operator)
+                    for claim in dispatch.ledger.died[told:]:
+                        warnings.warn(
+                            f'study "{self.name}": the operator of trial {claim.number} counts as failed: '
+                            f"{deaths_in_words(len(claim.numbers))}",
+                            stacklevel=2,
+                        )
+                    told = len(dispatch.ledger.died)
                     if display is not None:
                         display.show(meter.progress(dispatch.ledger, self.name, n_trials, notes()))
                     if trial is not None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from syno.base.validation import Settings
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -16,7 +18,7 @@ MOST_LAYERS = 10_000  # of equal sizes: deeper networks are mistakes
 DistanceKind = Literal["exact", "paper", "published", "none"]
 
 
-class OptionGroup(BaseModel):
+class OptionGroup(Settings):
     """A group of options. Frozen; unknown names are errors. The text below a field says what the option means."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -18,7 +18,7 @@ class Reads(OptionGroup):
     """The least that the element in the middle of the output must depend on in the input, in every replaced layer.
 
     Beside the options, each size of an axis of the input, such as `H`, may be given with a number: the least number of
-    different positions that are read along an axis of this size.
+    different positions that are read along an axis of this size, in each layer that has more than one.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -71,7 +71,7 @@ class Reads(OptionGroup):
                     f'reads holds "{name}"; there are the axes of the input {", ".join(by_name)} and the options '
                     f"{', '.join(type(self).model_fields)}.{suggestion(name, known)}"
                 )
-            smallest = min(row.integer(by_name[name]) for row in layers)
+            smallest = _shortest(by_name[name], layers)
             if least > smallest:
                 raise SpecError(
                     f"reads asks for {least} positions of {name}, which is {smallest} in the smallest layer; ask for fewer"
@@ -83,13 +83,23 @@ class Reads(OptionGroup):
             )
 
 
+def least_positions(least: int, length: int) -> int:
+    """Return how many positions of an axis of this length a requirement of `least` asks for: a single one has no neighbours."""
+    return least if length > 1 else 1
+
+
+def _shortest(size: Size, layers: Valuations) -> int:
+    """Return the smallest number of positions of an axis in those layers that have several; 1 if none has."""
+    return min([length for row in layers if (length := row.integer(size)) > 1], default=1)
+
+
 def usual_reads(inputs: Sequence[Size], outputs: Sequence[Size], free: Sequence[Size], layers: Valuations) -> Reads:
     """Return the requirement that is measured where a spec has none.
 
     Around its own position 3 positions (as many as there are, if there are fewer) along every axis of which the output has one
     of equal size, and all channels: applied twice, or once if the output does not have the input's shape.
     """
-    sizes = {str(size): min(3, *(row.integer(size) for row in layers)) for size in free if size in outputs}
+    sizes = {str(size): min(3, _shortest(size, layers)) for size in free if size in outputs}
     return Reads.model_validate({"applied": 1 if paired(inputs, outputs) is None else 2, **sizes})
 
 

@@ -18,7 +18,7 @@ from syno.base.errors import LoweringError, SizeError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.shared_support import Combined, OperatorSupport, SharedSupport
-from syno.space.reads import Reads, paired
+from syno.space.reads import Reads, least_positions, paired
 from syno.space.spec import OperatorSpec
 
 
@@ -92,7 +92,8 @@ class Requirements:
             if (number := read.count(axis)) < sizes[axis]:
                 return f"reads {number} of {sizes[axis]} positions of {self.spec.input_sizes[axis]} (reads: channels is all)"
         runs: dict[int, list[range]] = {}  # of each axis that is asked for, those of which one must be read
-        for name, least in reads.positions.items():
+        for name, wanted in reads.positions.items():
+            least = least_positions(wanted, sizes[self.asked[name][0]])
             counts = [read.count(axis) for axis in self.asked[name]]
             fine = [axis for axis, number in zip(self.asked[name], counts, strict=True) if number >= least]
             if not fine or (reads.along == "every" and len(fine) < len(counts)):

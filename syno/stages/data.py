@@ -40,10 +40,18 @@ class DataRecord(Record):
         layers: names of the layers that operators replace.
         layers_that_stay: the other layers of that kind, each with the reason why it isn't replaced.
         layers_with_bias: replaced layers with a bias, which stays and is added after the operator.
-        table: all layers with weights.
-        time_shares: the share of a forward pass that each layer takes in plain PyTorch on this machine's processor.
+        table: all layers that do multiply-adds.
+        time_shares: the share of a forward pass that each layer takes in plain PyTorch on this machine's processor; not of
+            layers that are not called.
         flops: multiply-adds of the network, for one picture or sequence.
+        attention_flops: multiply-adds of products of activations, which do not count, for one picture or sequence.
+        not_counted: functions whose multiply-adds are not known, each with the modules that call it.
         parameters: parameters of the network.
+        shared_memory: names of different parameters and buffers in the same memory, as slices of one tensor, by the memory.
+        fixed_weights: share of the weights of a user's own network that its function makes equal for every seed, such as those
+            that it loads; vectors do not count; None for other networks.
+        majority: the share of the test data's labels that are the most frequent one; None where that is not known.
+        majority_label: that label.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced.
         versions, date: versions of the software, and the time.
     """
@@ -67,7 +75,13 @@ class DataRecord(Record):
     table: tuple[LayerRow, ...] = ()
     time_shares: Mapping[str, Amount] = {}
     flops: Amount
+    attention_flops: Amount = 0.0
+    not_counted: tuple[str, ...] = ()
     parameters: Number
+    shared_memory: tuple[tuple[str, ...], ...] = ()
+    fixed_weights: Amount | None = None
+    majority: Amount | None = None
+    majority_label: Number | None = None
     rest_flops: Amount | None = None
     rest_parameters: Number | None = None
     versions: dict[str, str]
@@ -116,9 +130,10 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     """
     from syno.measure.layer_shares import layer_shares
 
-    record = look(experiment)
+    record = look(experiment.use_code())
     shares = layer_shares(experiment.network.model(), experiment.network.example)
-    record = record.model_copy(update={"time_shares": {row.name: shares.get(row.name, 0.0) for row in record.table}})
+    known = {row.name: shares[row.name] for row in record.table if row.name in shares}
+    record = record.model_copy(update={"time_shares": known})
     if experiment.searches:
         from syno.space.space import Space
         from syno.space.state_graph import check_not_empty
@@ -128,7 +143,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         from syno.train.first_step import try_step
 
         with leased(experiment.network.settings.training.device, "training.device"):
-            try_step(experiment.network)
+            try_step(experiment.network, keeps_weights=experiment.train.weights != "none")
     record.write(output or experiment.folder / DATA)
     return record
 
@@ -136,16 +151,18 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 def look(experiment: Experiment) -> DataRecord:
     """Return the record without training or writing anything. Raises the errors of `prepare`."""
     from syno.data import TokenSet
-    from syno.data.contract import label_shape_of
+    from syno.data.contract import label_shape_of, majority_of
+    from syno.model.counting import count
     from syno.model.extraction import replaceable, sorted_out
     from syno.model.layer_table import layer_rows
+    from syno.model.memory import shared_tensors
 
     network = experiment.network
     data, settings, pictures = network.data, network.settings, len(network.example)
     model = network.model()
     layers = replaceable(model, network.example, settings.layers)
     _, stay = sorted_out(model, network.example, settings.layers)
-    rest = network.rest
+    rest, counted, most_frequent = network.rest, count(model, network.example), majority_of(data)
     if isinstance(data, TokenSet):
         shape: dict[str, Any] = {"length": data.length}
     else:
@@ -163,8 +180,14 @@ def look(experiment: Experiment) -> DataRecord:
         layers_that_stay=stay,
         layers_with_bias=tuple(layer.name for layer in layers if layer.module.bias is not None),
         table=layer_rows(model, network.example, settings.layers),
-        flops=network.original.flops / pictures,
+        flops=counted.flops / pictures,
+        attention_flops=counted.attention_flops / pictures,
+        not_counted=counted.not_counted,
         parameters=int(network.original.parameters),
+        shared_memory=tuple(map(tuple, shared_tensors(model))),
+        fixed_weights=network.fixed_weights,
+        majority=None if most_frequent is None else most_frequent.share,
+        majority_label=None if most_frequent is None else most_frequent.label,
         rest_flops=rest.flops / pictures,
         rest_parameters=int(rest.parameters),
         versions=versions(["torch", "numpy"]),

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from syno.base.addresses import visible
 from syno.base.text_tables import markdown
 from syno.config import Experiment
 from syno.model.layer_row import as_table
+from syno.results.majority import SAYS_LITTLE, WARNED_MAJORITY, majority_text
 from syno.space.options import Budget
 from syno.space.reads import AUTO
 from syno.stages.data import DataRecord
 
+LEAST_ATTENTION = 0.01  # of the FLOPs; less is not worth a line
 MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
 
 
 def data_text(experiment: Experiment, record: DataRecord) -> str:
     """Return what `syno data` prints: the data, the network, and which shares of its cost operators can reach."""
-    return "".join(f"{line}\n" for line in _lines(experiment, record))
+    return visible("".join(f"{line}\n" for line in _lines(experiment, record)))
 
 
 def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
@@ -36,22 +39,50 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         places = tuple(layer for layer, name in record.placed.items() if name == operator)
         yield f"these layers have the operator {operator} already, which the table does not show: {_names(places)}"
     yield f"\n{markdown(as_table(record.table, record.flops, record.time_shares), left=5)}"
+    if record.not_counted:
+        yield f"the FLOPs do not count {', '.join(record.not_counted)}, of which nothing is known"
+    if record.attention_flops > LEAST_ATTENTION * record.flops:
+        yield f"the FLOPs do not count products of activations, as in attention, which are {record.attention_flops:,.0f} more"
     if record.layers_with_bias:
         yield f"the bias of these layers stays, and is added after the operator: {_names(record.layers_with_bias)}"
     assert record.rest_flops is not None and record.rest_parameters is not None  # only old records have none
-    flops, parameters = record.rest_flops / record.flops, record.rest_parameters / record.parameters
+    flops, parameters = record.rest_flops / max(record.flops, 1), record.rest_parameters / record.parameters
     yield (
         f"reachable: more than {flops:.1%} of the FLOPs ({record.rest_flops:,.0f}) and {parameters:.1%} of the parameters "
         f"({record.rest_parameters:,}), which the rest of the network has; the original is 100%"
     )
+    for names in record.shared_memory:
+        yield f"these weights share memory, and do so in every training and copy: {_names(names)}"
+    yield from _weights(experiment, record)
     yield from _fastest(experiment, record)
     if experiment.searches:
         yield f"budget of the search: {_budget(experiment)}"
         yield _requirement(experiment)
+    if record.majority is not None and record.majority > WARNED_MAJORITY:
+        yield f"warning: {majority_text(record.majority_label, record.majority)}: {SAYS_LITTLE}"
     if not experiment.trains:
         yield "nothing is trained, so no step of training was tried"
         return
     yield f"one step of training and one of testing work on {experiment.network.settings.training.device}"
+
+
+def _weights(experiment: Experiment, record: DataRecord) -> Iterator[str]:
+    """Yield what becomes of the weights of a user's own network, where that is not plain."""
+    training = experiment.network.settings.training
+    if record.fixed_weights is None or not experiment.trains:
+        return
+    loaded = f"{record.fixed_weights:.0%} of the weights" if record.fixed_weights else ""
+    equal = f"the function of the network makes {loaded} equal for every seed, as when it loads trained ones" if loaded else ""
+    match training.initialization:
+        case "paper":
+            yield (
+                f"{equal and f'{equal}; '}the recipe {training.recipe} draws all weights of the paper's networks anew, and in "
+                "yours only operators'; training: {initialization: paper-everywhere} draws the others, too"
+            )
+        case "paper-everywhere" if loaded:
+            yield f"warning: {equal}, and initialization: paper-everywhere draws them anew; initialization: keep keeps them"
+        case _ if loaded:
+            yield f"{equal}; every training begins with them, and with new weights of operators"
 
 
 def _fastest(experiment: Experiment, record: DataRecord) -> Iterator[str]:

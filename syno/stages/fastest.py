@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syno.base.errors import SpecError
+from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
@@ -49,7 +49,8 @@ def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple
         experiment: the experiment.
         names: names of the operators of the shortlist, by key, the best first.
 
-    Raises SpecError if a record is missing, damaged or of something else, or no operator was measured for any pair.
+    Raises SpecError if a record is missing, damaged or of something else; NoneSelectedError if no operator was measured for any
+    pair.
     """
     found: dict[str, list[FastestOn]] = {}
     problems: list[str] = []
@@ -71,7 +72,7 @@ def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple
             found.setdefault(best, []).append(place)
     if not found:
         more = f"; and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
-        raise SpecError(
+        raise NoneSelectedError(
             f"no operator of the shortlist has a latency that compares: {'; '.join(problems[:MOST_NAMED])}{more}; delete the "
             "records of these measurements to repeat them, or select by pareto or reward"
         )

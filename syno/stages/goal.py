@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from syno.config import Experiment
 from syno.report.results import metrics_of
 from syno.results.breakdown import read_breakdown
-from syno.results.goal import SPEED, STATES, Verdict, lost_in, speedup_in, verdict_on_trial
-from syno.results.goal_tables import GOAL_SPEEDUP, answer, help_with, verdicts
+from syno.results.goal import SPEED, STATES, Span, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
+from syno.results.goal_tables import (
+    GOAL_COLUMNS,
+    GOAL_SPEEDUP,
+    GOAL_TIMED,
+    SCREENED,
+    answer,
+    described,
+    help_with,
+    nearest_screened,
+    verdicts,
+)
 from syno.results.measurement import INT8
 from syno.results.metric import ACCURACY, METRICS, front
 from syno.results.table import SCORE_COLUMNS
 from syno.search.goal import Goal
 from syno.search.goal_reward import score_of
 from syno.search.reward_contract import ORIGINAL
-from syno.stages.places import SELECTED
-from syno.stages.selection import read_selected
+from syno.stages.places import FROZEN, SELECTED
+from syno.stages.selection import read_selected, why_none
+from syno.stages.speedups import selected_speedups
+from syno.stages.store import ID_DIGITS
+from syno.stages.study import read_trials_table
 
 if TYPE_CHECKING:
     import pandas
@@ -26,21 +40,18 @@ if TYPE_CHECKING:
 def nearest_first(ranked: pandas.DataFrame, goal: Goal) -> pandas.DataFrame:
     """Return complete trials in the order in which a goal takes them.
 
-    Those that meet it come first, by what the goal looks for: the most accurate, the fastest, or those on the front of score
-    and speedup. Then come those that may meet it, in the same order, and the others by how much they miss. Equal ones keep
-    their order.
+    Those that meet it by their one seed come first, by what the goal looks for: the most accurate, the fastest, or those on the
+    front of score and speedup. Then come those that may meet it, in the same order, and the others by how much they miss.
+    Equal ones keep their order.
     """
     found = [metrics_of(row) for _, row in ranked.iterrows()]
-    judged = [verdict_on_trial(goal, metrics) for metrics in found]
     lost = [-span.value if (span := lost_in(metrics)) is not None else float("-inf") for metrics in found]
     speed = [span.value if (span := speedup_in(metrics)) is not None else float("-inf") for metrics in found]
     on_front = set(front([(-fast, quality) for fast, quality in zip(speed, lost, strict=True)]))
 
     def key(place: int) -> tuple[float, ...]:
-        one = judged[place]
         wanted = {"most_accurate": -lost[place], "fastest": -speed[place], "front": float(place not in on_front)}
-        missing = one.missing if one.state in ("misses", "unknown") else 0.0
-        return (STATES.index(one.state), missing, wanted[goal.find or "front"])
+        return (*order_of_trial(goal, found[place]), wanted[goal.find or "front"])
 
     return ranked.iloc[sorted(range(len(ranked)), key=key)]
 
@@ -53,10 +64,11 @@ def verdict_in_search(experiment: Experiment, metrics: Mapping[str, float]) -> V
 def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | None:
     """Return the reward of a trial that just meets the goal: with the least speedup and the worst score that it allows.
 
-    Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, or there is no reward.
+    Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, there is no reward, or
+    it is code of one's own, which no page runs.
     """
     goal, done = experiment.goal, trials[trials["outcome"] == "complete"]
-    if goal is None or goal.lose_at_most is None or done.empty:
+    if goal is None or goal.lose_at_most is None or done.empty or experiment.has_own_reward:
         return None
     metrics = metrics_of(done.iloc[0])
     metric = METRICS.get(score_of(metrics) or "")
@@ -94,19 +106,51 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
     file = experiment.folder / SELECTED
     searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
-    return verdicts(experiment.goal, scores, latency, searched, parts)
+    again = {
+        key: Span(record.ratio.value, record.ratio.low, record.ratio.high)
+        for key, record in selected_speedups(experiment).items()
+        if record.status == "ok" and record.ratio is not None
+    }
+    return verdicts(experiment.goal, scores, latency, searched, parts, again)
+
+
+def screened_table(experiment: Experiment) -> pandas.DataFrame:
+    """Return a row of `GOAL_COLUMNS` for each operator that the search has screened out, the nearest to the goal first."""
+    import pandas
+
+    goal, file = experiment.goal, experiment.folder / FROZEN
+    found = pandas.DataFrame(columns=list(GOAL_COLUMNS))
+    if goal is None or not file.is_file() or (out := nearest_screened(goal, read_trials_table(file))).empty:
+        return found
+    ids = out["operator"].str.extract(r"^id ([0-9a-f]+)\s*$", flags=re.MULTILINE)[0]  # the last line of an operator's text
+    return out.assign(
+        operator=[f"{experiment.name}_{number}" for number in out["number"]],
+        key=ids.str[:ID_DIGITS],
+        role=SCREENED,
+        verdict=out["missing"].isna().map({True: "unknown", False: "misses"}),
+        reason=out["message"],
+        least_speedup=goal.least_speedup,
+        lose_at_most=goal.lose_at_most,
+    ).reindex(columns=list(GOAL_COLUMNS))
 
 
 def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> pandas.DataFrame:
-    """Return the scores with the columns `verdict` and `verdict_reason`, and `GOAL_SPEEDUP` if any is known."""
+    """Return the scores with columns for the verdicts, their reasons, and `GOAL_SPEEDUP` and `GOAL_TIMED` if any is known."""
     if found is None:
         return scores
     by_key = found.set_index("key")
-    columns = {"verdict": "verdict", "verdict_reason": "reason", **(GOAL_SPEEDUP if found["speedup"].notna().any() else {})}
+    of_speed = {**GOAL_SPEEDUP, GOAL_TIMED: "timed"} if found["speedup"].notna().any() else {}
+    columns = {"verdict": "verdict", "verdict_reason": "reason", **of_speed}
     return scores.assign(**{name: scores["key"].map(by_key[column]) for name, column in columns.items()})
 
 
 def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:
-    """Return in sentences which operators meet the goal, or how near they come; () without a goal or networks."""
+    """Return in sentences which operators meet the goal, or how near they come; () without a goal or networks.
+
+    Where no operator was selected, they say why, without a goal, too.
+    """
+    goal, nothing = experiment.goal, why_none(experiment.folder / SELECTED)
+    if nothing is not None:
+        return (*(() if goal is None else (f"Goal: {described(goal)}.",)), nothing)
     found = verdict_table(experiment, scores, latency)
-    return () if experiment.goal is None or found is None else tuple(answer(experiment.goal, found))
+    return () if goal is None or found is None else tuple(answer(goal, found))

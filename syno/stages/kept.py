@@ -12,6 +12,8 @@ from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.config.files import in_place
 from syno.config.kept_file import HEAD, KEPT
+from syno.config.own_code import own_paths
+from syno.config.policies import policy_of
 from syno.space.space import Space
 from syno.stages.data import DataRecord
 from syno.stages.places import DATA, FROZEN, SELECTED
@@ -112,9 +114,14 @@ def _check_placed(experiment: Experiment) -> None:
 
 
 def differences_of_searches(kept: Experiment, given: Experiment) -> list[str]:
-    """Return the differences between settings that trials depend on, in words; empty if the study can continue."""
+    """Return the differences between settings that trials depend on, in words; empty if the study can continue.
+
+    Where they name code of one's own, which is not imported to look at results, they are compared as they are written.
+    """
     if _of_the_search(kept) == _of_the_search(given):
         return []
+    if any(own_paths([_of_the_search(kept), _of_the_search(given)])):
+        return _differences(_of_the_search(kept), _of_the_search(given))
     try:  # the texts differ, but their meaning may be the same
         return _differences({**_of_the_search(kept), **_meant(kept)}, {**_of_the_search(given), **_meant(given)})
     except SynoError:  # for example, the data is not on this machine
@@ -136,7 +143,7 @@ def _meant(experiment: Experiment) -> dict[str, Any]:
         "relative_budget": None,  # it is in the spec
         "evaluate": experiment.evaluation,
         "reward": experiment.make_reward().settings(),
-        "policy": {"name": experiment.policy.get("name", "mcts"), **experiment.policy_settings.model_dump(mode="json")},
+        "policy": {"name": policy_of(experiment.policy), **experiment.policy_settings.model_dump(mode="json")},
     }
 
 

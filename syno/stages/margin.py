@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from syno.base.errors import SpecError
+from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.results.metric import METRICS, ScoreMetric
@@ -33,8 +33,8 @@ def near_the_original(table: pandas.DataFrame, experiment: Experiment) -> pandas
 
     Without that setting, all trials are returned.
 
-    Raises SpecError if the original network is not trained, trials have no such score, or none is good enough; the message then
-    says how near the best one came.
+    Raises SpecError if the original network is not trained, or trials have no such score; NoneSelectedError if none is good
+    enough, which says how near the best one came.
     """
     within = experiment.select.within
     if within is None:
@@ -48,7 +48,7 @@ def near_the_original(table: pandas.DataFrame, experiment: Experiment) -> pandas
     near = table[quality >= metric.quality(score) - within - ROUNDING]
     if near.empty:
         best = max(table.to_dict("records"), key=lambda row: metric.quality(row[metric.column]))
-        raise SpecError(
+        raise NoneSelectedError(
             f'no trial of "{experiment.name}" can be selected: the original has the {metric.name} {metric.text(score)}, '
             f"and the nearest trial, {best['number']}, has {metric.text(best[metric.column])}, which is "
             f"{metric.quality(score) - metric.quality(best[metric.column]):.4g} worse; select: within is {within:g}; raise it, "

@@ -20,7 +20,7 @@ from syno.model.baselines import ModuleBaseline, Replacement, is_module_baseline
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
 from syno.stages.selection import check_in_store, read_selected
 from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
-from syno.stages.study import read_frozen
+from syno.stages.study import read_frozen, shown_trials
 
 if TYPE_CHECKING:
     from syno.measure.breakdown_record import BreakdownRecord
@@ -152,8 +152,8 @@ def _kept_elsewhere(experiment: Experiment) -> Iterator[PGraph]:
     if experiment.searches and (experiment.folder / FROZEN).is_file():
         with suppress(SynoError):
             table = read_frozen(experiment)
-            complete = table[table["outcome"] == "complete"]
-            for number, text in zip(complete["number"], complete["operator"], strict=True):
+            kept = shown_trials(experiment, table)
+            for number, text in zip(kept["number"], kept["operator"], strict=True):
                 yield from _read(text, f"{experiment.name}_{number}")
     others = [experiment.select.source] if experiment.join is None else map(Path, experiment.join.of)
     for source in others:

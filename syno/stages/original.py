@@ -7,6 +7,7 @@ score is kept with the study, so that workers on other machines have it. Workers
 from __future__ import annotations
 
 import fcntl
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from syno.base.errors import SpecError
 from syno.base.gpu_leases import leased
 from syno.base.progress import Progress
 from syno.config import Experiment
+from syno.results.majority import warning_of
 from syno.search.relative_reward import compared_scores
 from syno.stages.places import ORIGINAL_TRAINING
 
@@ -41,7 +43,8 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
     loses = experiment.goal is not None and experiment.goal.lose_at_most is not None
     if experiment.evaluation != "training" or not (loses or experiment.make_reward().compares_scores):
         return {}
-    from syno.train.workload import Workload  # imports torch
+    from syno.data.contract import majority_of  # imports torch
+    from syno.train.workload import Workload
 
     network = experiment.network
     workload = Workload(network.settings.model_copy(update={"milestones": {}}), network.data)
@@ -52,7 +55,10 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
         study.keep(KEY, {**of, "metric": record.metric, "score": record.score})
         kept = study.kept(KEY)  # another worker may have been later
         assert kept is not None
-    return compared_scores(str(kept["metric"]), float(kept["score"]), network.data.classes)
+    metric, score, most_frequent = str(kept["metric"]), float(kept["score"]), majority_of(network.data)
+    if metric == "accuracy" and most_frequent is not None and (warning := warning_of(*most_frequent, score)):
+        warnings.warn(warning, stacklevel=2)
+    return compared_scores(metric, score, network.data.classes)
 
 
 def _record(experiment: Experiment, workload: Workload, display: Display | None) -> TrainingRecord:

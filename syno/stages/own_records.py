@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SpecError
+from syno.base.registry import is_path
 from syno.config import Experiment
-from syno.measure.compilers import compiler_named
+from syno.measure.compilers import compiler_facts
 from syno.measure.tuning import tolerant
 from syno.measure.tuning_record import TuningRecord
+from syno.model.placed import OPTIONAL
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
@@ -52,9 +54,11 @@ def _check_measured(
         return
     subject = measured.model_dump(mode="json")
     whole = workload.model_dump(mode="json")
-    parts = [name for name in ("model", "width", "placed", "layers") if name in subject or name == "placed"]
+    parts = [name for name in ("model", *OPTIONAL, "width", "layers") if name in subject or name in OPTIONAL]
     there = {"workload": {name: subject.get(name) for name in parts}, "latency": settings.model_dump(mode="json")}
-    latency = tolerant(experiment.tune.latency, compiler_named(compiler))
+    latency = tolerant(experiment.tune.latency, compiler_facts(compiler))
+    if is_path(compiler) and (settings.tolerance or 0.0) > (latency.tolerance or 0.0):
+        latency = latency.model_copy(update={"tolerance": settings.tolerance})  # its least tolerance, which only its code says
     here = {"workload": {name: whole.get(name) for name in parts}, "latency": latency.model_dump(mode="json")}
     _check(file, there, here, again)
 

@@ -23,6 +23,7 @@ TUNING = "tune/{key}/{compiler}-{device}.json"
 LAYERS = "layers/{key}/{compiler}-{device}.json"  # beside it is a folder with the layers that are done, until all are
 BREAKDOWN = "breakdown/{key}/{compiler}-{device}.json"
 SPEED = "speed/{key}/{device}.json"
+SPEEDUPS = "speedup/{compiler}-{device}.json"  # of the selected operators; beside it is a folder with those that are done
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
 ABLATION, ABLATION_TABLE = "ablations/{name}.json", f"{results.ABLATION}{{name}}"
 OPERATORS = results.OPERATORS
@@ -59,6 +60,13 @@ def training_file(experiment: Experiment, key: str, seed: int) -> Path:
     return experiment.folder / TRAINING.format(key=key, seed=seed)
 
 
+def trained_seeds(experiment: Experiment, key: str) -> list[int]:
+    """Return the seeds with which a network was trained, whether or not the experiment still has them, in increasing order."""
+    beginning = training_file(experiment, key, 0).stem.removesuffix("0")
+    names = (file.stem.removeprefix(beginning) for file in training_file(experiment, key, 0).parent.glob(f"{beginning}*.json"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
 def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
     """Return the file of a measurement's record."""
     return _of_measurement(TUNING, experiment, key, compiler, device)
@@ -80,6 +88,11 @@ def _of_measurement(pattern: str, experiment: Experiment, key: str, compiler: st
     return experiment.folder / pattern.format(key=key, compiler=name_in_files(compiler), device=in_a_name(device))
 
 
+def speedups_file(experiment: Experiment, compiler: str, device: str) -> Path:
+    """Return the file of the speedups of the selected operators."""
+    return _of_measurement(SPEEDUPS, experiment, "", compiler, device)
+
+
 def speed_file(experiment: Experiment, key: str, device: str) -> Path:
     """Return the file of a record of the speed of training."""
     return experiment.folder / SPEED.format(key=key, device=in_a_name(device))
@@ -97,11 +110,13 @@ def in_a_name(device: str) -> str:
 
 def device_named(experiment: Experiment, part: str) -> str:
     """Return the device of a name that `in_a_name` returned."""
-    return next(device for device in experiment.tune.devices if in_a_name(device) == part)
+    devices: list[str] = [*experiment.tune.devices, *(experiment.goal_pair or ())[1:]]
+    return next(device for device in devices if in_a_name(device) == part)
 
 
 def compiler_in_files(experiment: Experiment, part: str) -> str:
     """Return the compiler whose name in files this is."""
     from syno.measure.compilers import name_in_files
 
-    return next(compiler for compiler in experiment.tune.all_compilers if name_in_files(compiler) == part)
+    compilers: list[str] = [*experiment.tune.all_compilers, *(experiment.goal_pair or ())[:1]]
+    return next(compiler for compiler in compilers if name_in_files(compiler) == part)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from syno.base.text_tables import Row, markdown
+from syno.base.validation import Settings
 from syno.config import Experiment
 from syno.config.stopping import rounds_of
-from syno.measure.compilers import COMPILERS, compiler_named
+from syno.measure.compilers import COMPILERS, compiler_facts
 from syno.measure.tvm.settings import is_here
 from syno.stages.places import compiler_in_files, device_named
 from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs
@@ -30,7 +31,7 @@ Above = Annotated[float, Field(gt=0)]
 TRIAL_HOURS, SEARCH_HOURS = 0.1, 300
 
 
-class Assumptions(BaseModel):
+class Assumptions(Settings):
     """The assumptions of a plan. The defaults are round figures for the paper's networks on an A100."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -132,6 +133,9 @@ def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assu
         "layers": _tuning_hours(experiment, _jobs_of("layers", experiment), assumed.layer_kernels, assumed.layers, assumed),
         "breakdown": _tuning_hours(
             experiment, _jobs_of("breakdown", experiment), assumed.layer_kernels, assumed.layers, assumed
+        ),
+        "speedup": _tuning_hours(
+            experiment, _jobs_of("speedup", experiment), assumed.kernels, 1 + experiment.select.most, assumed
         ),
         "speed": _speed_hours(experiment, assumed),
     }
@@ -240,7 +244,7 @@ def _tuning_hours(
     for job in found:
         device, compiler = device_named(experiment, job["device"]), compiler_in_files(experiment, job["compiler"])
         tuning = kernels * settings.tvm.trials_per_task / assumed.schedules_per_second
-        seconds = tuning if compiler_named(compiler).tunes else 60 * assumed.compile_minutes
+        seconds = tuning if compiler_facts(compiler).tunes else 60 * assumed.compile_minutes
         hours[device] = hours.get(device, 0.0) + times * min(seconds, settings.time_limit_seconds) / HOUR
     return hours
 
@@ -258,7 +262,7 @@ def _files(stage: WorkflowStage, made: list[Path], experiment: Experiment, assum
 
 def _built(stage: WorkflowStage, made: Iterable[Path]) -> int:
     """Return the number of networks, whole or by layers, that compilers build that tune."""
-    tuning = tuple(f"{name}-" for name in COMPILERS if compiler_named(name).tunes)
+    tuning = tuple(f"{name}-" for name in COMPILERS if compiler_facts(name).tunes)
     return sum(file.name.startswith(tuning) for file in made) if stage.name in ("tune", "layers") else 0
 
 
@@ -319,7 +323,7 @@ def experiment_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
             "jobs": sum(stage.jobs for stage in one.stages),
             "GPU hours: search": _rounded(one.gpu_hours("worker")),
             "training": _rounded(one.gpu_hours("train")),
-            "tuning": _sum(one.gpu_hours(rule) for rule in ("tune", "layers", "breakdown")),
+            "tuning": _sum(one.gpu_hours(rule) for rule in ("tune", "layers", "breakdown", "speedup")),
             "hours of other devices": _rounded(sum(stage.device_hours for stage in one.stages)),
             "files": sum(stage.files for stage in one.stages),
             "MiB": _rounded(sum(stage.bytes for stage in one.stages) / MIB),

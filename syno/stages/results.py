@@ -11,7 +11,6 @@ from syno.config import Experiment
 from syno.config.experiment import RESULTS
 from syno.config.kept_file import KEPT
 from syno.ir.graph import PGraph
-from syno.ir.text import parse_stored
 from syno.model.layer_row import as_table
 from syno.results.measurement import INT8
 from syno.stages import study as freeze
@@ -20,8 +19,9 @@ from syno.stages.data import DataRecord
 from syno.stages.goal import answer_of, reward_at_goal, verdict_table
 from syno.stages.kept import check_shown
 from syno.stages.operators import operator_of
-from syno.stages.places import DATA, OPERATORS, WEIGHTS, training_file, worker_file
+from syno.stages.places import DATA, OPERATORS, SELECTED, WEIGHTS, training_file, worker_file
 from syno.stages.search import WorkerRecord
+from syno.stages.selection import why_none
 from syno.stages.store import ID_DIGITS
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def read(experiment: Experiment) -> Results:
         layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
     operators = _operators(experiment, trials, [scores, latency, layers])
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else no_breakdown()
+    nothing = why_none(experiment.folder / SELECTED)
     return Results(
         experiment.name,
         trials,
@@ -58,7 +59,7 @@ def read(experiment: Experiment) -> Results:
         operators,
         _notes(experiment, trials, latency, layers),
         layers,
-        answer_of(experiment, scores, latency),
+        tuple(line for line in answer_of(experiment, scores, latency) if line != nothing),  # the verdict says it
         speedup_view(latency, experiment.goal, verdict_table(experiment, scores, latency), parts),
         experiment.goal,
         reward_at_goal(experiment, trials),
@@ -66,6 +67,8 @@ def read(experiment: Experiment) -> Results:
         _network(experiment),
         _kept(experiment, scores, operators),
         _learning(experiment, scores),
+        nothing,
+        _majority(experiment),
     )
 
 
@@ -141,6 +144,15 @@ def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[s
     )
 
 
+def _majority(experiment: Experiment) -> tuple[int, float] | None:
+    """Return the most frequent label of the test data and its share; None if the record of the data does not say it."""
+    file = experiment.folder / DATA
+    record = DataRecord.read(file) if file.is_file() else None
+    if record is None or record.majority is None or record.majority_label is None:
+        return None
+    return record.majority_label, record.majority
+
+
 def _network(experiment: Experiment) -> tuple[Row, ...]:
     """Return the rows of the network's layers; none if the stage `data` has left no record."""
     file = experiment.folder / DATA
@@ -160,27 +172,32 @@ def _trials(experiment: Experiment) -> pandas.DataFrame:
 
 
 def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Sequence[pandas.DataFrame]) -> dict[str, PGraph]:
-    """Return the operators in the tables; where nothing was trained and measured, the best of the search."""
+    """Return the operators in the tables; where none was trained and measured, the best of the search."""
     import pandas
 
+    given: dict[str, PGraph] = {}
     filled = [table[["operator", "key", "role"]] for table in measured if not table.empty]
     if filled:
         named = pandas.concat(filled)
         rows = named[(named["role"] != "original") & (named["key"] != INT8)].drop_duplicates("key")
         found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
-        return {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
-    return _best(experiment, trials, experiment.select.count)
+        given = {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
+        if (rows["role"] == "found").any():
+            return given
+    return given | _best(experiment, trials, experiment.select.count)
 
 
 def _best(experiment: Experiment, trials: pandas.DataFrame, count: int) -> dict[str, PGraph]:
-    """Return the operators of the trials with the highest rewards, best first, by the names that the store gives them."""
-    complete = trials[trials["outcome"] == "complete"].sort_values(["reward", "number"], ascending=[False, True])
-    best = complete.head(count)
+    """Return the operators of the trials with the highest rewards, best first, by the names that the store gives them.
+
+    Without any, they are those that came nearest to the goal.
+    """
+    best = freeze.shown_trials(experiment, trials)
     if best.empty:
         return {}
-    pairs = zip(best["number"], best["operator"], strict=True)
-    names = [(f"{experiment.name}_{number}", text) for number, text in pairs]
-    return {name: parse_stored(text, name=name) for name, text in names}
+    if (best["outcome"] == "complete").any():
+        best = best.sort_values(["reward", "number"], ascending=[False, True]).head(count)
+    return {operator.name: operator for operator in freeze.operators_of(experiment, best)}
 
 
 def _notes(

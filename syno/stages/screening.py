@@ -10,7 +10,6 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
 
-from syno.base.errors import SearchStoppedError
 from syno.config import Experiment
 from syno.results.goal_tables import end_of_search
 from syno.search.screening import GoalScreen, ScreenedEvaluation
@@ -106,17 +105,10 @@ def _file_bytes(network: nn.Module) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in network.state_dict().values())
 
 
-def check_screened(experiment: Experiment, trials: pandas.DataFrame) -> None:
-    """Warn if a search ended before its number of trials because operators cannot meet the goal.
-
-    Raises SearchStoppedError if no operator was trained at all.
-    """
+def warn_of_end(experiment: Experiment, trials: pandas.DataFrame) -> None:
+    """Warn if a search ended before its number of trials because operators cannot meet the goal. That is a result, too."""
     if experiment.goal is None:
         return
     text = end_of_search(experiment.goal, trials, experiment.study.n_trials)
-    if text is None:
-        return
-    if trials["outcome"].isin(["complete", "pruned", "paused"]).any():
+    if text is not None:
         warnings.warn(f'study "{experiment.name}": {text}', stacklevel=3)
-    else:
-        raise SearchStoppedError(f'study "{experiment.name}": {text}')

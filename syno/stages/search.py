@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from syno.space.state_graph import check_not_empty, why_empty
 from syno.stages.kept import keep_config
 from syno.stages.original import original_scores
 from syno.stages.places import worker_file
-from syno.stages.screening import check_screened, limits, screened
+from syno.stages.screening import limits, screened, warn_of_end
 from syno.stages.study import open_study
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:
     """Search until the study has all its trials; returns the study. Other machines may work on the same study.
 
+    That no operator meets the goal, or that there is none, is a result, of which a warning tells.
+
     Args:
         experiment: the experiment.
         workers: number of processes on this machine.
@@ -47,8 +50,9 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     Raises:
         SpecError: the space is empty, operators come from another experiment, or the study has other settings.
         MissingDeviceError: this machine does not have the device that the workload trains on.
-        SearchStoppedError: evaluations fail for a reason that is not the operators', or no operator can meet the goal.
+        SearchStoppedError: evaluations fail for a reason that is not the operators'.
     """
+    experiment.use_code()
     if experiment.storage == "memory:" and workers > 1:
         raise SpecError("several workers need a storage that they share; study: storage is memory:")
     if experiment.evaluation == "training":  # before the data is loaded, which may take long
@@ -70,9 +74,9 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     ):
         shown = StoppingDisplay(stop, display)
         study.run(Stoppable(evaluation, stop), *limits(experiment), display=shown, notes=lambda: rejections(space))
-    if study.trials.empty:
-        raise SpecError(why_empty(space.spec))  # the distance is a bound: some empty spaces show only when they are searched
-    check_screened(experiment, study.trials)
+    if study.trials.empty:  # the distance is a bound: some empty spaces show only when they are searched
+        warnings.warn(f'study "{experiment.name}" found no operator: {why_empty(space.spec)}', stacklevel=2)
+    warn_of_end(experiment, study.trials)
     return study
 
 
@@ -143,12 +147,15 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
         checkpoints, checks = experiment.folder / "checkpoints", experiment.study.check_gradients
         return ProxyTraining(experiment.network, experiment.operator_spec, checkpoints, original or {}, checks)
     spec, given = experiment.operator_spec, experiment.original
-    return find_evaluation(experiment.evaluation, spec, None if given is None else given.cost(spec))
+    original_cost = None if given is None else given.cost(spec)
+    if original_cost is None and experiment.workload is not None and experiment.evaluation in EVALUATIONS:
+        original_cost = experiment.network.original
+    return find_evaluation(experiment.evaluation, spec, original_cost)
 
 
 def _work(fields: Mapping[str, Any]) -> None:
     """Work on the study in a further process, whose experiment has these fields."""
-    experiment = Experiment(**fields)
+    experiment = Experiment(**fields).use_code()
     study = open_study(experiment, Space(experiment.operator_spec))
     evaluate = make_evaluation(experiment, original_scores(experiment, study))
     with (

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.base.errors import SpecError
+from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.ir.text import parse_stored
 from syno.report.results import metrics_of
+from syno.results.goal_tables import nothing_meets
 from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
 from syno.results.parquet import read_parquet
 from syno.stages.fastest import fastest
@@ -18,7 +20,7 @@ from syno.stages.goal import nearest_first
 from syno.stages.kinds import source_of
 from syno.stages.margin import near_the_original
 from syno.stages.places import SCORES_FILE, SELECTED, SHORTLIST
-from syno.stages.selection import Selected, check_in_store, read_selected, write_selected
+from syno.stages.selection import Selected, check_in_store, read_selection, write_selected
 from syno.stages.store import OperatorStore, add_chosen
 from syno.stages.study import read_frozen
 
@@ -29,17 +31,16 @@ FLOPS = "metric_flops"
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
-    """Choose operators as `select` in the config says, and write and return a list of them.
+    """Choose operators as `select` in the config says, and write and return a list of them; if it is empty, the file says why.
 
     They come from the frozen table, sorted by reward, or nearest to the goal first, or from another experiment's selection or
     import, sorted by score, or are those that the config names, in this order. By latency, they are the fastest of the
     shortlist, which came from there before.
 
-    Raises SpecError if there is no frozen table (or no selection of the other experiment, no shortlist, no measurements), or no
-    operator can be selected.
+    Raises SpecError if there is no frozen table (or no selection of the other experiment, no shortlist, no measurements).
     """
-    chosen = _fastest(experiment) if experiment.select.by == "latency" else choose(experiment)
-    return write_selected(chosen, output or experiment.folder / SELECTED)
+    chosen = partial(_fastest if experiment.select.by == "latency" else choose, experiment)
+    return _write(chosen, output or experiment.folder / SELECTED)
 
 
 def shortlist(experiment: Experiment, output: Path | None = None) -> list[Selected]:
@@ -47,7 +48,7 @@ def shortlist(experiment: Experiment, output: Path | None = None) -> list[Select
 
     They are the best `shortlist` operators by reward, or by score in the source, that are within the limits.
 
-    Raises SpecError if the selection is not by latency, or no operator can be taken; see `select`.
+    Raises SpecError if the selection is not by latency; see `select`.
     """
     settings = experiment.select
     if settings.by != "latency":
@@ -55,12 +56,22 @@ def shortlist(experiment: Experiment, output: Path | None = None) -> list[Select
             f'experiment "{experiment.name}" selects by {settings.by} (select: by), which needs no shortlist; run `syno select`'
         )
     best = settings.model_copy(update={"by": "reward", "count": settings.shortlist})
-    chosen = choose(experiment.model_copy(update={"select": best}))
-    return write_selected(chosen, output or experiment.folder / SHORTLIST)
+    chosen = partial(choose, experiment.model_copy(update={"select": best}))
+    return _write(chosen, output or experiment.folder / SHORTLIST)
+
+
+def _write(choose: Callable[[], list[Selected]], file: Path) -> list[Selected]:
+    try:
+        return write_selected(choose(), file)
+    except NoneSelectedError as error:  # a result: what was measured until here still gets its tables and its page
+        return write_selected([], file, str(error))
 
 
 def choose(experiment: Experiment) -> list[Selected]:
-    """Return the operators that `select` in the config says, by pareto or reward, and add them to the operator store."""
+    """Return the operators that `select` in the config says, by pareto or reward, and add them to the operator store.
+
+    Raises NoneSelectedError if none can be selected.
+    """
     source = experiment.select.source
     if experiment.select.operators:
         named = add_chosen(experiment.select.operators, OperatorStore(experiment.folder))
@@ -69,14 +80,19 @@ def choose(experiment: Experiment) -> list[Selected]:
         return _of_search(experiment)
     if (kind := source_of(source)) is not None:
         return kind.choose(experiment)
-    selected = read_selected(source / SELECTED)
-    check_in_store(selected, source)
-    return _of_source(experiment, source, selected)
+    theirs = read_selection(source / SELECTED)
+    if not theirs.selected:
+        raise NoneSelectedError(f"{source} has selected no operator: {theirs.none_because}")
+    check_in_store(theirs.selected, source)
+    return _of_source(experiment, source, theirs.selected)
 
 
 def _fastest(experiment: Experiment) -> list[Selected]:
     """Return the fastest operators of the shortlist, and where they are."""
-    listed = {one.key: one for one in read_selected(experiment.folder / SHORTLIST)}
+    shortlisted = read_selection(experiment.folder / SHORTLIST)
+    if not shortlisted.selected:
+        raise NoneSelectedError(shortlisted.none_because)
+    listed = {one.key: one for one in shortlisted.selected}
     check_in_store(list(listed.values()), experiment.folder)
     found = fastest(experiment, {key: one.name for key, one in listed.items()})
     return [listed[key].model_copy(update={"fastest_on": places}) for key, places in found.items()]
@@ -86,13 +102,10 @@ def _fastest(experiment: Experiment) -> list[Selected]:
 
 
 def _of_search(experiment: Experiment) -> list[Selected]:
-    settings, table = experiment.select, read_frozen(experiment)
-    table = table[table["outcome"] == "complete"]
+    settings, trials = experiment.select, read_frozen(experiment)
+    table = trials[trials["outcome"] == "complete"]
     if table.empty:
-        raise SpecError(
-            f'no trial of "{experiment.name}" can be selected: none is complete; the column message of the trials table says '
-            "why; search longer"
-        )
+        raise NoneSelectedError(_why_none_is_complete(experiment, trials))
     ranked = _good_enough(table, experiment).sort_values(["reward", "number"], ascending=[False, True], kind="stable")
     if settings.by == "goal" and experiment.goal is not None:
         ranked = nearest_first(ranked, experiment.goal).head(settings.count)
@@ -103,8 +116,17 @@ def _of_search(experiment: Experiment) -> list[Selected]:
     return [_selected(experiment, row) for _, row in ranked.iterrows()]
 
 
+def _why_none_is_complete(experiment: Experiment, trials: pandas.DataFrame) -> str:
+    if trials.empty:
+        return f'the search of "{experiment.name}" found no operator in its space'
+    if experiment.goal is not None and (nothing := nothing_meets(experiment.goal, trials)) is not None:
+        return nothing
+    last = next((str(one).splitlines()[0] for one in reversed(trials["message"].to_list()) if one), "no reason was stored")
+    return f'no trial of "{experiment.name}" can be selected: none is complete; the last says: {last}'
+
+
 def _good_enough(table: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
-    """Return the trials within the limits. Raises SpecError if there is none, or trials have no such metric."""
+    """Return the trials within the limits. Raises NoneSelectedError without any, SpecError if trials have no such metric."""
     settings = experiment.select
     limits = (("least_accuracy", ACCURACY, settings.least_accuracy or None), ("most_loss", LOSS, settings.most_loss))
     for option, metric, limit in limits:
@@ -116,7 +138,7 @@ def _good_enough(table: pandas.DataFrame, experiment: Experiment) -> pandas.Data
             )
         table = table[table[metric.column].map(metric.quality) >= metric.quality(limit)]
         if table.empty:
-            raise SpecError(
+            raise NoneSelectedError(
                 f'no trial of "{experiment.name}" can be selected: none that is complete meets select: {option}: {limit:g}; '
                 "search longer, or change this limit"
             )
@@ -149,7 +171,7 @@ def _selected(experiment: Experiment, row: pandas.Series) -> Selected:
 def _of_source(experiment: Experiment, source: Path, selected: Sequence[Selected]) -> list[Selected]:
     """Return the best of another experiment's selected operators, by mean score over seeds; adds them to this store.
 
-    Raises SpecError if that experiment has no table of scores, or no operator in it is good enough.
+    Raises SpecError if that experiment has no table of scores, NoneSelectedError if no operator in it is good enough.
     """
     within = experiment.select.within
     scores, metric = _scores(source)
@@ -170,7 +192,7 @@ def _of_source(experiment: Experiment, source: Path, selected: Sequence[Selected
         good = [one for one in good if found[one.key] >= least]
     if not good:
         shown = ", ".join(f"{one.name} {metric.text(scores[one.key])}" for one in selected if one.key in scores)
-        raise SpecError(
+        raise NoneSelectedError(
             f"no operator of {source} can be taken: the original's {metric.name} there is {metric.text(scores[ORIGINAL])}, the "
             f"operators' are {shown}, and select: within is {within:g}; raise it, or search longer"
         )

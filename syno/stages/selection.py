@@ -46,26 +46,38 @@ class Selected(BaseModel):
 
 
 class Selection(BaseModel):
-    """The content of the file `selected.json`: the selected operators, the best first."""
+    """The content of the file `selected.json`.
+
+    Attributes:
+        selected: the selected operators, the best first.
+        none_because: why there is none; "" if there are some.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     selected: tuple[Selected, ...]
+    none_because: str = ""
 
 
-def write_selected(chosen: list[Selected], file: Path) -> list[Selected]:
-    """Write a selection; returns it."""
+def write_selected(chosen: list[Selected], file: Path, none_because: str = "") -> list[Selected]:
+    """Write a selection; returns it. Where it is empty, `none_because` says why."""
     content = [one.model_dump(mode="json", exclude=None if one.fastest_on else {"fastest_on"}) for one in chosen]
-    write_whole(file, json_with_checksum({"selected": content}))
+    reason = {"none_because": none_because} if none_because else {}
+    write_whole(file, json_with_checksum({"selected": content, **reason}))
     return chosen
 
 
 def read_selected(file: Path) -> list[Selected]:
+    """Return the selected operators in a file; see `read_selection`."""
+    return list(read_selection(file).selected)
+
+
+def read_selection(file: Path) -> Selection:
     """Return the selection in a file.
 
     Raises SpecError if the file does not exist, holds something else, or does not agree with its checksum.
     """
     try:
-        found = Selection.model_validate(read_json(file)).selected
+        found = Selection.model_validate(read_json(file))
     except OSError as error:
         raise SpecError(f"{file} cannot be read: {error.strerror}; `{_maker(file)}` makes it") from error
     except ValidationError as error:
@@ -74,10 +86,16 @@ def read_selected(file: Path) -> list[Selected]:
         raise _refused(file, f"{place}: {first['msg']}") from error
     except ValueError as error:
         raise _refused(file, str(error)) from error
-    keys = [one.key for one in found]
+    keys = [one.key for one in found.selected]
     if len(set(keys)) < len(keys):
         raise _refused(file, f"{next(key for key in keys if keys.count(key) > 1)} is in it twice")
-    return list(found)
+    return found
+
+
+def why_none(file: Path) -> str | None:
+    """Return in a sentence why no operator is selected; None if one is, or there is no selection yet."""
+    reason = read_selection(file).none_because if file.is_file() else ""
+    return f"No operator is selected, since {reason.rstrip('.')}." if reason else None
 
 
 def check_in_store(selected: Sequence[Selected], folder: Path) -> None:

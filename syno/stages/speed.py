@@ -43,6 +43,7 @@ def measure_speed(experiment: Experiment, given: str, device: str, output: Path 
     """
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to train')
+    experiment.use_code()
     if given == ORIGINAL:
         raise SpecError("the original network is measured beside each operator, in turns; give an operator or a baseline")
     if not is_here(device):

@@ -9,6 +9,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.config.stopping import rounds_of
 from syno.ir.text import parse_stored
+from syno.results.goal_tables import nearest_screened
 from syno.results.parquet import read_parquet, write_parquet
 from syno.space.space import Space
 from syno.stages.places import FROZEN
@@ -17,9 +18,11 @@ from syno.stages.store import OperatorStore
 if TYPE_CHECKING:
     import pandas
 
+    from syno.ir.graph import PGraph
     from syno.search.study import Study
 
 COLUMNS = ("number", "outcome", "reward", "operator")  # that every table of trials has
+NEAREST = 6  # operators that are shown where none meets the goal
 
 
 def open_study(experiment: Experiment, space: Space) -> Study:
@@ -58,27 +61,50 @@ def open_study(experiment: Experiment, space: Space) -> Study:
 
 
 def study_table(experiment: Experiment) -> pandas.DataFrame:
-    """Return the trials as they are stored now; `syno.search.storage.records.table` describes the columns."""
-    from syno.search.storage.records import table
-    from syno.search.storage.store import read_trials
+    """Return the trials as they are stored now; `syno.search.storage.records.table` describes the columns.
 
-    return table(read_trials(experiment.storage, experiment.name))
+    Raises SpecError if there is no study, or it has no trial although its space may hold operators.
+    """
+    import pandas
+
+    from syno.search.storage.records import table
+    from syno.search.storage.store import read_study
+
+    trials, is_exhausted = read_study(experiment.storage, experiment.name)
+    if trials:
+        return table(trials)
+    if is_exhausted:
+        return pandas.DataFrame(columns=[*COLUMNS, "message", "ended"])
+    raise SpecError(f'study "{experiment.name}" in {experiment.storage} has no trial; run `syno search` first')
 
 
 def freeze(experiment: Experiment, output: Path | None = None) -> pandas.DataFrame:
-    """Write all trials to `trials.parquet` and every evaluated operator to the operator store; returns the table.
+    """Write all trials to `trials.parquet`, and operators to the operator store; returns the table.
 
-    Raises SpecError if there is no study, or it has no trial.
+    The operators are those that were evaluated; where there is none, those that came nearest to the goal (`shown_trials`).
+
+    Raises SpecError if there is no study, or it has no trial although its space may hold operators.
     """
     table = study_table(experiment)
-    if table.empty:
-        raise SpecError(f'study "{experiment.name}" in {experiment.storage} has no trial; run `syno search` first')
     store = OperatorStore(experiment.folder)
-    complete = table[table["outcome"] == "complete"]
-    for number, text in zip(complete["number"], complete["operator"], strict=True):
-        store.add(parse_stored(text, f"operator of trial {number}", f"{experiment.name}_{number}"))
+    for operator in operators_of(experiment, shown_trials(experiment, table)):
+        store.add(operator)
     write_parquet(table, output or experiment.folder / FROZEN)
     return table
+
+
+def shown_trials(experiment: Experiment, trials: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the trials whose operators are kept: the complete ones, or else those of the screened ones nearest to the goal."""
+    complete = trials[trials["outcome"] == "complete"]
+    if len(complete) or experiment.goal is None or trials.empty:
+        return complete
+    return nearest_screened(experiment.goal, trials).head(NEAREST)
+
+
+def operators_of(experiment: Experiment, trials: pandas.DataFrame) -> list[PGraph]:
+    """Return the operators of trials, with the names that the store gives them."""
+    pairs = zip(trials["number"], trials["operator"], strict=True)
+    return [parse_stored(text, f"operator of trial {number}", f"{experiment.name}_{number}") for number, text in pairs]
 
 
 def read_frozen(experiment: Experiment) -> pandas.DataFrame:

@@ -25,7 +25,7 @@ from syno.results.table import (
     write_table,
 )
 from syno.stages.breakdown import breakdown_of
-from syno.stages.goal import verdict_table, with_verdicts
+from syno.stages.goal import screened_table, verdict_table, with_verdicts
 from syno.stages.kept import keep_config
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
 from syno.stages.own_records import check_int8, check_measurement, check_same, check_training
@@ -46,7 +46,7 @@ class Tables(NamedTuple):
     Attributes:
         scores: A row for each operator, the best first: mean and standard deviation over seeds, the difference from the
             original, and costs of one sample (`syno.results.table.score_view`); with a goal, the columns `verdict`,
-            `verdict_reason` and `GOAL_SPEEDUP` of `syno.results.goal_tables`.
+            `verdict_reason`, `GOAL_SPEEDUP` and `GOAL_TIMED` of `syno.results.goal_tables`.
         latency: A row for each latency; `speedup` is over the original, by the same compiler on the same device
             (`syno.results.table.latency_view`).
     """
@@ -63,6 +63,8 @@ def make_tables(experiment: Experiment) -> Tables:
     Raises SpecError if nothing was trained or measured yet, or a record is damaged or of other settings (the message says
     which).
     """
+    import pandas
+
     curves: list[dict[str, Any]] = []
     if experiment.tune.breakdown:  # the verdicts read it
         write_table(breakdown_of(experiment, compared_networks(experiment)), experiment.folder, OF_BREAKDOWN)
@@ -72,7 +74,8 @@ def make_tables(experiment: Experiment) -> Tables:
     keep_config(experiment)  # all records are of these settings
     written = {MEASUREMENTS: table, SCORES: tables.scores, LATENCY: tables.latency, LOSSES: loss_table(curves)}
     if found is not None:
-        written[OF_GOAL] = found
+        screened = screened_table(experiment)
+        written[OF_GOAL] = found if screened.empty else screened if found.empty else pandas.concat([found, screened])
     layers = layer_view(table)
     if not layers.empty:
         written[OF_LAYERS] = layers

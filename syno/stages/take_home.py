@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.base.errors import DataError, SpecError
+from syno.base.errors import DataError, RunsCodeError, SpecError
 from syno.base.files import ORIGINAL
+from syno.base.registry import code_file, is_path, reading_only
 from syno.base.text_tables import markdown
+from syno.base.user_code import is_installed
 from syno.config import Experiment
+from syno.config.experiment import RESULTS
+from syno.config.own_code import own_paths
 from syno.results import FOLDER, SCORES
 from syno.stages.data import DataRecord, look
 from syno.stages.goal import answer_of
 from syno.stages.operators import key_of, operator_of
-from syno.stages.places import DATA, WEIGHTS, training_file
+from syno.stages.places import DATA, WEIGHTS, trained_seeds, training_file
 from syno.stages.tables import read_tables
 from syno.stages.top import summary
 from syno.stages.tune import subject_of
@@ -32,17 +37,25 @@ def take_network(
     folder: Path | None = None,
     formats: Sequence[str] = ("module",),
     seed: int | None = None,
+    *,
+    run_code: bool = True,
 ) -> list[str]:
     """Write a trained network of an experiment into a folder that needs nothing of Syno; return what was written.
+
+    The network runs, since it is compared. If code of one's own makes it, or the data, that is imported.
 
     Args:
         experiment: has trained the network.
         given: "original", a baseline, or an operator's id, name or file.
         folder: by default one with the operator's name, here.
         formats: names in `syno.report.take_home.NETWORK_FORMATS`.
+        seed: of the training; None: the one with the best score, of the seeds of the experiment if one of these was trained.
         seed: of the training; None: the one with the best score.
+        run_code: whether code of one's own may run wherever it lies; if not, only the user's: in the folder where the command
+            runs or on Python's path, but neither in a folder of results nor in an installed package.
 
     Raises:
+        RunsCodeError: the network needs code that may not run.
         UnknownNameError: there is no such operator or format.
         SpecError: the network was not trained, or its weights were not kept.
         DataError: the weights are damaged.
@@ -51,8 +64,50 @@ def take_network(
     from syno.report.take_home.network_folder import write_network
 
     record, weights = _training(experiment, given, seed)
-    found = _trained(experiment, given, record, weights)
-    return write_network(found, folder or Path(found.name), formats)
+    with _code(experiment, given, record, run_code=run_code):
+        found = _trained(experiment, given, record, weights)
+        return write_network(found, folder or Path(found.name), formats)
+
+
+def _code(experiment: Experiment, given: str, record: TrainingRecord, *, run_code: bool) -> AbstractContextManager[None]:
+    """Return the context in which the network is made: one that imports no code of one's own, unless the network needs it.
+
+    Raises RunsCodeError if it needs code that may not run.
+    """
+    made_by = record.workload
+    named = list(dict.fromkeys(own_paths([made_by.model, made_by.data, made_by.layers, _baseline(experiment, given)])))
+    if not named:
+        return reading_only("`syno get`")
+    strange = [] if run_code else [path for path in named if not _is_ours(path, experiment)]
+    if strange:
+        lies = code_file(strange[0], experiment.code)
+        raise RunsCodeError(
+            f'{given} of {experiment.folder} is made by "{strange[0]}"{"" if lies is None else f" ({lies})"}, and `syno get` '
+            "would have to run it; if you trust this code, add --run-code"
+        )
+    experiment.find_code()
+    return nullcontext()
+
+
+def _baseline(experiment: Experiment, given: str) -> str:
+    """Return how the experiment names a baseline; "" if this is none."""
+    if is_path(given):
+        return given
+    return next((one.operator for key, one in experiment.baselines.items() if given in (key, one.operator)), "")
+
+
+def _is_ours(path: str, experiment: Experiment) -> bool:
+    """Return whether code lies where the user has it: on Python's path, or the folder where the command runs.
+
+    What came with results, as a stranger may have sent them, does not; and settings can make installed packages do anything.
+    """
+    file = code_file(path, experiment.code)
+    if file is None or is_installed(file):
+        return False
+    found = file.resolve()
+    here, code = Path.cwd(), experiment.code
+    is_elsewhere = code is not None and found.is_relative_to(code.resolve()) and not code.resolve().is_relative_to(here)
+    return not is_elsewhere and not any(found.is_relative_to(place.resolve()) for place in (experiment.folder, RESULTS))
 
 
 def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[TrainingRecord, Path]:
@@ -61,11 +116,16 @@ def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[Tra
     from syno.train.training_record import TrainingRecord
 
     key = key_of(experiment, given)
-    seeds = experiment.train.seeds if seed is None else (seed,)
-    files = [file for one in seeds if (file := training_file(experiment, key, one)).is_file()]
+    there = trained_seeds(experiment, key)
+    # Those of the config first: other ones may have been trained with other settings.
+    seeds = [one for one in experiment.train.seeds if one in there] or there if seed is None else {seed} & set(there)
+    files = [training_file(experiment, key, one) for one in seeds]
     if not files:
         with_seed = "" if seed is None else f" with seed {seed}"
-        raise SpecError(f"{given} was not trained{with_seed} in {experiment.folder}; `syno train` and the workflow train it")
+        others = f"; it was with the seeds {', '.join(map(str, there))}" if there else ""
+        raise SpecError(
+            f"{given} was not trained{with_seed} in {experiment.folder}{others}; `syno train` and the workflow train it"
+        )
     records = [(TrainingRecord.read(file), file.with_suffix(WEIGHTS)) for file in files]
     kept = [(record, weights) for record, weights in records if record.weights is not None and weights.is_file()]
     if not kept:

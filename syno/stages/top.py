@@ -13,10 +13,11 @@ from syno.config.files import parted
 from syno.config.kept_file import KEPT
 from syno.report.results import outcomes, search_rows
 from syno.results import FOLDER, OF_LAYERS, SCORES
+from syno.results.breakdown import read_breakdown
 from syno.results.goal_tables import goal_speedup
 from syno.results.metric import ScoreMetric
 from syno.stages import study
-from syno.stages.goal import answer_of
+from syno.stages.goal import answer_of, verdict_table
 from syno.stages.kept import check_shown
 from syno.stages.places import FROZEN
 from syno.stages.store import all_results
@@ -39,12 +40,26 @@ def top(given: str, count: int) -> str:
     check_shown(experiment)
     if (folder_of(experiment) / f"{SCORES}.parquet").is_file():
         tables = read_tables(experiment)
-        lines = answer_of(experiment, *tables)
-        return compared(tables, count) + "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")
+        first, lines = _not_faster(experiment, tables), answer_of(experiment, *tables)
+        start = "".join(f"{line}\n" for line in first) + ("\n" if first else "")
+        return start + compared(tables, count) + "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")
     frozen = (experiment.folder / FROZEN).is_file()
     trials = study.read_frozen(experiment) if frozen else study.study_table(experiment)
     rows = search_rows(trials, experiment.name, count)
     return (markdown(rows) if rows else "No trial has a reward yet.\n") + f"\n{outcomes(trials)}\n"
+
+
+def _not_faster(experiment: Experiment, tables: Tables) -> list[str]:
+    """Return sentences for what none of the operators is faster with, and where a compiler slows the original down."""
+    from syno.results.speedups import best_against_best, none_is_faster, speedup_view
+
+    judged = verdict_table(experiment, *tables)
+    parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
+    speedups = speedup_view(tables.latency, experiment.goal, judged, parts)
+    if experiment.goal is not None:  # whose answer says so of its compiler and device
+        place = (speedups["compiler"] == experiment.goal.compiler) & (speedups["device"] == experiment.goal.device)
+        speedups = speedups[~place]
+    return [*none_is_faster(speedups), *("".join(one.sentence) for one in best_against_best(tables.latency))]
 
 
 def compared(tables: Tables, count: int | None = None) -> str:

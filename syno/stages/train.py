@@ -33,7 +33,7 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
-    operator, data = operator_of(experiment, given), experiment.network.data
+    operator, data = operator_of(experiment.use_code(), given), experiment.network.data
     whole = Workload(settings_of_training(experiment), data)
     file = output or training_file(experiment, key_of(experiment, given), seed)
     int8 = experiment.train.int8 and operator is None

@@ -59,6 +59,7 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
 
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
+    experiment.use_code()
     check_placed(experiment.name, experiment.after, experiment.workload)
     operator = operator_of(experiment, given)
     remote = experiment.tune.device(device, compiler)
@@ -105,7 +106,7 @@ def subject_of(
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 
     given: dict[str, Any] = {
-        **{"model": workload.model, "width": workload.width, "placed": workload.placed, "layers": workload.layers},
+        **{name: getattr(workload, name) for name in ("model", "model_settings", "width", "placed", "layers")},
         "operator": None if operator is None else str(operator),
     }
     if data.image_shape is None:

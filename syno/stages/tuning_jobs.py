@@ -38,6 +38,16 @@ def of_breakdown(experiment: Experiment, networks: Sequence[str]) -> list[dict[s
     ]
 
 
+def of_speedups(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
+    """Return the wildcards of the measurement of the selected operators' speedups: for the goal's compiler on its device."""
+    from syno.measure.compilers import name_in_files
+
+    if experiment.goal_pair is None or experiment.workload is None:
+        return []
+    compiler, device = experiment.goal_pair
+    return [{"compiler": name_in_files(compiler), "device": places.in_a_name(device)}]
+
+
 def breakdown_pairs(experiment: Experiment) -> list[tuple[str, str]]:
     """Return the pairs (compiler, device) for which it is measured where the time goes: those of this machine."""
     from syno.measure.tvm.settings import is_here

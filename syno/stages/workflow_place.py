@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from syno.base.devices import usable_cores
 from syno.base.errors import MissingPackageError, SpecError, suggestion
 
 PARTS = ("Snakefile", "workflow", "envs", "config")  # setup.py copies them into the wheel
@@ -55,7 +55,7 @@ def command(config: str, profile: str, cores: int | None, more: Sequence[str], p
     Args:
         config: the experiment's file, or the name of one that Syno brings.
         profile: a profile's name or folder.
-        cores: of the processor; None: all on this machine, and as the profile says elsewhere.
+        cores: of the processor; None: all that this process may use, and as the profile says elsewhere.
         more: further arguments of Snakemake.
         place: the folder where it runs.
 
@@ -64,7 +64,7 @@ def command(config: str, profile: str, cores: int | None, more: Sequence[str], p
     if find_spec("snakemake") is None:
         raise MissingPackageError("the workflow takes Snakemake, not installed here: pip install 'syno[workflow]'")
     folder = workflow_folder()
-    count = cores or (os.cpu_count() if Path(profile).name == LOCAL else None)
+    count = cores or (usable_cores() if Path(profile).name == LOCAL else None)
     return [
         sys.executable,
         "-m",

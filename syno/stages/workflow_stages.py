@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, TypeAlias
 
 from syno.base.extensions import load_extensions
-from syno.base.registry import imported
 from syno.stages import places, tuning_jobs
 from syno.stages.networks import keys, shortlist_keys
 
@@ -94,10 +93,7 @@ class WorkflowStage:
         """Read a file that one of the patterns matches. Raises a SynoError if it is damaged."""
         given = (self.readers or {}).get(pattern)
         if given is not None:
-            module, _, name = given.partition(":")
-            reader, _, method = name.partition(".")
-            found: Any = imported(f"{module}:{reader}", "reader")
-            (attrgetter(method)(found) if method else found)(file)
+            resolve_name(given)(file)
 
 
 # ---- the jobs of each stage --------------------------------------------------------------------------------------------
@@ -158,6 +154,10 @@ _LIST = (
     WorkflowStage(
         "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze", "shortlist"), settings="select",
         readers={places.SELECTED: "syno.stages.selection:read_selected"}),  # `select: source` reads files of another experiment
+    WorkflowStage(  # what the operators were selected by is too high: that of the luckiest measurement
+        "speedup", (), tuning_jobs.of_speedups, files=(places.SPEEDUPS,), after=("data", "select"), settings="tune",
+        is_timed=True, readers={places.SPEEDUPS: "syno.stages.speedups:SelectedSpeedups.read"},
+        log="speedup/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
         "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
@@ -181,7 +181,8 @@ _LIST = (
         memory_mib=4000, minutes=60),
     WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
-        also=places.table_files(places.TABLES, "csv"), after=("select", "train", "tune", "layers", "breakdown", "speed")),
+        also=places.table_files(places.TABLES, "csv"),
+        after=("select", "speedup", "train", "tune", "layers", "breakdown", "speed")),
     WorkflowStage(
         "figure", ("figure",), _figures, files=places.figure_files(places.FORMATS[:1]),
         also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("freeze", "tables"),

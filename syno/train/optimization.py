@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import torch
 from torch import nn
@@ -15,25 +14,29 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from syno.base.devices import require_device
 from syno.base.errors import SpecError, TrainingError
 from syno.model.module import OperatorModule
-from syno.train.settings import TrainingSettings
+from syno.train.settings import Initialization, TrainingSettings
 
 TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # of autocast
 WITHOUT_DECAY = (nn.Embedding, nn.LayerNorm, nn.BatchNorm2d, nn.GroupNorm)  # where only matrices decay
 CONVOLUTION_DEVIATION, LINEAR_DEVIATION = 0.1, 0.02  # source: the published training code for CIFAR-100
 
 
-def initialize(network: nn.Module, how: Literal["fan-in", "paper", "normal"], seed: int) -> None:
+def initialize(network: nn.Module, how: Initialization, seed: int, *, is_own: bool = False) -> None:
     """Draw new weights, in place. Biases and normalizations stay.
 
     Args:
         network: on the CPU.
-        how: "fan-in" leaves all weights as they are: operators keep the variance of their input. "paper" draws convolutions and
-            operators from a truncated normal distribution of deviation 0.1, linear layers of 0.02, as the published code does
-            for CIFAR-100. "normal" draws operators with deviation 1, as the published code does for ImageNet.
+        how: "fan-in" or "keep" leaves all weights as they are: operators keep the variance of their input. "paper" draws
+            convolutions and operators from a truncated normal distribution of deviation 0.1, linear layers of 0.02, as the
+            published code does for CIFAR-100; in a user's own network, whose layers may be trained, only operators.
+            "paper-everywhere" draws all in a user's own network, too. "normal" draws operators with deviation 1, as the
+            published code does for ImageNet.
         seed: of the random numbers.
+        is_own: whether the network is a user's own.
     """
-    if how == "fan-in":
+    if how in ("fan-in", "keep"):
         return
+    draws_layers = how == "paper-everywhere" or (how == "paper" and not is_own)
     generator = torch.Generator().manual_seed(seed)
     for module in network.modules():
         if isinstance(module, OperatorModule):
@@ -42,7 +45,7 @@ def initialize(network: nn.Module, how: Literal["fan-in", "paper", "normal"], se
                     nn.init.normal_(weight, generator=generator)
                 else:
                     nn.init.trunc_normal_(weight, std=CONVOLUTION_DEVIATION, generator=generator)
-        elif how == "paper" and isinstance(module, nn.Conv2d | nn.Linear):
+        elif draws_layers and isinstance(module, nn.Conv2d | nn.Linear):
             deviation = LINEAR_DEVIATION if isinstance(module, nn.Linear) else CONVOLUTION_DEVIATION
             nn.init.trunc_normal_(module.weight, std=deviation, generator=generator)
 

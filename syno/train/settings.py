@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -19,7 +18,8 @@ from pydantic import (
 from syno.base.devices import DEVICE_PATTERN
 from syno.base.errors import UnknownNameError
 from syno.base.registry import Registry
-from syno.model.placed import PlacedOperator, without_placed
+from syno.base.validation import Settings
+from syno.model.placed import PlacedOperator, without_nothing
 
 QUICK = "quick"
 RECIPES: Registry[Mapping[str, Any]] = Registry("recipe of training")
@@ -112,6 +112,7 @@ Metric = Literal["accuracy", "loss"]  # of a training: a fraction, more is bette
 Positive = Annotated[int, Field(ge=1)]
 Above = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+Initialization = Literal["fan-in", "keep", "normal", "paper", "paper-everywhere"]
 
 
 def check_score(metric: str, value: float) -> None:
@@ -122,7 +123,7 @@ def check_score(metric: str, value: float) -> None:
         raise ValueError(f"a loss is 0 or more; given: {value}")
 
 
-class TrainingSettings(BaseModel):
+class TrainingSettings(Settings):
     """Settings of a training: a recipe, and what differs from it. Frozen; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
@@ -167,8 +168,9 @@ class TrainingSettings(BaseModel):
     """label smoothing of the cross-entropy"""
     clip: Above | None = None
     """greatest norm of all gradients together; null: no clipping"""
-    initialization: Literal["fan-in", "paper", "normal"] = "fan-in"
-    """new weights; fan-in keeps the variance; paper: truncated normal 0.1; normal: operators N(0, 1)"""
+    initialization: Initialization = "fan-in"
+    """new weights; fan-in or keep: only operators', which keep the variance; normal: operators N(0, 1); paper: truncated normal
+    0.1, in a network of your own for operators only; paper-everywhere: there for all layers, too"""
     score: Literal["last", "best", "tail"] = "last"
     """score of the training: of its last or best round; tail: mean of the last 20 % of a text's losses"""
     flip_tests: bool = False
@@ -196,13 +198,15 @@ class TrainingSettings(BaseModel):
             raise ValueError(f"recipe: {error}") from None
 
 
-class WorkloadSettings(BaseModel):
+class WorkloadSettings(Settings):
     """A network, a data set, and the training that evaluates an operator in them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     model: str = "resnet8"
     """backbone: a name, or your own as `package.module:function`"""
+    model_settings: Mapping[str, Any] = {}
+    """further arguments of the backbone's function, such as your own, as in {depth: 18}"""
     width: Annotated[float, Field(gt=0)] = 1.0
     """factor of the backbone's numbers of features"""
     layers: str = "spatial"
@@ -231,7 +235,6 @@ class WorkloadSettings(BaseModel):
             raise ValueError(str(error)) from None
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_placed(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings as they were before operators could be placed, if there is none."""
-        found: dict[str, Any] = write(self)
-        return found if self.placed else without_placed(found)
+    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the settings without those that were added later, where they say nothing: records are compared by them."""
+        return without_nothing(self, write(self))

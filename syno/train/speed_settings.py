@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from syno.base.validation import Settings
 from syno.measure.timing import FEWEST_FOR_INTERVAL
 
 
-class SpeedSettings(BaseModel):
+class SpeedSettings(Settings):
     """The measuring of the speed of training. The original and the network with an operator train in turns, in one process."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -17,7 +17,9 @@ from torch import nn
 
 from syno.base.core_locks import computing
 from syno.base.files import checksum
+from syno.base.user_code import user_code
 from syno.data import PictureData, TokenSet
+from syno.model.memory import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
 from syno.train.optimization import make_optimizer, make_schedule, own_state
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
@@ -87,9 +89,7 @@ class _Training:
     ) -> None:
         self.model, self.task, self.settings, self.device, self.checkpoint = model, task, settings, device, checkpoint
         if settings.channels_last:
-            for module in model.modules():
-                if isinstance(module, nn.Conv2d):  # an operator's weights have any number of axes, and a layout of their own
-                    module.to(memory_format=torch.channels_last)
+            to_channels_last(model)  # an operator's weights have any number of axes, and a layout of their own
         self.network = torch.compile(model) if settings.compile else model
         self.per_epoch = len(task.batches)
         self.total = min(settings.epochs * self.per_epoch, settings.most_steps or settings.epochs * self.per_epoch)
@@ -147,7 +147,8 @@ class _Training:
         batches = self._batches()
         while progress.steps < end:
             asked = time.perf_counter()
-            batch = next(batches)
+            with user_code(f"making a batch of {self.task.name}"):
+                batch = next(batches)
             progress.waited += time.perf_counter() - asked
             self._step(batch)
             if reports.is_due(progress.steps, self.round):
@@ -185,7 +186,8 @@ class _Training:
         if len(self.unseen) >= LOOKS.get(self.device.type, 1):
             self._look()
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(loss).backward()
+        with user_code(f"the backward pass of the network on a batch of {self.task.name}"):
+            self.scaler.scale(loss).backward()
         if self.settings.clip is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)

@@ -13,7 +13,7 @@ from syno.base.files import ORIGINAL, checksum
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.measure.machine import device_name
 from syno.model.baselines import Replacement
-from syno.model.counting import model_cost
+from syno.model.counting import count
 from syno.train.progress import EpochReport
 from syno.train.settings import Metric, WorkloadSettings, check_score
 from syno.train.workload import Workload
@@ -100,7 +100,7 @@ class TrainingRecord(Record):
         """
         settings, in_int8 = workload.settings.training, list[float]()
         batch = settings.batch
-        price = model_cost(workload.network(operator, seed), workload.example)
+        price = count(workload.network(operator, seed), workload.example).cost
 
         def quantize(network: nn.Module) -> None:
             from syno.train.integers import int8_score

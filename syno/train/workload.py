@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,17 +23,20 @@ from syno.base.registry import is_path
 from syno.data import PictureData, TokenSet
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.baselines import Replacement
-from syno.model.counting import model_cost
-from syno.model.extraction import replaceable
+from syno.model.counting import count
+from syno.model.extraction import layers_of, replaceable
+from syno.model.layer import Layer
 from syno.model.layers import LAYER_RULES
+from syno.model.memory import moved_to
+from syno.model.network_function import make_network
 from syno.model.placed import placed_layers, with_placed
 from syno.model.requirement import Requirement, requirement
 from syno.model.spec import replaced_share, rest_cost, spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
+from syno.train.data_sets import load_data
 from syno.train.first_batch import fault_on_first_batch
-from syno.train.making import load_data, make_network
 from syno.train.optimization import initialize, on_device
 from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import Metric, WorkloadSettings
@@ -74,6 +78,11 @@ class Workload:
         """The metric of its trainings: "loss" for text, "accuracy" for pictures."""
         return "loss" if isinstance(self.data, TokenSet) else "accuracy"
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the network is a user's own, whose weights only `initialization: paper-everywhere` draws anew."""
+        return is_path(self.settings.model)
+
     def model(self, seed: int | None = None) -> nn.Module:
         """Return the original network, with weights of this seed, or of the settings' seed if it is None.
 
@@ -85,22 +94,47 @@ class Workload:
         return with_placed(self._made(chosen), self.settings.placed, self.example, chosen)
 
     @property
+    def fixed_weights(self) -> float | None:
+        """The share of the weights that a user's own function makes equal for two seeds: those of trained weights.
+
+        Vectors, which mostly begin with constants, do not count. None for other networks, and without any. Warns if two calls
+        with one seed make different weights.
+        """
+        if not self.is_own:
+            return None
+        seed = self.settings.seed
+        one, again, other = (self._matrices(number) for number in (seed, seed, seed + 1))
+        if changing := [name for name in one if not _are_equal(one[name], again.get(name))]:
+            warnings.warn(
+                f'the model "{self.settings.model}" makes other weights ({changing[0]}) in each call with the seed {seed}, so '
+                "that no training can be repeated; draw them from torch's, NumPy's or Python's global random numbers, or from "
+                "a generator with the argument seed",
+                stacklevel=2,
+            )
+        equal = sum(weight.numel() for name, weight in one.items() if _are_equal(weight, other.get(name)))
+        total = sum(weight.numel() for weight in one.values())
+        return equal / total if total else None
+
+    def _matrices(self, seed: int) -> dict[str, torch.Tensor]:
+        return {name: weight.detach() for name, weight in self._made(seed).named_parameters() if weight.dim() > 1}
+
+    @property
     def placed_layers(self) -> dict[str, str]:
         """The names of the layers that have an operator already, each with the operator's name."""
         return placed_layers(self._made(self.settings.seed), self.settings.placed, self.example)
 
     def _made(self, chosen: int) -> nn.Module:
         settings, data = self.settings, self.data
-        width = settings.width
+        own = {"width": settings.width, "seed": chosen}
         if isinstance(data, TokenSet):
             if settings.model in BACKBONES:
                 raise SpecError(_mismatch(settings, "text", "pictures", "text", SEQUENCE_BACKBONES))
-            sizes = {"vocabulary": data.vocabulary, "context": data.length}
-            return make_network(SEQUENCE_BACKBONES, settings.model, {**sizes, "width": width, "seed": chosen})
+            sizes = {"vocabulary": data.vocabulary, "context": data.length, **own}
+            return make_network(SEQUENCE_BACKBONES, settings.model, sizes, settings.model_settings, self.example)
         if settings.model in SEQUENCE_BACKBONES:
             raise SpecError(_mismatch(settings, "pictures", "text", "pictures", BACKBONES))
-        shape = {"classes": data.classes, "channels": data.image_shape[0]}
-        return make_network(BACKBONES, settings.model, {**shape, "width": width, "seed": chosen})
+        shape = {"classes": data.classes, "channels": data.image_shape[0], **own}
+        return make_network(BACKBONES, settings.model, shape, settings.model_settings, self.example)
 
     @cached_property
     def example(self) -> torch.Tensor:
@@ -113,19 +147,24 @@ class Workload:
     @cached_property
     def original(self) -> Cost:
         """The cost of the original network, for one batch."""
-        return model_cost(self.model(), self.example)
+        return count(self.model(), self.example).cost
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers to replace, looked for once: the network is run in copies to find them."""
+        return replaceable(self.model(), self.example, self.settings.layers)
 
     @cached_property
     def rest(self) -> Cost:
         """The cost of the network outside of the layers to replace, for one batch, without memory."""
         model = self.model()
-        return rest_cost(model, self.example, replaceable(model, self.example, self.settings.layers))
+        return rest_cost(model, self.example, layers_of(model, self.layers))
 
     @cached_property
     def requirement(self) -> Requirement:
         """The requirement that the network has of operators in its layers, and why."""
         model = self.model()
-        layers = replaceable(model, self.example, self.settings.layers)
+        layers = layers_of(model, self.layers)
         return requirement(model, self.example, layers, replaced_share(model, self.example, self.rest))
 
     def spec(self, options: Mapping[str, Any] | None = None) -> OperatorSpec:
@@ -137,8 +176,8 @@ class Workload:
         """Return the network with `operator` in its layers, or as it is. SpecError if it doesn't fit them; see `substitute`."""
         model = self.model(seed)
         if operator is not None:
-            model = substitute(model, operator, self.example, seed=seed, where=self.settings.layers)
-        initialize(model, self.settings.training.initialization, seed)
+            model = substitute(model, operator, self.example, seed=seed, layers=self.layers)
+        initialize(model, self.settings.training.initialization, seed, is_own=self.is_own)
         return model
 
     def fault_on_first_batch(self, operator: Replacement) -> str | None:
@@ -148,7 +187,7 @@ class Workload:
         """
         settings, seed = self.settings.training, self.settings.seed
         with on_device(settings.device) as device:
-            return fault_on_first_batch(self.network(operator, seed).to(device), self.data, settings, seed)
+            return fault_on_first_batch(moved_to(self.network(operator, seed), device), self.data, settings, seed)
 
     def train(
         self,
@@ -180,12 +219,16 @@ class Workload:
         rounds = "epoch" if settings.round_steps is None else "round"
         asked = Milestones(self.settings.milestones, report, metric=self.metric, rounds=rounds)
         with on_device(settings.device) as device:
-            network = self.network(operator, chosen).to(device)
+            network = moved_to(self.network(operator, chosen), device)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
             result = train(network, self.data, settings, seed=chosen, report=asked, **kept)
             if then is not None and not result.broken:
                 then(network)
             return result
+
+
+def _are_equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:
+    return other is not None and one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, models: Iterable[str]) -> str:

@@ -28,8 +28,8 @@ from torch.nn import functional
 def stored_windows(x, axis, window):
     """y[..., j, i, ...] = x[..., i + j - window//2, ...], zero outside: every window, stored before its axis."""
     before, shape = window // 2, x.shape
-    first = shape[0] if axis else 1
-    x = x.reshape(first, math.prod(shape[:axis]) // first, shape[axis], math.prod(shape[axis + 1 :]))
+    first = shape[0] if axis else 1  # of all axes, unfold lets the first alone be empty
+    x = x.reshape(first, math.prod(shape[1:axis]), shape[axis], math.prod(shape[axis + 1 :]))
     x = functional.unfold(functional.pad(x, [0, 0, before, window - 1 - before]), (window, 1))
     return x.reshape(*shape[:axis], window, *shape[axis:])
 

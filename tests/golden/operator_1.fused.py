@@ -79,9 +79,9 @@ class Operator1(nn.Module):
         w2 = torch.diag_embed(w2)                                  # [g, C_in/g, C_out/(g*s), k_1, k_1]
         w2 = w2.permute(0, 3, 2, 1, 4)                             # [g, k_1, C_out/(g*s), C_in/g, k_1]
         w2 = w2.reshape(C_out * k_1 // s, C_in // g, 1, k_1)       # [k_1*C_out/s, C_in/g, 1, k_1]
-        w1 = self.w1.permute(3, 0, 2, 4, 1)                        # [C_out, g, k_1, C_out/(g*s), k_1]
-        w1 = w1.reshape(C_out, C_out * k_1 // s, k_1, 1)           # [C_out, k_1*C_out/s, k_1, 1]
-        w2 = w2.contiguous(memory_format=torch.channels_last)      # [k_1*C_out/s, C_in/g, 1, k_1]
+        w2 = w2.clone(memory_format=torch.channels_last)           # [k_1*C_out/s, C_in/g, 1, k_1]
+        w1 = self.w1.permute(3, 1, 0, 2, 4).reshape(C_out, k_1, 1, C_out * k_1 // s)  # [C_out, k_1, 1, k_1*C_out/s]
+        w1 = w1.permute(0, 3, 1, 2)                                # [C_out, k_1*C_out/s, k_1, 1]
         return w1, w2
 
     def forward(self, x):

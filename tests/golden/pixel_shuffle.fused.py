@@ -18,23 +18,23 @@ from torch import nn
 class PixelShuffle(nn.Module):
     """y[i0, i1, i2, i3] = x[i0, (s**2)*i1 + s*(i2%s) + (i3%s), i2//s, i3//s]
 
-    Input [N, s^2*C, H, H], output [N, C, s*H, s*H]; N and H are read from the input.
+    Input [N, s^2*C, H, H], output [N, C, s*H, s*H]; N and H and C are read from the input.
     """
 
-    def __init__(self, C: int, s: int = 2):
+    def __init__(self, s: int = 2):
         super().__init__()
-        self.C, self.s = C, s
+        self.s = s
 
     def forward(self, x):
-        C, s = self.C, self.s
+        s = self.s
         shape = tuple(x.shape)
-        N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
+        N, H, C = (shape[0], shape[2], shape[1] // s**2) if len(shape) == 4 else (1, 1, 1)
         if shape != (N, C * s**2, H, H):
-            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C * s**2}, H, H]")
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {s**2}*C, H, H]")
         x = x.reshape(N, C, s, s, H, H)    # [N, C, s, s, H, H]
         x = x.permute(0, 1, 4, 2, 5, 3)    # [N, C, H, s, H, s]
         x = x.reshape(N, C, H * s, H * s)  # [N, C, s*H, s*H]
         return x
 
     def extra_repr(self):
-        return f"C={self.C}, s={self.s}"
+        return f"s={self.s}"

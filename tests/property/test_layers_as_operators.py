@@ -15,7 +15,7 @@ from syno.ir.own_size import for_wide_pictures
 from syno.model.counting import model_cost
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute
-from syno.report.take_home.network_formats import exported
+from syno.report.take_home.network_formats import exports
 from syno.report.take_home.network_source import network_source
 from syno.space.complete import cost
 
@@ -59,6 +59,23 @@ def test_a_convolution_as_an_operator_computes_the_same(dimensions: int, is_tran
         assert torch.allclose(found, expected, rtol=1e-10, atol=1e-12), (seed, layer)
         gradients = [torch.autograd.grad(y.square().sum(), x)[0] for y in (found, expected)]
         assert torch.allclose(*gradients, rtol=1e-10, atol=1e-10), (seed, layer)
+        larger = torch.randn(1, 4, *(length + layer.stride[0] * n for n, length in enumerate(lengths, 1)), dtype=torch.float64)
+        assert torch.allclose(changed(larger), layer(larger), rtol=1e-10, atol=1e-12), (seed, layer)
+        assert model_cost(changed, larger).flops > model_cost(changed, x.detach()).flops / 2
+
+
+def test_a_size_that_the_stride_does_not_divide() -> None:
+    own = operator(2, is_transposed=False).renamed("own", k_0=3, k_1=3)
+    module = syno.build(own, {"C_in": 4, "C_out": 6, "stride": 2})
+    assert module(torch.zeros(1, 4, 6, 10)).shape == (1, 6, 3, 5)
+    with pytest.raises(ValueError, match=r"has shape \[1, 4, 7, 10\]; it must be \[N, 4, 2\*H, 2\*W\]"):
+        module(torch.zeros(1, 4, 7, 10))
+    program = torch.export.export(
+        module,
+        (torch.zeros(2, 4, 6, 10),),
+        dynamic_shapes=({0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},),
+    )
+    assert program.module()(torch.zeros(3, 4, 8, 4)).shape == (3, 6, 4, 2)
 
 
 def several() -> nn.Module:
@@ -82,7 +99,7 @@ def test_a_network_of_many_kinds_runs_and_is_exported_at_other_sizes() -> None:
     model, x = several().eval(), torch.randn(2, 3, 20, 28, generator=torch.Generator().manual_seed(0))
     changed = substitute(model, syno.OPERATORS["conv2d"](), x, where=EVERY_KIND).eval()
     assert sum(hasattr(module, "graph") for module in changed.modules()) == len(model) - 2
-    program, batch = exported(changed, x)
+    program, batch = next(exports(changed, x))
     source = network_source(changed)
     scope: dict[str, Any] = {"__file__": "network.py"}
     exec(compile(source.text("A network."), "network.py", "exec"), scope)

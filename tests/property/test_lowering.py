@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
-from agreement import check_compositions, check_every_form, check_gradients
+from agreement import assert_close, check_compositions, check_every_form, check_gradients, module_with
 from hypothesis import HealthCheck, given, settings
-from small_values import small_values
+from small_values import random_tensors, small_values
 from strategies import pgraphs
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from syno.algebra import Valuation
+from syno.algebra import Valuation, Valuations
+from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
+from syno.lower.interpreter import interpret
 from syno.lower.plan import Plan, candidates
+from syno.lower.pytorch import statements
+from syno.lower.pytorch.forms import Decisions, Writer
+from syno.lower.pytorch.statements import MODES
+from syno.lower.pytorch.tensor_code import TensorCode
 from syno.model import build
 from syno.paper.artifact.published_operator import distinct, read_artifact
 
@@ -74,6 +81,98 @@ def test_published_operators_in_every_form(artifact: Path) -> None:
         check_every_form(operator.graph, values)
         check_compositions(operator.graph, values)
         check_gradients(operator.graph, values)
+
+
+# ---- sizes that a module reads from its input, and backends -------------------------------------------------------------
+
+
+def check_other_sizes(graph: PGraph, values: Valuation) -> None:
+    """A module that is made for these sizes computes the operator at twice the lengths that it reads from its input, too."""
+    other = graph.valuation({name: length * (1 + (name in graph.runtime_variables)) for name, length in values.items()})
+    x, *weights = random_tensors(graph, other)
+    expected = interpret(graph, other, x, *weights)
+    for mode in MODES:
+        module = module_with(graph, values, weights, mode)
+        with torch.no_grad():
+            assert_close(module(torch.from_numpy(x)).numpy(), expected, f"{mode}\n{graph}\n{module.source}")
+
+
+def check_few_samples(graph: PGraph, values: Valuation) -> None:
+    """Forward and backward run with none and with one sample, where the first axis is that of a batch."""
+    batch = graph.input[0] if graph.input else None
+    if batch is None or str(batch.size) not in graph.unchanged_variables:
+        return
+    for mode, few in product(MODES, (0, 1)):
+        module = build(graph, values, mode=mode)
+        given, made = (
+            [few if dim.size is batch.size else values.integer(dim.size) for dim in dims]
+            for dims in (graph.input, graph.output)
+        )
+        y = module(torch.randn(given, requires_grad=True))
+        y.sum().backward()
+        assert list(y.shape) == made, f"{mode}\n{graph}\n{module.source}"
+
+
+@QUICK
+@given(pgraphs(max_weights=3))
+def test_random_operators_at_other_sizes(graph: PGraph) -> None:
+    check_other_sizes(graph, graph.variables.valuation())
+    check_few_samples(graph, graph.variables.valuation())
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_library_operators_at_other_sizes(name: str) -> None:
+    graph = OPERATORS[name]()
+    check_other_sizes(graph, small_values(graph))
+    check_few_samples(graph, small_values(graph))
+
+
+def usual_form(write: Writer, valuations: Valuations) -> TensorCode:
+    """Return the form that is written if the sizes do not speak against it; at the sizes of tests, they often do."""
+    return write(Decisions())
+
+
+def convolutions(first: str, second: str) -> PGraph:
+    """Return two convolutions in a row, each with a kernel along the axes that are named: "H", "W" or both."""
+    build = Builder("N, C_in, C_out, H, W; k=3, r", name="two")
+    n, channel, *positions = build.output("N, C_out, H, W")
+    for axes, inner in ((second, "r"), (first, "C_in")):
+        channel, *taps = build.contract(outer=[channel], inner=build.reduce(", ".join([inner, *("k" for _ in axes)])))
+        for axis, tap in zip(axes, taps, strict=True):
+            positions["HW".index(axis)] = build.unfold(positions["HW".index(axis)], tap)
+    return build.finish([n, channel, *positions])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(first, second) for first, second in product(("H", "W", "HW", ""), repeat=2) if first + second]
+)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_kernels_of_one_channel_or_row_without_onednn(
+    first: str, second: str, layout: torch.memory_format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's own convolution in two dimensions refuses kernels whose memory format it cannot tell."""
+    monkeypatch.setattr(statements, "cheapest", usual_form)
+    graph = convolutions(first, second)
+    for channels in product((1, 4), repeat=3):
+        values = graph.valuation({"N": 2, "H": 5, "W": 4, **dict(zip(("C_in", "C_out", "r"), channels, strict=True))})
+        with torch.backends.mkldnn.flags(enabled=False):
+            check_gradients(graph, values, layout)
+
+
+@settings(QUICK, max_examples=100)
+@given(pgraphs(max_weights=3))
+def test_gradients_of_the_usual_form_without_onednn(graph: PGraph) -> None:
+    with pytest.MonkeyPatch.context() as patch, torch.backends.mkldnn.flags(enabled=False):
+        patch.setattr(statements, "cheapest", usual_form)
+        check_gradients(graph, graph.variables.valuation())
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_of_library_operators_without_onednn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements, "cheapest", usual_form)
+    graph = OPERATORS[name]()
+    with torch.backends.mkldnn.flags(enabled=False):
+        check_gradients(graph, small_values(graph))
 
 
 class LargestTensor(TorchDispatchMode):

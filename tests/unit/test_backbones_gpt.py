@@ -132,9 +132,9 @@ class TestLayers:
         with pytest.raises(SpecError, match=r"GPT has no layer to replace \(it runs no convolution\)"):
             replaceable(tiny(), TOKENS, "spatial")
         assert [layer.name[-8:] for layer in replaceable(tiny(), TOKENS, Projections(ratio=4))] == ["mlp.c_fc"] * 2
-        with pytest.raises(SpecError, match=r"c_attn: it makes 288 features of 96, not 5 "):
+        with pytest.raises(SpecError, match=r"c_attn and 1 more: it makes 288 features of 96, not 5 "):
             replaceable(tiny(), TOKENS, Projections(ratio=5))
-        with pytest.raises(SpecError, match=r"c_attn: its seq_len is 16, below 20;"):
+        with pytest.raises(SpecError, match=r"c_attn and 1 more: its seq_len is 16, below 20;"):
             replaceable(tiny(), TOKENS, Projections(least_size=20))
         assert len(replaceable(nn.Linear(4, 12), torch.zeros(2, 4), "projections")) == 1
 

@@ -241,7 +241,7 @@ class TestPaperLayers:
             "densenet121": 58, "efficientnet_v2_s": 10, "resnext29_2x64d": 10, "resnet18": 19, "resnet34": 35,
         }  # fmt: skip
         assert len(replaceable(shaped("densenet121"), PICTURE, "spatial")) == 58
-        with pytest.raises(SpecError, match=r"layer1\.0\.conv2: it has 2 groups"):
+        with pytest.raises(SpecError, match=r"layer1\.0\.conv2 and 9 more: it has 2 groups"):
             replaceable(shaped("resnext29_2x64d"), PICTURE, "spatial")
 
     @pytest.mark.parametrize(

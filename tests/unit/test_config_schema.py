@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from pydantic import ValidationError
 
+from syno.base.errors import SpecError
+from syno.base.validation import Settings
+from syno.config import Experiment
 from syno.config.options import schema_text
 
 CONFIGS = Path(__file__).parents[2] / "config"
@@ -72,3 +77,28 @@ def test_every_key_says_what_it_means(validator: Draft202012Validator) -> None:
     assert described["relative_budget"]["description"].endswith("needs a workload")
     assert "its name in this file" in validator.schema["$defs"]["SelectSettings"]["properties"]["source"]["description"]
     assert "by all workers" in validator.schema["$defs"]["StudySettings"]["properties"]["n_trials"]["description"]
+
+
+def _kinds(of: type[Settings] = Settings) -> Iterator[type[Settings]]:
+    for kind in of.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
+
+
+def test_no_number_of_any_setting_is_a_boolean() -> None:
+    """YAML reads `n_trials: yes` as true, which Python takes for 1."""
+    checked = set()
+    for kind in (kind for kind in _kinds() if kind.__module__.startswith("syno.")):
+        for name, field in kind.model_fields.items():
+            if type(field.default) in (int, float):
+                with pytest.raises(ValidationError) as found:
+                    kind.model_validate({name: True})
+                wrong = [".".join(map(str, one["loc"])) + one["msg"] for one in found.value.errors()]
+                assert any(name in one for one in wrong), (kind, name)
+                checked.add(kind.__name__)
+    assert checked >= {"StudySettings", "TrainingSettings", "OperatorSpec", "TvmSettings", "AccuracyReward"}
+    with pytest.raises(SpecError, match=r"study\.n_trials: true and false \(in YAML also yes, no, on, off\) are no numbers"):
+        Experiment(name="one", workload={}, study={"n_trials": True})
+    with pytest.raises(SpecError, match=r"train\.seeds: true and false .*; given: \[1, True\]"):
+        Experiment(name="one", workload={}, train={"seeds": [1, True]})
+    assert Experiment(name="one", workload={}, tune={"layers": True}).tune.layers is True

@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import nn
 
+from syno.base import core_locks
 from syno.base.core_locks import alone, computing, given_up
-from syno.train.making import load_data
+from syno.train.data_sets import load_data
 from syno.train.settings import TrainingSettings
 from syno.train.training import train
 
@@ -105,6 +106,35 @@ def test_a_measurement_that_waits_comes_before_later_trainings(folder: Path) -> 
         assert not (folder / "measured").exists()
     os.waitpid(one, 0)
     assert (folder / "measured").exists()
+
+
+def test_who_waits_says_for_whom_and_what_to_do_if_that_one_is_stopped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train() -> None:
+        with computing():
+            time.sleep(1000)
+
+    one = child(train)
+    wait_until(lambda: (folder / f"{CORE}.core").exists() and state(folder) == "shared")
+    os.kill(one, signal.SIGSTOP)
+    os.waitid(os.P_PID, one, os.WSTOPPED)
+    monkeypatch.setattr(core_locks, "SAY_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(core_locks, "_is_own", lambda pid: pid == os.getpid())  # a child of the test stands for a stranger
+    monkeypatch.setattr(time, "sleep", lambda _: os.kill(one, signal.SIGKILL))  # who reads the line does so
+    with alone():
+        pass
+    os.waitpid(one, 0)
+    (line, *_) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"waiting for 0 s for processor cores that are used by process {one} (stopped; since 20")
+    assert f"kill -CONT {one} lets it go on, kill -KILL {one} ends it; SYNO_CORE_LOCKS=off waits for nobody" in line
+
+
+def test_a_process_that_was_started_by_this_one_is_its_own() -> None:
+    one = child(lambda: time.sleep(1000))
+    assert core_locks._is_own(one) and core_locks._is_own(os.getpid()) and not core_locks._is_own(os.getppid())
+    os.kill(one, signal.SIGKILL)
+    os.waitpid(one, 0)
 
 
 def test_locks_can_be_turned_off_and_never_end_a_training(

@@ -13,7 +13,7 @@ import pytest
 
 import syno
 from syno.base.errors import SpecError
-from syno.base.files import replaced, write_whole
+from syno.base.files import replaced, replaced_folder, write_whole
 
 SMALL_DISK = ["unshare", "--user", "--map-root-user", "--mount"]  # where a file system can be mounted without being root
 FILLS_THE_DISK = """
@@ -140,3 +140,62 @@ class TestPowerLoss:
         monkeypatch.setattr(os, "fsync", of_files)
         write_whole(tmp_path / "record.json", "new")
         assert (tmp_path / "record.json").read_text(encoding="utf-8") == "new"
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_folder_is_there_as_a_whole_or_not_at_all(tmp_path: Path, error: type[BaseException]) -> None:
+    place = tmp_path / "taken"
+    with pytest.raises(error), replaced_folder(place) as made:
+        (made / "half").write_text("of it")
+        raise error
+    assert names_in(tmp_path) == []
+    with replaced_folder(place) as made:
+        write_whole(made / "old", "1")
+        write_whole(made / "kept", "2")
+        assert not place.exists()
+    assert names_in(place) == ["kept", "old"]
+    with pytest.raises(error), replaced_folder(place) as made:
+        (made / "old").unlink()
+        write_whole(made / "kept", "3")
+        raise error
+    assert names_in(place) == ["kept", "old"] and (place / "kept").read_text() == "2"
+    with replaced_folder(place) as made:
+        (made / "old").unlink()
+        write_whole(made / "kept", "3")
+    assert names_in(place) == ["kept"] and (place / "kept").read_text() == "3" and names_in(tmp_path) == ["taken"]
+
+
+def test_a_folder_whose_exchange_fails_has_its_files_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "taken"
+    place.mkdir()
+    for name in ("a", "b"):
+        (place / name).write_text("old")
+    replace = Path.replace
+
+    def fails(self: Path, target: Path) -> Path:
+        if self.name == "b" and self.parent.suffix == ".tmp":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(SpecError, match="taken cannot be written: No space left"), replaced_folder(place) as made:
+        for name in ("a", "b", "c"):
+            (made / name).unlink(missing_ok=True)
+            (made / name).write_text("new")
+    assert [(place / name).read_text() for name in names_in(place)] == ["old", "old"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    with replaced_folder(tmp_path / "taken") as made:
+        (made / "file").write_text("")
+        left = made.with_name(made.name.replace(str(os.getpid()), str(process.pid)))
+    left.mkdir()
+    with replaced_folder(tmp_path / "taken"):
+        pass
+    assert names_in(tmp_path) == ["taken"]

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite, nan
 from types import SimpleNamespace
 from typing import Any
 
 import pandas
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from result_tables import results
 
-from syno.base.errors import DeviceError, SearchStoppedError, SpecError
+from syno.base.errors import DeviceError, SpecError
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.report.page import page
 from syno.report.page_tables import summary
-from syno.results.goal import Span, Verdict, verdict
-from syno.results.goal_tables import GOAL_COLUMNS, answer, end_of_search, verdicts
+from syno.results.goal import Span, Verdict, order_of_trial, verdict, verdict_on_trial
+from syno.results.goal_tables import (
+    GOAL_COLUMNS,
+    SELECTED_BY,
+    answer,
+    end_of_search,
+    nearest_screened,
+    nothing_meets,
+    verdicts,
+)
 from syno.results.metric import ACCURACY, LOSS
+from syno.results.speedups import APART, IN_SEARCH, IN_TURNS
 from syno.search.goal import Goal
 from syno.search.reward import Failure, GoalReward
 from syno.search.screening import GoalScreen
@@ -109,6 +121,12 @@ class TestScreening:
         found, asked = self.screened(Goal(speedup=1.5), measured(2, 2), SimpleNamespace(speedup=1.4, low=1.2, high=1.6))
         assert asked == ["predict", "measure"] and found.unmet is None
 
+    def test_a_speedup_without_an_interval_is_not_taken_for_certain(self) -> None:
+        record = measured(1.3, 1.4)
+        record.speedup_low = record.speedup_high = None
+        found, _ = self.screened(BOTH, record)
+        assert found.unmet is None and found.metrics == {"speedup": pytest.approx(1.35), "latency_ms": 3.0}
+
     def test_an_operator_is_trained_unless_it_is_certainly_too_slow(self) -> None:
         assert self.screened(BOTH, measured(1.3, 1.5))[0].unmet is None
         assert self.screened(BOTH, measured(1.3, 1.49))[0].unmet == (
@@ -159,6 +177,14 @@ class TestReward:
         assert isinstance(failed, Failure) and 'no "speedup" was measured' in failed.reason
 
 
+ends = st.sampled_from([nan, inf, -inf, 0.0, 0.01, 1.5]) | st.floats(-0.1, 0.1) | st.floats(1, 2)
+spans = (
+    st.none()
+    | st.builds(Span, ends, ends, ends)
+    | st.builds(Span, st.floats(1.4, 1.6), st.floats(1.4, 1.5), st.floats(1.5, 1.6))
+)
+
+
 class TestVerdicts:
     @pytest.mark.parametrize(
         ("speedup", "lost", "state"),
@@ -169,14 +195,79 @@ class TestVerdicts:
             (Span(1.4, 1.3, 1.49), Span(0.005, -0.01, 0.01), "misses"),
             (Span(1.6, 1.5, 1.7), Span(0.02, 0.011, 0.03), "misses"),
             (Span(1.6, 1.5, 1.7), Span(0.02, 0.01, 0.03), "may meet"),
-            (Span(1.5), Span(0.01), "meets"),  # intervals unknown
+            (Span(1.5), Span(0.01), "may meet"),  # intervals unknown
+            (Span(1.6, 1.5, 1.7), Span(0.005), "may meet"),
+            (Span(1.6), Span(0.005, -0.01, 0.01), "may meet"),
+            (Span(1.6, 1.5, inf), Span(0.005, -0.01, 0.01), "may meet"),
+            (Span(1.6, 1.5, 1.7), Span(0.005, -inf, 0.01), "may meet"),
+            (Span(1.6, 1.7, 1.5), Span(0.005, -0.01, 0.01), "may meet"),  # no interval either
             (Span(1.5), Span(0.0101), "misses"),
+            (Span(inf, inf, inf), Span(0.005, -0.01, 0.01), "unknown"),
+            (Span(nan, 1.6, 1.7), Span(0.005, -0.01, 0.01), "unknown"),
+            (Span(1.6, 1.5, 1.7), Span(nan, -0.01, 0.01), "unknown"),
+            (Span(1.6, 1.5, 1.7), Span(inf), "misses"),  # it diverged
+            (Span(1.6, 1.5, 1.7), Span(-inf), "unknown"),  # the original did
             (None, Span(0.0), "unknown"),
             (Span(2.0), None, "unknown"),
         ],
     )
     def test_follow_from_both_intervals(self, speedup: Span | None, lost: Span | None, state: str) -> None:
         assert verdict(BOTH, ACCURACY, speedup, lost).state == state
+
+    @given(spans, spans, st.none() | st.integers(1, 3))
+    def test_only_whole_intervals_meet_a_goal(self, speedup: Span | None, lost: Span | None, seeds: int | None) -> None:
+        """NaN is neither above nor below anything, so that it must never decide."""
+        found = verdict(BOTH, ACCURACY, speedup, lost, seeds=seeds)
+        ends = [*(speedup or [nan]), *(lost or [nan])]
+        is_known = all(map(isfinite, ends))
+        is_inside = is_known and min(ends[:3]) >= 1.5 and max(ends[3:]) <= 0.01
+        is_ordered = is_known and ends[1] <= ends[2] and ends[4] <= ends[5]
+        assert (found.state == "meets") == (is_inside and is_ordered)
+        assert found.text.startswith(found.state) and (found.state == "meets") == (found.binding == ())
+        if found.state == "misses":
+            assert (speedup is not None and speedup.value < 1.5) or (lost is not None and lost.value > 0.01)
+
+    @pytest.mark.parametrize(
+        ("seeds", "why"),
+        [
+            (1, "one seed: no interval of the accuracy"),
+            (3, "no interval of the accuracy: the scores of 3 seeds are equal, or the original's are too few"),
+            (None, "no interval of the accuracy, as with one seed"),
+        ],
+    )
+    def test_say_why_there_is_no_interval(self, seeds: int | None, why: str) -> None:
+        found = verdict(BOTH, ACCURACY, Span(1.6, 1.49, 1.7), Span(0.0), seeds=seeds)
+        assert found.text.startswith(f"may meet (the interval of the speedup contains the goal; {why}): 1.60 times as fast")
+
+    @pytest.mark.parametrize("share", [nan, inf, -inf, None])
+    def test_a_cost_that_is_no_number_is_unknown(self, share: Any) -> None:
+        small = Goal(find="most_accurate", most_parameters=0.5)
+        assert verdict(small, ACCURACY, None, None, {"parameters": share}).state == "unknown"
+
+    def test_trials_are_ordered_by_their_one_seed_but_never_meet_a_goal_by_it(self) -> None:
+        speed = {"speedup": 1.6, "speedup_low": 1.55, "speedup_high": 1.65, "original_accuracy": 0.9}
+        metrics = [{**speed, "accuracy": accuracy} for accuracy in (0.895, 0.88, 0.85)]
+        assert [verdict_on_trial(BOTH, one).state for one in metrics] == ["may meet", "misses", "misses"]
+        order = [order_of_trial(BOTH, one) for one in metrics]
+        assert order[0] == (0, 0.0) and order == sorted(order) and len({*order}) == 3
+
+    def test_one_seed_is_not_enough_in_a_table(self) -> None:
+        found = self.table((-0.002, nan, nan), seeds=1)
+        assert found["verdict"][0] == "may meet" and found["reason"][0].startswith("may meet (one seed: no interval of the acc")
+        assert answer(BOTH, found)[-1] == (
+            "Without an interval of the score nothing is certain: train with more seeds (train: seeds)."
+        )
+
+    def test_that_none_is_faster_is_said_first(self) -> None:
+        slow = Goal(lose_at_most=0.01)
+        found = self.table((-0.002, -0.004, 0.001)).assign(
+            speedup=[0.86, 0.8], speedup_low=[0.85, 0.79], speedup_high=[0.87, 0.81]
+        )
+        assert answer(slow, found)[1] == (
+            "None is faster than the original with inductor on cpu: the fastest, one, is 0.86 times as fast (0.85 to 0.87)."
+        )
+        end = end_of_search(Goal(speedup=1.5), trials(("screened", None, 0.9), ("screened", None, 0.8)), 4)
+        assert end is not None and "none is faster than the original; the fastest of 2 is 0.90 times as fast" in end
 
     def test_say_by_how_much_it_is_missed(self) -> None:
         found = verdict(BOTH, ACCURACY, Span(1.2, 1.1, 1.3), Span(0.03, 0.02, 0.04))
@@ -194,13 +285,13 @@ class TestVerdicts:
         assert shares.text == "misses by 0.20 of the original's parameters: 1.00 times as fast; 0.70 of the parameters"
 
     @staticmethod
-    def table(difference: tuple[float, float, float]) -> pandas.DataFrame:
+    def table(difference: tuple[float, float, float], seeds: int = 3) -> pandas.DataFrame:
         scores = pandas.DataFrame([
             {"operator": "original", "key": "original", "role": "original"},
             {"operator": "one", "key": "a", "role": "found", "metric": "accuracy", "difference": difference[0],
-             "difference_low": difference[1], "difference_high": difference[2], "parameters_share": 0.3},
+             "difference_low": difference[1], "difference_high": difference[2], "parameters_share": 0.3, "seeds": seeds},
             {"operator": "two", "key": "b", "role": "found", "metric": "accuracy", "difference": -0.1,
-             "difference_low": -0.12, "difference_high": -0.08, "parameters_share": 0.3},
+             "difference_low": -0.12, "difference_high": -0.08, "parameters_share": 0.3, "seeds": 3},
         ])  # fmt: skip
         latency = pandas.DataFrame([
             {"key": key, "compiler": "inductor", "device": "cpu", "status": "ok", "latency_ms": ms, "latency_low_ms": ms - 1,
@@ -212,7 +303,7 @@ class TestVerdicts:
     def test_of_tables_take_the_speedup_in_turns_or_that_of_two_latencies(self) -> None:
         found = self.table((-0.002, -0.004, 0.001))
         assert tuple(found.columns) == GOAL_COLUMNS and list(found.verdict) == ["meets", "misses"]
-        assert list(found.timed) == ["in turns", "apart"] and list(found.lost) == pytest.approx([0.002, 0.1])
+        assert list(found.timed) == [IN_SEARCH, APART] and list(found.lost) == pytest.approx([0.002, 0.1])
         assert found.lost_high[0] == pytest.approx(0.004)
         assert (found.speedup_low[1], found.speedup[1], found.speedup_high[1]) == pytest.approx((29 / 11, 3.0, 31 / 9))
 
@@ -241,19 +332,38 @@ class TestEndOfASearch:
     def test_says_how_near_the_best_came(self) -> None:
         found = end_of_search(BOTH, trials(("complete", 0.9, 1.6), ("screened", None, 1.3), ("screened", None, 1.1)), 4)
         assert found is not None and found.startswith(
-            "1 of 4 trials were trained when the search ended, since 2 operators cannot meet the goal (2 too slow). The "
-            "fastest of them was 1.30 times as fast (1.30 to 1.30); the goal is 1.5. The speed binds: ask for less"
+            "1 of 4 trials were trained when the search ended, since 2 operators cannot meet the goal (2 too slow): the "
+            "fastest of 2 is 1.30 times as fast (1.30 to 1.30), and the goal is 1.5. The speed binds: ask for less"
         )
         assert end_of_search(BOTH, trials(("complete", 0.9, 1.6), ("screened", None, 1.3)), 1) is None
 
-    def test_is_an_error_where_nothing_was_trained(self) -> None:
-        from syno.stages.screening import check_screened
+    @pytest.mark.parametrize(
+        ("rows", "nearest"),
+        [
+            ([("screened", None, 1.3), ("screened", None, 1.4)], "the fastest of 2 is 1.40 times as fast (1.40 to 1.40), and "),
+            ([("screened", None, 0.8)], "none is faster than the original; the only operator is 0.80 times as fast"),
+            ([("screened", None, None)], "none of 1 operators could be measured; the last: too slow: 1"),
+        ],
+    )
+    def test_where_nothing_was_trained_nothing_meets_the_goal(
+        self, rows: list[tuple[str, float | None, float | None]], nearest: str
+    ) -> None:
+        found = end_of_search(BOTH, trials(*rows, ("failed", None, None)), 1)  # however many have failed
+        assert found is not None and found.startswith(f"nothing meets the goal: {nearest}")
+        assert f"({len(rows)} too slow; 1 failed in training)" in found
 
-        one = Experiment(name="e", workload={}, goal={"speedup": 1.5})
-        with pytest.raises(SearchStoppedError, match='study "e": 0 of 100 trials'):
-            check_screened(one, trials(("screened", None, 1.3)))
-        with pytest.warns(UserWarning, match='study "e": 1 of 100 trials'):
-            check_screened(one, trials(("screened", None, 1.3), ("complete", 0.9, 1.6)))
+    def test_predictions_and_costs_are_findings_too(self) -> None:
+        rows = trials(("screened", None, None), ("screened", None, None))
+        shares = rows.assign(metric_parameters_share=[0.9, 0.7])
+        small = Goal(speedup=1.5, most_parameters=0.5)
+        of = "the smallest of 2 has 0.7 of the original's parameters, and the goal is at most 0.5"
+        assert nothing_meets(small, shares) == f"nothing meets the goal: {of}"
+        columns = {f"metric_predicted_speedup{end}": [None, 1.2] for end in ("", "_low", "_high")}
+        assert str(nothing_meets(small, shares.assign(**columns))).startswith(
+            "nothing meets the goal: the fastest of 2 is predicted to be 1.20 times as fast"
+        )
+        nearest = nearest_screened(small, shares.assign(**columns))
+        assert list(nearest["number"]) == [1, 0] and nearest["timed"].iloc[0] == "predicted"
 
 
 @pytest.mark.parametrize(
@@ -291,4 +401,8 @@ def test_the_page_begins_with_the_answer_and_has_a_column_of_verdicts() -> None:
     table = summary(found)
     assert table.columns[4:6] == ("speedup", "goal")
     assert {(row[4].text, row[5].text, row[5].note) for row in table.rows} == {("1.20x (1.10 to 1.30)", "misses", reason)}
+    timed = [None, *[IN_TURNS, IN_SEARCH] * len(judged)][: len(judged)]  # the original was not
+    rows = summary(results(scores=judged.assign(goal_timed=timed))).rows
+    assert [row[4].text for row in rows[:3]] == [*["1.20x (1.10 to 1.30)"] * 2, "1.20x (1.10 to 1.30) in the search"]
+    assert [row[4].note.partition("; ")[2] for row in rows[:3]] == ["", IN_TURNS, SELECTED_BY]
     assert '<p class="goal">Goal: 1.5 times as fast.</p>\n<p class="goal">None of 2 meets it.</p>' in page(found, [])

@@ -208,6 +208,16 @@ class TestRuntimeVariables:
         build = Builder("N, C, H")
         assert build.finish([*build.output("N"), *build.reduce("H")]).runtime_variables == {"N"}
 
+    def test_a_length_that_has_a_variable_several_times(self) -> None:
+        """It is read from an axis of `stride*H`, but from no axis that has two variables which are not known."""
+        build = Builder("A, B; stride")
+        first, second, third = build.output("stride*A, stride*A, B")
+        graph = build.finish([build.split(first, third), second])
+        assert str(graph.input[0].size) == "stride*A*B" and dict(graph.runtime_axes) == {
+            "A": (1, graph.variables.size("stride"))
+        }
+        assert graph.runtime_values([60, 12], {"stride": 3, "B": 5}) == {"A": 4}
+
 
 class TestUnchangedVariables:
     """Those whose value no computation needs, as a batch size."""

@@ -139,3 +139,21 @@ def test_only_pictures_are_channels_last(shape: tuple[int, ...], is_last: bool) 
     assert len(shape) != 3 or samples.is_contiguous(memory_format=torch.channels_last)
     subject = NetworkSubject(model="mine:net", classes=2, image_shape=shape, memory_format="channels_last")
     assert (subject.layout() is torch.channels_last) == is_last
+
+
+def test_ignored_labels_count_neither_in_the_loss_nor_in_the_accuracy() -> None:
+    whole, network = data_of((3, 4, 6), (4, 6)), Table((4, 6))
+    train, test = whole.train_labels.clone(), whole.test_labels.clone()
+    train[:, :2], test[:, 1:3] = 255, 255
+    fields = (whole.train_images, train, whole.test_images, test, CLASSES)
+    with pytest.raises(DataError, match=r"train_labels is from 0 to 255; .*DataSet\(\.\.\., ignore_index=255\)"):
+        DataSet("any", *fields)
+    data = DataSet("any", *fields, ignore_index=255)
+    task = task_for(data)
+    task.check(next(iter(task.batches.epoch(1))))
+    samples, labels = data.train_images[:8], train[:8]
+    plain = nn.functional.cross_entropy(network(samples)[:, :, 2:], labels[:, 2:])
+    assert torch.allclose(task.loss(network, (samples, labels)), plain)
+    assert float(task.loss(network, (samples, torch.full_like(labels, 255))).detach()) == 0
+    counted = test != 255
+    assert task.score(network) == float(((network(data.test_images).argmax(1) == test) & counted).sum() / counted.sum())

@@ -187,7 +187,7 @@ class TestCommands:
     def test_a_model_is_measured_without_its_experiment(self, tmp_path: Path) -> None:
         file = tmp_path / "record.json"
         sizes = ("--vocabulary", str(VOCABULARY), "--length", str(LENGTH), "--batch", "2")
-        given = ("tune", "inductor", "gpt2_projection", "--model", "gpt_tiny", *sizes, "--compiler", "eager")
+        given = ("tune", "network", "gpt2_projection", "--model", "gpt_tiny", *sizes, "--compiler", "eager")
         result = self.run(*given, "--output", str(file))
         assert result.exit_code == 0, result.output
         record = TuningRecord.read(file)
@@ -206,7 +206,7 @@ class TestCommands:
         self, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.setenv("COLUMNS", "300")
-        result = self.run("tune", "inductor", "original", "--output", str(tmp_path / "record.json"), "--model", *options)
+        result = self.run("tune", "network", "original", "--output", str(tmp_path / "record.json"), "--model", *options)
         assert result.exit_code == 2 and message in result.stderr
 
     def test_the_defaults_are_those_of_the_paper(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ class TestCommands:
 
         monkeypatch.setattr("syno.measure.tuning.tune", tuned)
         for model in (("gpt2",), ("my:gpt", "--length", "8"), ("my:net",)):
-            self.run("tune", "inductor", "original", "--output", str(tmp_path / "record.json"), "--model", *model)
+            self.run("tune", "network", "original", "--output", str(tmp_path / "record.json"), "--model", *model)
         assert asked == [
             LanguageModelSubject(model="gpt2", vocabulary=50257, length=2048, layers="paper"),
             LanguageModelSubject(model="my:gpt", vocabulary=50257, length=8),

@@ -12,9 +12,10 @@ import torch
 from pydantic import ValidationError
 
 from syno.base.errors import SpecError, SynoError, WrongOutputError
+from syno.measure import machine
 from syno.measure.compilers import COMPILERS
 from syno.measure.latency import Latency, LatencySettings, measure, relative_error
-from syno.measure.machine import Peak, cache_bytes, device_name
+from syno.measure.machine import Peak, cache_bytes, device_name, peak
 from syno.measure.output_check import OutputCheck
 from syno.measure.timing import Timing, interval_of_median, stopwatch_of, time_calls
 
@@ -163,8 +164,9 @@ class TestMeasure:
         measured(lambda x: seen.append((x * weight).requires_grad) or x)
         assert not any(seen)
 
-    @pytest.mark.parametrize(("flops", "suspicious"), [(1000, False), (10**6, True)])
+    @pytest.mark.parametrize(("flops", "suspicious"), [(1000, False), (4500, False), (10**6, True)])
     def test_more_flops_than_the_machine_can_do_are_suspicious(self, flops: int, suspicious: bool) -> None:
+        """The second is a convolution at the peak by Winograd: fewer multiplications are done than are counted."""
         found = measured(lambda x: x, flops=flops, peak=Peak(1e6, 1e12))
         assert found.suspicious is suspicious and found.flops_per_second == pytest.approx(flops * 500)
 
@@ -172,6 +174,53 @@ class TestMeasure:
         found = measured(lambda x: x, weight_bytes=744, peak=Peak(1e6, 1e5))
         assert found.bytes_per_second == pytest.approx(1000 * 500) and found.suspicious
         assert not measured(lambda x: x, weight_bytes=744, peak=Peak(1e6, 4.5e5)).suspicious  # peaks vary
+
+
+class TestPeak:
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Work that takes no time, on a clock that a test sets, and no peaks that other tests measured."""
+        for name, sizes in {"SIDES": (10,), "ROWS": (10,), "PICTURES": ((1, 2, 4),), "COPIED_BYTES": (400,)}.items():
+            monkeypatch.setattr(machine, name, {"cpu": sizes})
+        monkeypatch.setattr(machine, "_peaks", {})
+
+    def clock(self, monkeypatch: pytest.MonkeyPatch, *taken: float) -> None:
+        clock = Clock(*taken)
+        monkeypatch.setattr(machine, "stopwatch_of", lambda device: clock)
+
+    def test_it_is_that_of_the_fastest_kind_of_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        attempts = machine.PEAK_ATTEMPTS
+        # the product of matrices, the convolution in two formats, the product with a vector, the copy
+        self.clock(monkeypatch, *[ms for ms in (4.0, 9.0, 0.5, 1.0, 1.0) for _ in range(attempts)])
+        found = peak("cpu", 1)
+        assert (found.flops_per_second, found.bytes_per_second) == pytest.approx((9 * 2 * 2 * 16 * 2e3, 800e3))
+
+    def test_the_best_of_many_counts_where_others_use_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock(monkeypatch, *[50.0] * (machine.PEAK_ATTEMPTS - 1), 1.0, 50.0)
+        assert peak("cpu", 1).flops_per_second == pytest.approx(1e6)
+
+    def test_it_is_measured_once_and_grows_when_it_is_measured_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock(monkeypatch, 4.0)
+        before = peak("cpu", 1)
+        self.clock(monkeypatch, 2.0)
+        assert peak("cpu", 1) == before
+        assert peak("cpu", 1, again=True) == peak("cpu", 1) == Peak(2 * before.flops_per_second, 2 * before.bytes_per_second)
+        self.clock(monkeypatch, 8.0)
+        assert peak("cpu", 1, again=True) == peak("cpu", 1)
+
+    def test_a_type_of_numbers_has_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock(monkeypatch, 4.0)
+        single = peak("cpu", 1)
+        self.clock(monkeypatch, 1.0)
+        assert peak("cpu", 1, "bfloat16").flops_per_second == 4 * single.flops_per_second
+
+    def test_more_threads_are_no_slower_than_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def stopwatch(work: Callable[[], object]) -> float:
+            return float(torch.get_num_threads())
+
+        monkeypatch.setattr(machine, "stopwatch_of", lambda device: stopwatch)
+        before = torch.get_num_threads()
+        assert peak("cpu", 2) == peak("cpu", 1) and torch.get_num_threads() == before
 
 
 class TestRelativeError:

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 import torch
+from sequence_operators import LINEAR
 from torch import nn
 
 import syno
@@ -19,18 +20,6 @@ from syno.report.take_home.network_source import network_source
 from syno.space import Space
 from syno.space.complete import cost
 from syno.space.sample import Sampler
-
-LINEAR = syno.parse("""
-operator linear
-variables H_in, H_out, N, seq_len
-output i0:N, i1:seq_len, i2:H_out
-r0:H_in = Reduce()
-d0:H_out = Share(i2, w1[0])
-d1:H_in = Share(r0, w1[1])
-Expand(d0)
-input i0:N, i1:seq_len, d1:H_in
-weight w1[H_out, H_in]
-""")
 
 
 class Mixer(nn.Module):  # type: ignore[misc]

@@ -1,19 +1,27 @@
-"""Functions that make networks take what they need of the arguments."""
+"""Functions that make networks: what they get, what lazy layers become, and what they set for the process."""
 
 from __future__ import annotations
 
+import os
+import random
+import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from syno.base.errors import UserCodeError
+import syno
+from syno.base.errors import SpecError, UserCodeError
 from syno.base.registry import Registry
-from syno.model.network_function import call
-from syno.train.making import make_network
+from syno.base.user_code import unchanged_process
+from syno.model.network_function import call, make_network
 
 GIVEN = {"classes": 5, "channels": 2, "width": 1.0, "seed": 3}
+EXAMPLE = torch.zeros(1, 2, 8, 8)
 
 
 class Small(nn.Module):
@@ -36,28 +44,170 @@ def other(*, classes: int, blocks: int) -> nn.Module:
     return nn.Linear(blocks, classes)
 
 
+def hands_on(*, classes: int, **rest: Any) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(2 * 8 * 8, classes, **rest))
+
+
+def own(make: Callable[..., Any], settings: dict[str, Any] | None = None, **given: Any) -> nn.Module:
+    models: Registry[Any] = Registry("model")
+    models.register("mine:make")(make)
+    return make_network(models, "mine:make", {**GIVEN, **given}, settings or {}, EXAMPLE)
+
+
 def test_each_takes_what_it_needs() -> None:
     assert call(Small, GIVEN).head.out_features == 5
-    assert call(everything, GIVEN) == GIVEN
     assert call(of_a_width, GIVEN) == (5, 1.0)
+    assert call(everything, {**GIVEN, "width": 0.5}) == {**GIVEN, "width": 0.5}
+    # A width of 1 says nothing, and most functions that others hand their arguments on to take none.
+    assert call(everything, GIVEN) == {"classes": 5, "channels": 2, "seed": 3}
 
 
-def test_without_a_seed_equal_arguments_make_equal_weights() -> None:
-    before = torch.random.get_rng_state()
-    one, two, three = (call(Small, {**GIVEN, "seed": seed}).head.weight for seed in (3, 3, 4))
-    assert torch.equal(one, two) and not torch.equal(one, three)
-    assert torch.equal(before, torch.random.get_rng_state())
+def test_equal_arguments_make_equal_weights_whatever_draws_them() -> None:
+    def from_numpy(classes: int) -> nn.Module:
+        made = nn.Linear(4, classes)
+        made.weight.data.copy_(torch.tensor(np.random.rand(classes, 4) * random.random()))
+        return made
+
+    before = torch.random.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    for make in (from_numpy, lambda classes: Small(classes).head):
+        one, two, three = (call(make, {**GIVEN, "seed": seed}).weight for seed in (3, 3, 4))
+        assert torch.equal(one, two) and not torch.equal(one, three)
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert before[1:] == (np.random.get_state()[1].tolist(), random.getstate())
 
 
 @pytest.mark.parametrize(
     ("make", "given", "message"),
     [
-        (Small, {**GIVEN, "width": 0.5}, r'"mine:make" is called with classes=5, width=0.5, but Small.*argument .width.'),
-        (other, GIVEN, r"is called with classes=5, but other.*missing a required .*argument: 'blocks'"),
+        (Small, {"width": 0.5}, r'"mine:make" is called with classes=5, width=0.5, but Small.*argument .width.'),
+        (other, {}, r"is called with classes=5, but other.*missing a required .*argument: 'blocks'"),
+        (hands_on, {}, r"it gets classes, channels, seed, and hands on channels: write channels as a parameter of its own"),
     ],
 )
 def test_what_it_does_not_take_or_lacks_is_said(make: Any, given: dict[str, Any], message: str) -> None:
-    models: Registry[Any] = Registry("model")
-    models.register("mine:make")(make)
     with pytest.raises(UserCodeError, match=message):
-        make_network(models, "mine:make", given)
+        own(make, **given)
+
+
+def test_settings_are_further_arguments() -> None:
+    assert own(other, {"blocks": 7}).in_features == 7
+    with pytest.raises(UserCodeError, match=r"\(workload: model_settings\) is called with .*blocs=7.*'blo"):
+        own(other, {"blocs": 7})
+    with pytest.raises(SpecError, match=r"model_settings gives classes, and classes, channels, width, seed follow from"):
+        own(other, {"blocks": 7, "classes": 3})
+
+
+# ---- lazy layers ----------------------------------------------------------------------------------------------------------
+
+
+class WithAuxiliary(nn.Module):
+    """A network with a head that runs in training only, after a normalization."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.Flatten())
+        self.normalized = nn.BatchNorm2d(2)
+        self.head, self.auxiliary = nn.LazyLinear(classes), nn.Sequential(nn.LazyBatchNorm1d(), nn.LazyLinear(classes))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.body(self.normalized(x))
+        return self.head(features) + self.auxiliary(features) if self.training else self.head(features)
+
+
+class WithOneThatNeverRuns(WithAuxiliary):
+    """The same, which never runs a layer."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(classes)
+        self.spare = nn.LazyLinear(3)
+
+
+def test_lazy_layers_are_whole_and_equal_seeds_make_equal_weights() -> None:
+    one, two, three = (own(WithAuxiliary, seed=seed) for seed in (1, 1, 2))
+    found = one.state_dict()
+    assert all(torch.equal(value, two.state_dict()[name]) for name, value in found.items())
+    assert not torch.equal(found["auxiliary.1.weight"], three.state_dict()["auxiliary.1.weight"])
+    assert one.training and type(one.head) is nn.Linear and found["head.weight"].shape == (5, 4 * 6 * 6)
+    for normalization in (one.body[1], one.normalized, one.auxiliary[0]):  # they have learnt nothing from the example
+        assert int(normalization.num_batches_tracked) == 0 and not normalization.running_mean.any()
+
+
+def test_a_lazy_layer_that_never_runs_is_named() -> None:
+    with pytest.raises(UserCodeError, match=r'the model "mine:make" has lazy layers that do not run on .*: spare; give them'):
+        own(WithOneThatNeverRuns)
+
+
+def test_lazy_networks_train_in_python() -> None:
+    def make() -> nn.Module:
+        layers = nn.LazyConv2d(4, 3, padding=1), nn.ReLU(), nn.LazyConv2d(4, 3, padding=1), nn.LazyBatchNorm2d()
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LazyLinear(10))
+
+    by_function = syno.Training(make, "digits", epochs=1)
+    assert by_function.train_original() == by_function.train_original()
+    of_module = syno.Training(make(), "digits", epochs=1)
+    assert of_module.spec().layers[0].values["C_in"] == 4
+    assert of_module.train_original() == of_module.train_original()
+
+
+# ---- the state of the process ---------------------------------------------------------------------------------------------
+
+
+def _state() -> list[object]:
+    cudnn = torch.backends.cudnn
+    return [
+        *(torch.get_default_dtype(), torch.get_default_device(), torch.get_deterministic_debug_mode(), torch.get_num_threads()),
+        *(torch.is_grad_enabled(), torch.get_float32_matmul_precision(), torch.is_anomaly_enabled(), cudnn.benchmark),
+        *(torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate(), np.geterr()),
+        *(
+            Path.cwd(),
+            dict(os.environ),
+            list(warnings.filters),
+            bool(torch.full((), 1e-310, dtype=torch.float64, device="cpu") * 1),
+        ),
+        repr(torch.full((), 1 / 3, device="cpu")),
+    ]
+
+
+def _change_all(folder: Path) -> None:
+    torch.use_deterministic_algorithms(True)
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.set_num_threads(torch.get_num_threads() + 1)
+    torch.set_grad_enabled(False)
+    torch.set_float32_matmul_precision("medium")
+    torch.autograd.set_detect_anomaly(True)
+    torch.backends.cudnn.benchmark = True
+    torch.set_flush_denormal(True)
+    torch.set_printoptions(precision=2)
+    torch.manual_seed(5)
+    np.random.seed(5)
+    np.seterr(all="ignore")
+    random.seed(5)
+    os.chdir(folder)
+    os.environ |= {"OMP_NUM_THREADS": "7", "HOME": "/elsewhere"}
+    os.environ.pop("PATH", None)
+    warnings.simplefilter("ignore")
+
+
+def test_what_a_function_sets_ends_with_the_call(tmp_path: Path) -> None:
+    before = _state()
+    with unchanged_process():
+        _change_all(tmp_path)
+        during = _state()
+    assert all(one != other for one, other in zip(before, during, strict=True))
+    assert _state() == before
+    with pytest.raises(KeyError), unchanged_process(seed=3):
+        _change_all(tmp_path)
+        raise KeyError
+    assert _state() == before
+
+
+def test_a_network_is_made_in_such_a_block(tmp_path: Path) -> None:
+    def careless(classes: int) -> nn.Module:
+        made = nn.Sequential(nn.Flatten(), nn.Linear(2 * 8 * 8, classes))
+        _change_all(tmp_path)
+        return made
+
+    before = _state()
+    own(careless)
+    assert _state() == before

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import torch
 from small_experiment import FIELDS
-from small_studies import sound, study
 from torch import nn
 
+import syno
 from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.config.kept_file import HEAD, KEPT
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
+from syno.model.extraction import replaceable
+from syno.model.requirement import requirement
 from syno.model.spec import spec_for
 from syno.search.settings import named_differences
+from syno.space import Space
 from syno.space.reads import Reads
+from syno.space.requirements import Requirements
+from syno.space.sample import Sampler
 
 SQUARE = Reads(H=3, applied=2, centred=True, channels="all", along="every")
 LINE = Reads(H=2, applied=2, centred=False, channels="all", along="any")
+
+
+POINTWISE = """
+operator pointwise
+variables C_in, C_out, L, N
+output i0:N, i1:C_out, i2:L
+r0:C_in = Reduce()
+d0:C_out = Share(i1, w1[0])
+d1:C_in = Share(r0, w1[1])
+Expand(d0)
+input i0:N, d1:C_in, i2:L
+weight w1[C_out, C_in]
+"""
 
 
 def asked(model: nn.Module, where: Any = "spatial", size: int = 16) -> Reads | None:
@@ -60,6 +77,31 @@ class TestRule:
         assert found is not None
         assert found == expected if isinstance(expected, Reads) else (found.positions, found.centred) == (expected, False)
 
+    def test_one_layer_with_a_single_position_leaves_the_axis_to_the_others(self) -> None:
+        """Their windows may not fit there, so that operators mix by shifts; they are found."""
+        layers = [nn.Conv1d(3, 16, 3, padding=1), *(nn.Conv1d(16, 16, 3, 2, 1) for _ in range(4))]
+        model, example = nn.Sequential(*layers), torch.zeros(1, 3, 16)
+        assert model(example).shape == (1, 16, 1)
+        spec = spec_for(model, example, options={"reads": "auto", "depth": 8})
+        assert spec.reads == Reads(L=2, applied=2, centred=False, channels="all", along="every")
+        sampler = Sampler(Space(spec), Random(0))
+        operator = next(found for found in iter(sampler.draw, sampler) if found is not None)
+        pointwise = syno.parse(POINTWISE)
+        unmet = Requirements(spec).unmet
+        assert unmet(operator) is None and "reads 1 positions along L" in str(unmet(pointwise))
+
+    @pytest.mark.parametrize(("height", "width", "expected"), [(64, 1, {"H": 3}), (64, 8, {"H": 3}), (1, 1, {})])
+    def test_tall_windows_ask_for_neighbours_along_their_own_axis(
+        self, height: int, width: int, expected: dict[str, int]
+    ) -> None:
+        layers = [nn.Conv2d(into, 16, (side, 1), padding="same") for into, side in ((3, 9), (16, 64), (16, 9))]
+        example = torch.zeros(1, 3, height, width)
+        model = nn.Sequential(*layers)
+        layers_to_replace = replaceable(model, example)
+        found = requirement(model, example, layers_to_replace, 0.9)
+        assert found.reads is not None and found.reads.positions == expected
+        assert ("no other layer mixes positions along H" in found.reason) == bool(expected)
+
     def test_nothing_is_asked_of_projections(self) -> None:
         tokens = torch.zeros(1, 16, dtype=torch.long)
         model = SEQUENCE_BACKBONES["gpt_tiny"](vocabulary=16, context=16)
@@ -76,7 +118,6 @@ class TestOption:
         made = Experiment(**{**FIELDS, "spec": {"depth": 6, "reads": "none"}})
         assert made.operator_spec.reads is None
         assert made.operator_spec.id == made.network.spec({"depth": 6}).id
-        assert '"reads"' not in made.part("search")  # files of versions without the option stay valid
 
     def test_a_mapping_is_taken_as_it_is(self) -> None:
         made = Experiment(**{**FIELDS, "spec": {"depth": 6, "reads": {"H": 2, "along": "any"}}})
@@ -87,16 +128,5 @@ class TestOption:
         with pytest.raises(SpecError, match=said):
             Experiment(name="x", spec={"preset": "resnet18", "reads": given})
 
-    def test_results_of_a_version_without_it_keep_their_space(self, tmp_path: Path) -> None:
-        import yaml
-
-        kept = tmp_path / KEPT
-        kept.write_text(f"{HEAD}{yaml.safe_dump({**FIELDS, 'spec': {'depth': 6}})}", encoding="utf-8")
-        assert Experiment.load(kept).operator_spec.reads is None
-
-    def test_a_study_without_it_says_how_it_goes_on(self, tmp_path: Path) -> None:
-        journal, spec = f"journal:{tmp_path / 'trials.log'}", {"depth": 4}
-        study(journal, space_id="a", more_settings={"spec": spec}).run(sound, 1)
-        with pytest.raises(SpecError, match=r"spec\.reads is absent there, .* to go on with it \(`reads: none` under `spec`"):
-            study(journal, space_id="b", more_settings={"spec": {**spec, "reads": {"H": 3}}})
+    def test_a_study_names_it_where_it_differs(self) -> None:
         assert named_differences({"reads": None}, {"reads": {"H": 3}}, "spec") == ["spec.reads is None there, {'H': 3} here"]

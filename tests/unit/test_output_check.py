@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch.nn import functional
 from syno.base.errors import SpecError, WrongOutputError
 from syno.measure.expected import Deviation
 from syno.measure.output_check import OutputCheck
-from syno.measure.reference import CORNER_GAIN, telling_inputs, vary_constants
+from syno.measure.reference import CORNER_GAIN, in_double, telling_inputs, vary_constants
 from syno.measure.rounding import MOST_DEVIATIONS, SimulatedRounding, unit_roundoff
 
 SINGLE = 2.0**-24
@@ -155,6 +156,110 @@ class TestCheck:
         assert torch.get_default_dtype() == torch.float32
 
 
+class Peaked(nn.Module):
+    """A small trained-like network with two classes that are about equally likely, and an ending that makes errors large."""
+
+    def __init__(self, ending: Callable[[Tensor], Tensor], seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.ending, self.mix = ending, nn.Conv2d(3, 16, 3, padding=1)
+        self.head = nn.Linear(16, (4, 10, 100)[seed % 3])
+        for parameter in self.parameters():
+            parameter.data.normal_(0, parameter[0].numel() ** -0.5, generator=generator)
+        with torch.no_grad():
+            self.head.bias -= self.scores(drawn(32, 3, 8, 8)).mean(0)
+            self.head.bias[:2] += 2 * self.scores(drawn(32, 3, 8, 8)).std()
+
+    def scores(self, x: Tensor) -> Tensor:
+        """[N, 3, 8, 8] -> [N, classes]."""
+        y: Tensor = self.head(self.mix(x).relu().mean((2, 3)))
+        return y
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.ending(self.scores(x))
+
+
+def peaked_normalization(y: Tensor) -> Tensor:
+    near = 1 + y / 300
+    return (near - near.mean(-1, keepdim=True)) / near.std(-1, keepdim=True)
+
+
+ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    **{f"softmax x{gain}": lambda y, gain=gain: (y * gain).softmax(-1) for gain in (10, 100, 3000)},
+    **{f"sigmoid x{gain}": lambda y, gain=gain: (y * gain).sigmoid() for gain in (100, 1000)},
+    "tanh": lambda y: (y * 1000).tanh(),
+    "exp": lambda y: (y * 20).exp(),
+    "logsumexp": lambda y: (y * 100).logsumexp(-1, keepdim=True),
+    "normalization by small variances": peaked_normalization,
+    "expected class": lambda y: (y * 300).softmax(-1) @ torch.arange(y.shape[-1], dtype=y.dtype)[:, None],
+}
+
+
+class TestPeakedOutputs:
+    """Fifty networks few of whose outputs have errors that matter."""
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    def test_honest_computations_are_not_refused_and_wrong_ones_are(self, ending: str) -> None:
+        for seed in range(5):
+            network = Peaked(ENDINGS[ending], seed).eval()
+            generator = torch.Generator().manual_seed(seed)
+            given = telling_inputs((4, 3, 8, 8), generator)
+            check = OutputCheck(in_double(network), [(x,) for x in given], fallback=network)
+
+            def channels_last(x: Tensor, network: nn.Module = network) -> Tensor:
+                y: Tensor = network(x.contiguous(memory_format=torch.channels_last))
+                return y
+
+            def one_by_one(x: Tensor, network: nn.Module = network) -> Tensor:
+                return torch.cat([network(sample) for sample in x.split(1)])
+
+            def slightly_larger(x: Tensor, network: nn.Module = network) -> Tensor:
+                y: Tensor = network(x)
+                return y * 1.01
+
+            def one_number(x: Tensor, network: nn.Module = network) -> Tensor:
+                y: Tensor = network(x).clone()
+                y[1, 0] += 0.01 * y.abs().max()
+                return y
+
+            with torch.no_grad():
+                timed = [torch.rand(4, 3, 8, 8, generator=generator) - 0.5 for _ in range(3)]
+                for honest in (network, channels_last, one_by_one):
+                    assert check.of(honest).of_allowed <= 1, seed
+                    assert max(check.of_output(honest(x), (x,)).of_allowed for x in timed) <= 1, seed
+                for wrong in (slightly_larger, one_number):
+                    assert check.of(wrong).of_allowed > 1, (seed, wrong)
+                    assert check.of_output(wrong(timed[0]), (timed[0],)).of_allowed > 1, (seed, wrong)
+
+    def test_the_estimate_of_one_run_is_not_trusted_alone(self) -> None:
+        """Two elements of many matter, and their simulated error is small by chance in some of the runs."""
+        refused = []
+        for place in range(0, 200, 2):
+            x = torch.full((1, 201), -9.0)
+            x[0, place : place + 2] = 2.0
+            check = OutputCheck(lambda x: (x * 100).softmax(-1), [(x,)])
+
+            def rounded_otherwise(x: Tensor, place: int = place) -> Tensor:
+                scaled = x * 100
+                scaled[0, place] *= 1 + 2.0**-23  # the next number in single precision
+                return scaled.softmax(-1)
+
+            if check.of(rounded_otherwise).of_allowed > 1:
+                refused.append(place)
+        assert refused == []
+
+    def test_more_than_a_thousandth_is_allowed_where_the_function_itself_errs_so_much(self) -> None:
+        near = drawn(64, 1) + 1e-6 * drawn(64, 2, seed=1)
+
+        def sharp(x: Tensor) -> Tensor:
+            return (1e4 * (x @ near.to(x.dtype))).softmax(-1)
+
+        x = drawn(50, 64)
+        check = OutputCheck(sharp, [(x,)], fallback=sharp)
+        assert check.of(sharp).relative > 2e-3 and check.of(sharp).of_allowed <= 1
+        assert check.of(lambda x: sharp(x) * 0.8).of_allowed > 1
+
+
 class TestInputs:
     def test_values_grow_towards_the_corners(self) -> None:
         (x,) = telling_inputs((8, 16, 32, 32), torch.Generator().manual_seed(0))
@@ -211,3 +316,20 @@ class TestWeights:
             vary_constants(network.eval(), drawn(2, 3, 8, 8), seed=3)
             states.append(network.state_dict())
         assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+@dataclass
+class _Outputs:
+    logits: torch.Tensor
+    hidden: tuple[torch.Tensor, ...]
+    name: str = "any"
+
+
+def test_outputs_may_be_dataclasses_and_mappings() -> None:
+    def network(x: torch.Tensor) -> _Outputs:
+        return _Outputs(x.relu(), (x.exp(),))
+
+    check = OutputCheck(network, [(torch.randn(4, 8),)])
+    assert check.of(network).of_allowed <= 1
+    assert check.of(lambda x: {"logits": x.relu(), "hidden": [x.exp()]}).of_allowed <= 1
+    assert check.of(lambda x: _Outputs(x.relu(), (x.exp() * 1.01,))).of_allowed > 1

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from syno.base import registry
-from syno.base.registry import imported, search_code_in
+from syno.base.errors import RunsCodeError, SpecError
+from syno.base.registry import imported, reading_only, search_code_in
 from syno.config.files import load_experiment, load_experiments
 from syno.stages.kept import write_kept
 
@@ -85,3 +86,29 @@ def test_a_module_is_taken_from_the_folder_that_was_given_last(folder: Path) -> 
         search_code_in(folder / name)
         assert imported("same_name_in_both:NAME", "thing") == name
         assert sys.path[0] == str(folder / name)  # for the processes that measure
+
+
+def test_reading_an_experiment_imports_nothing_and_running_it_does(folder: Path) -> None:
+    marker = folder / "it_ran"
+    written("mine/at_import.py", {}).write_text(f"from pathlib import Path\nPath({str(marker)!r}).touch()\nReward = 3\n")
+    read = load_experiment(
+        written("mine/own.yaml", {"evaluate": "cost", "spec": "resnet18", "reward": {"name": "at_import:Reward"}})
+    )
+    assert not marker.exists() and sys.path[0] != str(folder / "mine")
+    with pytest.raises(SpecError, match='experiment "own": the reward is "at_import:Reward", which is 3; it must be'):
+        read.use_code()
+    assert marker.exists() and sys.path[0] == str(folder / "mine")
+
+
+@pytest.mark.parametrize("given", ["at_import:", ":Reward", "at import:Reward", "at_import:Reward:more", "../at_import:Reward"])
+def test_the_form_of_a_path_is_checked_when_it_is_read(given: str) -> None:
+    with pytest.raises(SpecError, match='the reward is ".*"; it must be something that can be imported'):
+        load_experiment(written("own.yaml", {"evaluate": "cost", "spec": "resnet18", "reward": {"name": given}}))
+
+
+def test_what_only_reads_imports_nothing(folder: Path) -> None:
+    (folder / "imported_by_none.py").write_text("THING = 1\n")
+    with reading_only("this test"), pytest.raises(RunsCodeError, match='"imported_by_none:THING".*; this test only reads'):
+        search_code_in(folder / "mine")
+        imported("imported_by_none:THING", "thing")
+    assert str(folder / "mine") not in sys.path and imported("imported_by_none:THING", "thing") == 1

@@ -121,7 +121,7 @@ def test_each_mistake_is_one_clear_error(given: str, error: type[Exception], mes
         tune(CONV2D, given)
     assert message in str(raised.value)
     with pytest.raises(SpecError) as in_config:
-        experiment(given)
+        experiment(given).use_code()
     assert message in str(in_config.value)
 
 

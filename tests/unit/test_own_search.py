@@ -105,7 +105,7 @@ class TestMistakes:
     )
     def test_each_is_one_clear_error(self, changes: dict[str, Any], message: str) -> None:
         with pytest.raises(ValueError, match=re.escape(message)):
-            experiment(**changes)
+            experiment(**changes).use_code()
 
     def test_an_unknown_name_says_how_to_give_ones_own(self) -> None:
         with pytest.raises(

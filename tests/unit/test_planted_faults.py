@@ -26,7 +26,7 @@ def faulty_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compilers that plant faults; and a machine that can do everything, which need not be measured."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     assert tuple(importlib.import_module("planted_faults").FAULTS) == FAULTS
-    monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+    monkeypatch.setattr("syno.measure.machine.peak", lambda *_, **again: Peak(1e15, 1e15))
 
 
 def resnet8(size: int, operator: str | None = SEPARABLE, **rest: object) -> NetworkSubject:

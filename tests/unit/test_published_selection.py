@@ -17,7 +17,7 @@ from syno.ir.library import OPERATORS
 from syno.paper.stages.artifact import import_artifact
 from syno.stages.figures import names
 from syno.stages.select import select
-from syno.stages.selection import read_selected
+from syno.stages.selection import read_selected, why_none
 from syno.stages.store import OperatorStore
 
 
@@ -72,12 +72,18 @@ def test_another_network_has_its_own(source: Path) -> None:
     [
         ("resnext29_2x64d", {}, "published with its graph for resnext29_2x64d: imported has some for resnet18, dens"),
         ("resnet8", {}, "no operator was published with its graph for resnet8"),
-        ("densenet121", {"within": 0.0}, "densenet121's accuracy there is 0.8031, the best operator's is 0.8000, .* raise it"),
     ],
 )
 def test_where_there_is_none_it_says_so(model: str, settings: dict[str, Any], message: str, source: Path) -> None:
     with pytest.raises(SpecError, match=message):
         select(taking(model, **settings))
+
+
+def test_that_none_is_good_enough_is_a_result(source: Path) -> None:
+    experiment = taking("densenet121", within=0.0)
+    assert select(experiment) == []
+    reason = str(why_none(experiment.folder / "selected.json"))
+    assert "densenet121's accuracy there is 0.8031, the best operator's is 0.8000" in reason
 
 
 def test_the_command_tells_what_was_taken(source: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from syno.search.ledger import Ledger, Purpose
 from syno.search.reward import Failure
 from syno.search.storage.leases import NoLeases
 from syno.search.storage.records import Kind, Result
-from syno.search.storage.store import TrialStore
+from syno.search.storage.store import SETTINGS, TrialStore, with_withdrawn
 
 WORKER = {"host": "here", "pid": 1, "started": 0, "system": ""}
 
@@ -108,8 +108,12 @@ class TestClaims:
             assert len(ledger(store).to_retry(1)) == min(attempt, 1)
             die(store, create(store, "a", attempt))
         found = ledger(store)
-        assert found.claims[0].outcome == Failure("its worker died during the evaluation, 3 times")
-        assert found.to_retry(1) == [] and found.ended["failed"] == 1
+        outcome = found.claims[0].outcome
+        assert isinstance(outcome, Failure) and outcome.reason.startswith("its worker died during the evaluation, 3 times")
+        assert found.to_retry(1) == [] and found.ended["failed"] == 1 and len(found.died) == 1
+        ends = [Result.of(trial) for trial in with_withdrawn(store.trials(), {SETTINGS: {"most_attempts": 3}})]
+        told = [("interrupted", "its worker died"), ("interrupted", "its worker died"), ("failed", outcome.reason)]
+        assert [(one.kind, one.message) for one in ends if one is not None] == told
 
     def test_being_told_to_stop_is_no_death(self, store: TrialStore) -> None:
         for attempt in range(5):

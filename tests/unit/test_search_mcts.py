@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.stats import mannwhitneyu
 from search_tree_paths import any_node, asked, path_to, rewards
-from search_trees import MockTree, chosen_of, hidden_family_reward, small_tree, wide_tree
+from search_trees import MockTree, chosen_of, hard_tree, hidden_family_reward, small_tree, wide_tree
 
 from syno.search.policies import Candidate, MonteCarloTreeSearch, Proposal
 from syno.search.policies.mcts import add_virtual_loss, backpropagate, expand, select, simulate
@@ -34,11 +34,22 @@ def any_name(name: str) -> bool:
 
 
 class TestSettings:
-    def test_defaults_are_the_published_constants(self) -> None:
+    def test_defaults_are_the_published_constants_but_for_two(self) -> None:
         assert SETTINGS.exploration == pytest.approx(5.656854249)
         assert (SETTINGS.virtual_loss, SETTINGS.widening, SETTINGS.local_rave, SETTINGS.reveal_noise) == (0.3, 0.8, 3.0, 0.3)
         assert (SETTINGS.suppress_visits, SETTINGS.suppress_deviation) == (30, 0.001)
-        assert PRESETS["published"] == SETTINGS
+        published = PRESETS["published"]
+        assert published == SETTINGS.model_copy(update={"failure_reward": None, "share_values": False})
+        assert published.model_fields_set == set(MctsSettings.model_fields)  # no default counts
+
+    def test_the_published_policy_ends_whatever_fails(self) -> None:
+        """It learns nothing of failures, and must come to the last operator all the same."""
+        policy = MonteCarloTreeSearch(tree := hard_tree(), settings=PRESETS["published"])
+        everywhere = RandomWalk(tree)
+        for each in (policy, everywhere):
+            while isinstance(proposal := each.ask(), Proposal):
+                each.tell(proposal, Failure("broken"))
+        assert policy.walks.taken == everywhere.walks.taken and len(policy.walks.taken) > 10
 
     def test_are_frozen_and_checked(self) -> None:
         with pytest.raises(ValidationError, match="frozen"):

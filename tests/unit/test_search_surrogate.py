@@ -17,6 +17,7 @@ from syno.search.policies import POLICIES, Candidate, Proposal, Surrogate
 from syno.search.policies.conformance import drive, small_space
 from syno.search.policies.descriptions import Descriptions
 from syno.search.policies.evaluated import Evaluated, rewards
+from syno.search.policies.mcts_choice import PRESETS, MctsSettings
 from syno.search.policies.surrogate import SurrogateSettings
 from syno.search.policies.surrogate_model import Model, expected_improvement
 from syno.search.tree import Tree
@@ -176,9 +177,12 @@ class TestEarlierStudies:
             learning(folder, small_space())
 
 
-@pytest.mark.parametrize("given", ["published", {"name": "published"}, "mcts", {"name": "mcts"}])
-def test_the_published_policy_is_mcts_as_studies_store_it(given: object) -> None:
-    assert Experiment(name="own", spec="resnet18", original=ORIGINAL, policy=given).policy == {"name": "mcts"}
+@pytest.mark.parametrize("given", ["published", {"name": "published"}])
+def test_the_published_policy_is_mcts_with_all_its_constants(given: object) -> None:
+    found = Experiment(name="own", spec="resnet18", original=ORIGINAL, policy=given)
+    assert set(found.policy) == {"name", *MctsSettings.model_fields} and found.policy["name"] == "mcts"
+    assert found.policy_settings == PRESETS["published"]
+    assert Experiment(**found.model_dump()).policy == found.policy  # as it is kept beside results
 
 
 def test_a_preset_with_settings_is_an_error() -> None:

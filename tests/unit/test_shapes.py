@@ -35,6 +35,19 @@ def test_the_shape_is_all_that_is_looked_at() -> None:
     assert text.endswith("nothing is trained, so no step of training was tried\n")
 
 
+@pytest.mark.parametrize(
+    ("size", "shape"), [(16, (3, 16, 16)), ([8, 32], (3, 8, 32)), ([100], (3, 100)), ([4, 5, 6], (3, 4, 5, 6))]
+)
+def test_shapes_need_not_be_square(size: object, shape: tuple[int, ...]) -> None:
+    assert DATASETS["shapes"](size=size).image_shape == shape
+
+
+@pytest.mark.parametrize("size", [[], [0, 8], True, [1, 2, 3, 4]])
+def test_sizes_of_no_shape(size: object) -> None:
+    with pytest.raises(SpecError, match="size"):
+        DATASETS["shapes"](size=size)
+
+
 @pytest.mark.parametrize(("speedup", "advice"), [(1.5, "and the goal is 1.5\n"), (3, "the goal is 3: replace more layers ")])
 def test_with_a_goal_it_says_how_fast_the_network_can_become(speedup: float, advice: str) -> None:
     workload = {"model": "resnet8", "data_settings": {"preset": "micro"}}
@@ -43,6 +56,15 @@ def test_with_a_goal_it_says_how_fast_the_network_can_become(speedup: float, adv
     text = data_text(experiment, record)
     assert "speed: the layers to replace take about 50% of the time" in text and advice in text
     assert "would be 2 times as fast" in text
+
+
+def test_it_says_what_the_flops_do_not_count() -> None:
+    experiment = taking("conv2d")
+    record = look(experiment)
+    assert "do not count" not in data_text(experiment, record)
+    text = data_text(experiment, record.model_copy(update={"not_counted": ("aten.mv in head",), "attention_flops": 1e6}))
+    assert "the FLOPs do not count aten.mv in head, of which nothing is known\n" in text
+    assert "the FLOPs do not count products of activations, as in attention, which are 1,000,000 more\n" in text
 
 
 def test_other_shapes_have_another_hash_and_there_is_nothing_to_train_on() -> None:

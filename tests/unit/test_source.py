@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from syno.stages import figures
 from syno.stages.figures import write_report
 from syno.stages.kept import keep_config
 from syno.stages.select import select
-from syno.stages.selection import Selected, read_selected
+from syno.stages.selection import Selected, read_selected, why_none, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
 from syno.stages.top import top
@@ -34,7 +33,7 @@ def finished(folder: Path, scores: Mapping[str, float] = SCORES, metric: str = "
         Selected(key=keys[name], name=name, trial=number, reward=1 - number / 10, metrics={metric: 0.5})
         for number, name in enumerate(OPERATOR_NAMES)
     ]
-    (folder / "selected.json").write_text(json.dumps([one.model_dump() for one in chosen]), encoding="utf-8")
+    write_selected(chosen, folder / "selected.json")
     rows = [{"key": keys.get(name, name), "metric": metric, "score": score} for name, score in scores.items()]
     write_parquet(pandas.DataFrame(rows, columns=["key", "metric", "score"]), folder / "tables" / "scores.parquet")
     return {key: name for name, key in keys.items()}
@@ -108,10 +107,6 @@ class TestErrors:
             ({}, "has no row"),
             ({"original": 0.8}, "none of those that were selected there is in .*scores.parquet"),
             ({"conv2d": 0.8}, "compares with the original network, .*`syno baseline`"),
-            (
-                {"original": 0.8, "conv2d": 0.7, "conv1x1": 0.6},
-                "is 0.8000, the operators' are conv2d 0.7000, conv1x1 0.6000, and ",
-            ),
             ({"original": 0.8, "conv2d": float("nan")}, "none of those that were selected there is in"),
         ],
     )
@@ -120,6 +115,15 @@ class TestErrors:
         with pytest.raises(SpecError, match=message):
             select(taking(tmp_path, within=0.01))
         assert not (tmp_path / "taking").exists()
+
+    def test_that_none_is_good_enough_is_a_result_here_and_where_it_is_the_source(self, tmp_path: Path) -> None:
+        finished(tmp_path / "source", {"original": 0.8, "conv2d": 0.7, "conv1x1": 0.6})
+        assert select(taking(tmp_path, within=0.01)) == []
+        reason = str(why_none(tmp_path / "taking" / "selected.json"))
+        assert "is 0.8000, the operators' are conv2d 0.7000, conv1x1 0.6000, and " in reason
+        write_selected([], tmp_path / "source" / "selected.json", "nothing meets the goal")
+        assert select(taking(tmp_path)) == []
+        assert "has selected no operator: nothing meets the goal" in str(why_none(tmp_path / "taking" / "selected.json"))
 
     def test_a_source_that_lost_an_operator(self, tmp_path: Path) -> None:
         finished(tmp_path / "source")

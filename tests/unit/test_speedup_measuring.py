@@ -29,6 +29,11 @@ def by_name(job: Job) -> Any:
     name = job.name.partition("-")[0]
     if name == "fails":
         raise RuntimeError("no such instruction")
+    if name == "killed":  # as GCC says it where memory is short
+        try:
+            raise RuntimeError("g++: fatal error: Killed signal terminated program cc1plus")
+        except RuntimeError as error:
+            raise ValueError("the compiler failed") from error
     if name == "halves":
         return lambda x: 0.5 * job.module(x)
     if name == "forgets":
@@ -95,6 +100,12 @@ def test_what_fails_has_a_status_and_no_speedup(
     assert found["status"] == status and reason in found["reason"] and "ratio" not in found
 
 
+def test_a_compiler_that_was_killed_is_not_the_outcome_of_an_operator(measuring: SpeedupMeasuring) -> None:
+    """The process ends with the error, and another one tries again."""
+    with pytest.raises(ValueError, match="the compiler failed"):
+        measuring.fields(request("conv1x1", name="killed"))
+
+
 def test_an_original_that_fails_is_an_error_because_no_operator_is_the_cause(measuring: SpeedupMeasuring) -> None:
     with pytest.raises(DeviceError, match="the original network cannot be measured with the compiler .*no compiler at all"):
         measuring.fields(request("conv1x1", "never"))
@@ -109,5 +120,6 @@ def test_the_process_measures_what_this_one_does_and_ends_with_its_input(tmp_pat
         assert isinstance(connection, LocalProcess) and connection.process.poll() is None and connection.process.stdin
         connection.process.stdin.close()  # as when this process is killed
         assert connection.process.wait(timeout=60) == -signal.SIGKILL
+        assert not Path(connection._folder.name).exists()  # this process would not have removed it
         speedups.close()
         assert speedups.of(OPERATORS["gpt2_projection"]()).status == "misfit"  # by a new process

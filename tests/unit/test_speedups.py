@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +37,9 @@ STAND_IN = Path(__file__).parents[1] / "speedup_stand_in.py"
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file with the names of all operators that were measured."""
     monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
+    monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("SYNO_MEASURED", str(tmp_path / "log"))
     return tmp_path / "log"
 
@@ -95,15 +99,61 @@ def test_a_renamed_or_damaged_record_is_not_believed(tmp_path: Path, log: Path) 
     assert measured(log) == ["conv2d", "conv2d"]
 
 
-def test_a_crash_costs_a_restart_and_is_a_record(tmp_path: Path, log: Path) -> None:
+@pytest.mark.parametrize("phase", ["starting", "building", "compiling", "waiting", "measuring"])
+def test_a_process_that_is_killed_in_any_phase_is_tried_again(phase: str, tmp_path: Path, log: Path) -> None:
     with of(tmp_path / "store") as speedups:
-        crashed = speedups.of(called("crash"))
-        assert (crashed.status, crashed.speedup) == ("crashed", None)
-        assert crashed.reason.startswith("compiling: the process was ended by signal 9") and "no more memory" in crashed.reason
+        assert speedups.of(called(f"dies_twice_{phase}")).status == "ok"
+    assert len(measured(log)) == 3
+
+
+def test_a_process_that_dies_again_and_again_is_said_and_not_stored(tmp_path: Path, log: Path) -> None:
+    with of(tmp_path / "store") as speedups:
+        died = speedups.of(called("dies"))
+        assert (died.status, died.speedup) == ("crashed", None)
+        assert died.reason.startswith("compiling: the process was ended by signal 9") and "no more memory" in died.reason
+        assert "it ended so 3 times, each time as a new process, while the original network was measured" in died.reason
+        assert measured(log) == ["dies"] * 3 + ["original"] and not list((tmp_path / "store").glob("*.json"))
+        assert speedups.of(called("dies")) == died and len(measured(log)) == 4  # the study does not try it again
         assert speedups.of(SEVERAL[1]).status == "ok"
-        assert speedups.of(called("crash_once", 2)).status == "ok"  # others may have been the reason: tried in a new process
-        assert speedups.of(called("crash")) == crashed
-    assert measured(log) == ["crash", "conv1x1", "crash_once", "crash_once"]
+    with of(tmp_path / "store") as another:
+        assert another.known(SEVERAL[0]) is None and another.of(SEVERAL[0]).status == "ok"
+
+
+def test_where_all_processes_die_the_machine_is_to_blame(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with of(tmp_path / "store") as speedups:
+        with pytest.raises(DeviceError, match="cannot start .*it ended so 3 times.*: see whether memory and the disk"):
+            speedups.of(called("dies_always_starting"))
+        monkeypatch.setenv("SYNO_DYING", "original")
+        with pytest.raises(DeviceError, match="died .* and with the original network alone it does not work either"):
+            speedups.of(called("dies"))
+        assert speedups.of(SEVERAL[0]).status == "ok"  # the same operator, under another name
+    assert measured(log) == ["dies_always_starting"] * 3 + ["dies"] * 3 + ["original", "conv2d"]
+
+
+def test_memory_that_nobody_limits_is_that_of_the_machine(tmp_path: Path, log: Path) -> None:
+    with of(tmp_path / "store") as speedups:
+        assert "measuring: MemoryError; it ended so 3 times" in speedups.of(called("short")).reason
+    with of(tmp_path / "store", memory_limit_mib=1e6) as limited:
+        found = limited.of(called("short"))
+        assert found.status == "out_of_memory" and limited.known(called("short")) == found
+
+
+def test_a_stored_death_of_an_earlier_version_is_not_believed(tmp_path: Path, log: Path) -> None:
+    with of(tmp_path / "store") as speedups:
+        dead = speedups.of(called("dies"))
+        dead.write(SpeedupStore(tmp_path / "store").file(dead.conditions))
+    with of(tmp_path / "store") as again:
+        assert again.known(SEVERAL[0]) is None and list(again.records()) == []
+        assert again.of(SEVERAL[0]).status == "ok" and again.known(SEVERAL[0]) is not None
+
+
+def test_no_process_leaves_temporary_files(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)  # PyTorch sets it in a process that has compiled something
+    with of(tmp_path / "store") as speedups:
+        speedups.of(SEVERAL[1])
+        assert len(list((tmp_path / "temporary").iterdir())) == 1
+        speedups.of(called("dies"))
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_fault_of_the_device_is_an_error_and_no_record(tmp_path: Path, log: Path) -> None:
@@ -117,7 +167,7 @@ def test_a_fault_of_the_device_is_an_error_and_no_record(tmp_path: Path, log: Pa
 def test_a_limit_of_time_is_a_record_until_the_limit_is_raised(tmp_path: Path, log: Path) -> None:
     with of(tmp_path / "store", time_limit_s=0.01) as speedups:
         found = speedups.of(called("hang"))
-        assert (found.status, found.reason) == ("timeout", "compiling: it was stopped at its time limit of 0.01 s")
+        assert (found.status, found.reason) == ("timeout", "measuring: it was stopped at its time limit of 0.01 s")
         assert speedups.of(called("hang")) == found and len(measured(log)) == 1
     with of(tmp_path / "store", time_limit_s=1000) as patient:
         assert patient.known(called("hang")) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,17 +12,19 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from safetensors.torch import save_model
 from small_experiment import FIELDS
 from torch import nn
 from typer.testing import CliRunner
 
 import syno
-from syno.base.errors import LoweringError, SpecError
+from syno.base.errors import LoweringError, SpecError, SynoError
 from syno.cli import app
 from syno.config import Experiment
 from syno.config.files import load_experiment
-from syno.model.backbones import BACKBONES
-from syno.report.take_home.network_source import network_source
+from syno.model.saved import code_of
+from syno.report.take_home.comparison import training_difference
+from syno.report.take_home.network_folder import TrainedNetwork, write_network
 from syno.stages.take_home import take_network
 from syno.stages.train import train
 
@@ -83,6 +86,14 @@ def test_the_card_has_all_formats_and_another_seed_begins_anew(trained: Experime
     assert "torch.export.load" not in (folder / "README.md").read_text()
 
 
+def test_a_training_with_a_seed_that_the_experiment_has_no_more_is_taken(trained: Experiment, tmp_path: Path) -> None:
+    later = trained.model_copy(update={"train": trained.train.model_copy(update={"seeds": (7,)})})
+    (line,) = take_network(later, OPERATOR, tmp_path / "taken")
+    assert "taken" in line
+    with pytest.raises(SpecError, match=r"was not trained with seed 7 in .*; it was with the seeds 1, 2; `syno train`"):
+        take_network(later, OPERATOR, tmp_path / "other", seed=7)
+
+
 def test_what_cannot_be_taken_is_said(trained: Experiment, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"original was not trained in .*; `syno train` and the workflow train it"):
         take_network(trained, "original", tmp_path)
@@ -115,49 +126,192 @@ def test_compiled_formats(trained: Experiment, tmp_path: Path, form: str) -> Non
     assert line.partition(" on the test data, ")[2].startswith("as recorded")
 
 
-class Tied(nn.Module):  # type: ignore[misc]
-    """Two layers with one weight, a parameter of its own, and layers without names that Python takes."""
+class Convolution(nn.Module):  # type: ignore[misc]
+    """A convolution and a head; what subclasses compute is for some inputs only."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
-        self.second.weight = self.first.weight
-        self.factor = nn.Parameter(torch.rand(4))
-        self.rest = nn.Sequential(nn.Linear(4, 4), nn.GELU(approximate="tanh"))
+        torch.manual_seed(0)
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.rest(self.second(self.first(x)) * self.factor) + x.mean()
+        return self.head(torch.relu(self.conv(x)).mean((2, 3)))
 
 
-class Branches(nn.Module):  # type: ignore[misc]
-    """A forward that depends on values."""
+class HalfHeight(Convolution):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x[:, :, : int(x.shape[2] * 0.5)])
+
+
+class AloneOtherwise(Convolution):
+    """Branches on the batch."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x if x.sum() > 0 else -x
+        return super().forward(x) * (2 if x.shape[0] == 1 else 1)
 
 
-@pytest.mark.parametrize(
-    ("network", "shape"),
-    [
-        (Tied(), (2, 4)),
-        (BACKBONES["resnet18"](classes=4, width=0.125), (2, 3, 32, 32)),
-        (BACKBONES["densenet121"](classes=4, width=0.25), (2, 3, 32, 32)),
-        (BACKBONES["efficientnet_v2_s"](classes=4, width=0.25), (2, 3, 32, 32)),
-    ],
-    ids=["tied", "resnet18", "densenet121", "efficientnet_v2_s"],
-)
-def test_a_network_as_source_computes_the_same(network: nn.Module, shape: tuple[int, ...]) -> None:
-    source = network_source(network)
-    scope: dict[str, Any] = {"__file__": "network.py"}
-    exec(compile(source.text("A network."), "network.py", "exec"), scope)
-    again = scope["Network"]()
-    again.load_state_dict(source.state(network))
-    x = torch.randn(shape)
+class Dropped(Convolution):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(super().forward(x), 0.5, self.training)
+
+
+class RandomLayer(Convolution):
+    """Decides by a random number in training."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * (2 if self.training and random.random() < 0.5 else 1)
+
+
+class Keyword(Convolution):
+    def __init__(self) -> None:
+        super().__init__()
+        self._modules |= {"in": nn.ReLU(), "global": nn.Conv2d(3, 3, 1), "a-b": nn.ReLU(), "0": nn.Identity()}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(self._modules["0"](self._modules["a-b"](self._modules["in"](self._modules["global"](x)))))
+
+
+def taken(network: nn.Module, folder: Path, *formats: str) -> list[str]:
+    found = TrainedNetwork("small", None, network.eval(), torch.zeros(2, 3, 8, 8), None, FACTS, {}, None, 0.5)
+    return write_network(found, folder, formats or ("module",))
+
+
+FACTS = {"weights": "of this network", "metric": "accuracy"}
+PICTURES = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+COMPILED = [pytest.param(name, marks=pytest.mark.slow) for name in ("onnx", "aoti")]
+
+
+def read_again(folder: Path, form: str) -> Any:
+    """Return the network in a format, as its card says how to load it."""
+    if form == "onnx":
+        session = pytest.importorskip("onnxruntime").InferenceSession(folder / "network.onnx")
+        return lambda x: torch.from_numpy(session.run(["y"], {"x": x.numpy()})[0])
+    if form == "aoti":
+        return torch._inductor.aoti_load_package(str(folder / "network_aoti.pt2"))
+    return syno.load(folder) if form == "module" else torch.export.load(folder / "network.pt2").module()
+
+
+@pytest.mark.parametrize("form", ["module", "export", *COMPILED])
+def test_at_another_size_it_is_the_network_or_says_that_it_is_for_one(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTI_RUNTIME_CHECK_INPUTS", "1")
+    network = HalfHeight()
+    (line,) = taken(network, tmp_path / "small", form)
+    said = "for pictures of 8x8 only"
+    assert (said in line) == (said in (tmp_path / "small/README.md").read_text())
+    again = read_again(tmp_path / "small", form)
+    refused = []
     with torch.no_grad():
-        assert torch.equal(again.eval()(x), network.eval()(x))
-    assert len(list(again.parameters())) == len(list(network.parameters()))  # what was tied is tied
+        for batch in (1, 3):
+            torch.testing.assert_close(again(PICTURES[:batch]), network(PICTURES[:batch]))
+        for size in (9, 10, 17):
+            x = torch.ones(2, 3, size, size)
+            try:
+                found = again(x)
+            except Exception:  # each format has errors of its own
+                refused.append(size)
+            else:
+                torch.testing.assert_close(found, network(x))
+    assert refused == [9, 10, 17] if said in line else ("for pictures of 8x8 and some other sizes" in line) == bool(refused)
 
 
-def test_what_cannot_be_source_is_said() -> None:
-    with pytest.raises(LoweringError, match="forward depends on values"):
-        network_source(Branches())
+@pytest.mark.parametrize("form", ["module", "export", *COMPILED])
+def test_a_branch_on_the_batch_is_for_one_batch(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTI_RUNTIME_CHECK_INPUTS", "1")
+    network = AloneOtherwise()
+    (line,) = taken(network, tmp_path / "small", form)
+    assert "for batches of 2 only" in line
+    again = read_again(tmp_path / "small", form)
+    with torch.no_grad():
+        torch.testing.assert_close(again(PICTURES[:2]), network(PICTURES[:2]))
+        with pytest.raises(Exception, match=r"2|Guard"):
+            again(PICTURES[:1])
+
+
+def test_the_training_mode_is_kept_or_the_folder_is_for_inference(tmp_path: Path) -> None:
+    for network, is_kept in ((Dropped(), True), (RandomLayer(), False), (AloneOtherwise(), False)):
+        folder = tmp_path / type(network).__name__
+        (line,) = taken(network, folder)
+        assert ("for inference" not in line) == is_kept
+        assert (folder / "README.md").read_text().startswith("# small\n" if is_kept else "# small, for inference\n")
+        again = syno.load(folder)
+        assert again.eval() is again
+        if is_kept:
+            assert training_difference(network, again, PICTURES) == ""
+        else:
+            with pytest.raises((RuntimeError, SpecError), match="this network is for inference"):
+                again.train()
+
+
+@pytest.mark.parametrize("form", ["module", "export", *COMPILED])
+def test_layers_with_names_that_are_keywords(form: str, tmp_path: Path) -> None:
+    network = Keyword()
+    taken(network, tmp_path / "small", form)
+    with torch.no_grad():
+        torch.testing.assert_close(read_again(tmp_path / "small", form)(PICTURES), network(PICTURES))
+
+
+def flip(file: Path) -> None:
+    """Change one bit of the last number."""
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-5])
+
+
+def exchange(file: Path) -> None:
+    other = Convolution()
+    nn.init.zeros_(other.head.weight)
+    place = file.parent.parent / "other"
+    taken(other, place, "module" if file.suffix == ".safetensors" else "export")
+    file.write_bytes((place / file.name).read_bytes())
+
+
+@pytest.mark.parametrize("damage", [flip, cut, exchange, Path.unlink])
+@pytest.mark.parametrize("form", ["module", "export"])
+def test_damaged_weights_are_an_error(form: str, damage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "small"
+    taken(Convolution(), folder, form)
+    damage(folder / ("weights.safetensors" if form == "module" else "network.pt2"))
+    with pytest.raises(SynoError, match=r"again|has neither network\.py nor network\.pt2"):
+        syno.load(folder)
+    if form == "module":
+        monkeypatch.syspath_prepend(folder)
+        code = code_of((folder / "network.py").read_text(), str(folder / "network.py"))
+        with pytest.raises((ValueError, FileNotFoundError), match=r"weights\.safetensors"):
+            code.load()
+
+
+def test_other_weights_can_be_given(tmp_path: Path) -> None:
+    taken(Convolution(), tmp_path / "small")
+    network = syno.load(tmp_path / "small")
+    nn.init.zeros_(network.head.weight)
+    save_model(network, str(tmp_path / "mine.safetensors"))
+    code = code_of((tmp_path / "small/network.py").read_text(), str(tmp_path / "small/network.py"))
+    assert not code.load(tmp_path / "mine.safetensors").head.weight.any()
+
+
+def test_a_format_that_fails_leaves_the_folder_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr(torch.export, "export", fails)
+    with pytest.raises(LoweringError, match="cannot export the network: no such thing"):
+        taken(Convolution(), tmp_path / "small", "module", "export")
+    assert list(tmp_path.iterdir()) == []
+    taken(Convolution(), tmp_path / "small")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "small").iterdir()}
+    with pytest.raises(LoweringError):
+        taken(Dropped(), tmp_path / "small", "module", "export")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "small").iterdir()} == before
+
+
+def test_a_program_takes_the_place_of_source_that_was_there(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    taken(Convolution(), folder)
+    taken(AloneOtherwise(), folder)
+    assert {file.name for file in folder.iterdir()} == {"README.md", "network.json", "network.pt2"}

@@ -91,7 +91,7 @@ def test_what_a_picture_is(tmp_path: Path) -> None:
 
 def test_an_unknown_rule_is_a_record_with_the_names(tmp_path: Path) -> None:
     result = tune_network("conv2d", tmp_path / "record.json", "--layers", "all")
-    assert result.exit_code == 1 and "there are: spatial, pointwise, grouped, transposed, paper-3x3, paper" in result.stderr
+    assert result.exit_code == 1 and "the rules are: spatial, pointwise, grouped, transposed, paper-3x3, paper" in result.stderr
 
 
 def test_what_is_tuned_in_part_is_said(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +16,17 @@ import tuned_modules
 from pydantic import ValidationError
 from small_values import small_values
 
-from syno.base.errors import SizeError, SpecError, UnknownNameError
+from syno.base.errors import DeviceError, SizeError, SpecError, UnknownNameError
 from syno.ir.library import OPERATORS
+from syno.measure import tuning
 from syno.measure.isolation import Ending, run_limited
 from syno.measure.latency import relative_error
+from syno.measure.machine import Peak
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.measuring_process import LocalProcess
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning import tune
+from syno.measure.tuning import place_of_caches, tune
 from syno.measure.tuning_record import AnySubject
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
@@ -107,10 +111,32 @@ class TestTune:
         assert record.device.kind == "cpu" and record.device.name and record.device.threads == 1
         assert record.date.tzinfo is not None and {"syno", "torch", "python"} <= record.versions.keys()
 
-    def test_a_crash_is_a_record(self) -> None:
+    def test_a_process_that_dies_again_and_again_is_a_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tuning, "PAUSE_SECONDS", 0)
         record = tune(model("crash"), settings=FAST, time_limit_s=60)
         assert record.status == "crashed" and record.latency_ms is None
-        assert record.reason == "building: the process ended with exit code 3; its last words: about to leave"
+        said = "building: the process ended with exit code 3; its last words: about to leave"
+        assert record.reason == f"{said}; it ended so 3 times, each time as a new process"
+
+    def test_a_process_that_is_killed_once_is_tried_again_and_leaves_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tuning, "PAUSE_SECONDS", 0)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+        (tmp_path / "temporary").mkdir()
+        killed = ModelSubject(
+            factory="tuned_modules:killed_once", input_shape=(4,), arguments={"starts": str(tmp_path / "starts")}
+        )
+        record = tune(killed, settings=FAST, time_limit_s=60)
+        assert (record.status, record.reason) == ("ok", "")
+        assert len((tmp_path / "starts").read_text(encoding="utf-8").split()) == 2
+        assert list((tmp_path / "temporary").iterdir()) == []
+
+    def test_a_process_that_cannot_start_is_the_fault_of_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tuning, "PAUSE_SECONDS", 0)
+        monkeypatch.setattr(sys, "executable", "false")
+        with pytest.raises(DeviceError, match="cannot start .*exit code 1; it ended so 3 times"):
+            tune(model("small"), settings=FAST)
 
     def test_a_timeout_is_a_record(self) -> None:
         record = tune(model("sleep"), settings=FAST, time_limit_s=0.1)
@@ -163,14 +189,12 @@ class TestTune:
 
 @pytest.fixture(autouse=True)
 def quick_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    from syno.measure.machine import Peak
-
-    monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+    monkeypatch.setattr("syno.measure.machine.peak", lambda *_, **again: Peak(1e15, 1e15))
 
 
-def measured(subject: AnySubject, tmp_path: Path, compiler: str = "eager") -> Findings:
+def measured(subject: AnySubject, tmp_path: Path, compiler: str = "eager", settings: LatencySettings = FAST) -> Findings:
     """What the process finds, in this process."""
-    request = Request(subject=subject, compiler=compiler, device="cpu", settings=FAST, folder=tmp_path)
+    request = Request(subject=subject, compiler=compiler, device="cpu", settings=settings, folder=tmp_path)
     (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
     main(tmp_path)
     return Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
@@ -182,6 +206,22 @@ class TestMeasuring:
         assert (found.status, found.fields["flops"], found.fields["parameters"]) == ("ok", 2 * 5 * 8 * 8, 64)
         assert found.fields["checked"] and found.fields["reference"] == "eager module"  # in double precision
         assert found.fields["share_of_allowed"] < 1
+
+    @pytest.mark.parametrize(("on_second_look", "suspicious"), [(1e15, False), (1.0, True)])
+    def test_a_peak_is_measured_again_before_a_latency_is_doubted(
+        self, on_second_look: float, suspicious: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[tuple[object, ...]] = []
+
+        def peak(*given: object, again: bool = False) -> Peak:
+            asked.append((*given, again))
+            return Peak(*[on_second_look if again else 1.0] * 2)
+
+        monkeypatch.setattr("syno.measure.machine.peak", peak)
+        assert measured(CONV2D, tmp_path).fields["suspicious"] is suspicious
+        assert asked == [("cpu", 1, "float32", False), ("cpu", 1, "float32", True)]
+        tolerant = FAST.model_copy(update={"tolerance": 0.1})  # as for a compiler that computes in bfloat16
+        assert not measured(CONV2D, tmp_path, settings=tolerant).fields["suspicious"] and len(asked) == 2
 
     def test_a_model_of_symbols(self, tmp_path: Path) -> None:
         assert measured(model("embedding", arguments={"symbols": 3}, symbols=3), tmp_path).status == "ok"
@@ -239,3 +279,25 @@ class TestMeasuring:
 
     def test_modules_are_made_from_these_factories(self) -> None:
         assert tuned_modules.linear(3).in_features == 3
+
+
+def test_compiled_code_lies_where_the_user_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where temporary files cannot be executed: PyTorch then says to set this variable."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    assert place_of_caches() is None
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "caches"))
+    seen: list[str] = []
+
+    def ending(*_: object, environment: dict[str, str], **__: object) -> Ending:
+        seen.append(environment["TORCHINDUCTOR_CACHE_DIR"])
+        return Ending("timeout", "it was stopped", "")
+
+    monkeypatch.setattr("syno.measure.tuning.run_limited", ending)
+    tune(CONV2D, compiler="eager", settings=FAST)
+    with LocalProcess(1) as process:
+        file = Path(f"/proc/{process.process.pid}/environ")
+        wait_until(lambda: file.read_bytes() != b"")  # empty for a moment after the process has started
+        variables = file.read_bytes().split(b"\0")
+        seen += [one.decode().partition("=")[2] for one in variables if one.startswith(b"TORCHINDUCTOR_CACHE_DIR=")]
+    assert len(seen) == 2 and all(Path(one).is_relative_to(tmp_path / "caches") for one in seen)
+    assert list((tmp_path / "caches").iterdir()) == []  # nothing is left there

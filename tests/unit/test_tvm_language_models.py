@@ -143,7 +143,7 @@ def subject(operator: syno.PGraph | None = None, **rest: Any) -> LanguageModelSu
 
 @pytest.mark.slow
 def test_a_model_is_measured_untuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+    monkeypatch.setattr("syno.measure.machine.peak", lambda *_, **again: Peak(1e15, 1e15))
     untuned = SETTINGS.model_copy(update={"trials_per_task": 0})
     asked = Request(
         subject=subject(window(2), width=1 / 4),

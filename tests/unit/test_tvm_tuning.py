@@ -38,7 +38,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
     """What the process finds, in this process, with trials that nothing is measured for."""
     from syno.measure.machine import Peak
 
-    monkeypatch.setattr("syno.measure.machine.peak", lambda device, threads: Peak(1e15, 1e15))
+    monkeypatch.setattr("syno.measure.machine.peak", lambda *_, **again: Peak(1e15, 1e15))
 
     def measure(subject: AnySubject = CONV2D, settings: TvmSettings = SETTINGS, fails: bool = False) -> Findings:
         monkeypatch.setattr("syno.measure.tvm.search.local_builder", lambda _: NoBuilder())

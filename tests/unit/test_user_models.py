@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +12,13 @@ from torch import nn
 
 import syno
 from syno.base.errors import SpecError, UnknownNameError
+from syno.measure.network_subject import NetworkSubject
 from syno.model import substitution
 from syno.model.around import Bias
 from syno.model.layer import Layer
 from syno.model.layers import Convolutions
+from syno.stages.tune import subject_of
+from syno.train.settings import WorkloadSettings
 
 PICTURES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 SEPARABLE = syno.OPERATORS["separable_conv2d"]()
@@ -60,8 +65,12 @@ def test_the_name_of_a_rule() -> None:
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatial, stme")
     with pytest.raises(SpecError, match=r'the pattern "head.\*" takes no layer of Mine; its layers: stem, body.first'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, head.*")
-    with pytest.raises(UnknownNameError, match='unknown rule for layers "body"; there are: spatial'):
+    with pytest.raises(SpecError, match=r'"body" is a ModuleDict of 2 layers; name them, such as body.first, or all: body\.\*'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="body")
+    with pytest.raises(SpecError, match=r'the pattern "blocks\.\*\.conv" takes no layer of Mine; its layers: stem, '):
+        syno.substitute(Mine(), SEPARABLE, PICTURES, where="blocks.*.conv")
+    with pytest.raises(UnknownNameError, match='"spatal" is no rule for layers, and Mine has no layer of .*mean "spatial"'):
+        syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatal")
 
 
 def test_a_rule() -> None:
@@ -77,7 +86,7 @@ def test_a_model_s_own_rules_go_first() -> None:
     class Ours(Mine):
         layer_rules = {"paper": Convolutions(kernels=(1, 3), least_size=9)}  # noqa: RUF012
 
-    with pytest.raises(SpecError, match=r"body\.first: its C_in is 8, below 9"):
+    with pytest.raises(SpecError, match=r"body\.first and 1 more: its C_in is 8, below 9.*takes 1 "):
         syno.substitute(Ours(), SEPARABLE, PICTURES, where="paper")
 
 
@@ -86,7 +95,7 @@ def test_a_model_s_own_rules_go_first() -> None:
     [
         ("body.frist", r'Mine has no layer "body\.frist"\. Did you mean "body\.first"\?'),
         ("norm", 'layer "norm" is a BatchNorm2d, not a convolution or linear layer; name layers that run'),
-        ("unused", 'layer "unused" is a Conv2d, which does not run; name layers that run'),
+        ("unused", 'layer "unused" is a Conv2d, which is not called .*; name layers that run'),
         ("head", r"separable_conv2d does not fit layer head \(N=2, seq_len=1, H_in=12, H_out=5\): it has the variable C_in"),
     ],
 )
@@ -106,3 +115,24 @@ def test_seeds_and_modes() -> None:
 
 def test_the_example_in_the_module_runs() -> None:
     assert doctest.testmod(substitution).failed == 0
+
+
+@pytest.mark.parametrize("example", [(PICTURES, PICTURES), [PICTURES], {"x": PICTURES}, torch.tensor(1.0)])
+def test_an_example_of_several_inputs(example: Any) -> None:
+    for call in (
+        lambda: syno.substitute(Mine(), SEPARABLE, example),
+        lambda: syno.spec_for(Mine(), example),
+        lambda: syno.model_cost(Mine(), example),
+        lambda: syno.layer_latency(Mine(), SEPARABLE, example),
+    ):
+        with pytest.raises(SpecError, match=r"the example is a .*; give one tensor, whose first axis is the batch"):
+            call()
+
+
+def test_settings_of_ones_own_network_reach_every_process() -> None:
+    plain = NetworkSubject(model="mine:make", classes=2, image_shape=(3, 8, 8))
+    assert "model_settings" not in plain.model_dump() and "model_settings" not in WorkloadSettings().model_dump()
+    settings = WorkloadSettings(model="own_functions:network_of_more_settings", model_settings={"blocks": 2}, data="shapes")
+    record = SimpleNamespace(image_shape=(3, 8, 8), classes=4)
+    made = subject_of(settings, record, None, "eager")
+    assert made.model_validate_json(made.model_dump_json()).backbone()[-1].out_features == 4

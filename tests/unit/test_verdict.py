@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from math import nan
 from typing import Any
 
 import pandas
 import pytest
-from result_tables import NAMES, results, score_table
+from result_tables import NAMES, latency_table, results, score_table
 
 from syno.report.page import page
 from syno.report.results import Results
 from syno.report.verdict import verdict_lines
-from syno.results.speedups import APART, IN_TURNS, SPEEDUP_COLUMNS
+from syno.results.majority import warning_of
+from syno.results.speedups import APART, IN_TURNS, SPEEDUP_COLUMNS, best_against_best, none_is_faster
 from syno.search.goal import Goal
 
 EMPTY = pandas.DataFrame()
@@ -55,8 +58,44 @@ def test_the_fastest_within_a_point_is_named_with_its_intervals() -> None:
     assert found[0].operator == "operator_1"
     assert found[-1].text == (
         "Measured: accuracy of 6 trained networks, 3 seeds each; latency of whole networks on cpu (Made-up Processor 1 @ "
-        "2.00GHz; batch of 8, 1 thread) with eager, inductor; speedups with inductor on cpu, timed in turns with the original."
+        "2.00GHz; batch of 8, 1 thread) with eager, inductor; speedups with inductor on cpu, timed in turns with the original "
+        "after the selection."
     )
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (
+            0.99,
+            r"^The original's accuracy of 0\.\d+ is not above that of always answering 3, the most frequent label \(0\.990\)",
+        ),
+        (0.4, None),
+    ],
+)
+def test_a_label_that_is_nearly_everywhere_is_said(share: float, said: str | None) -> None:
+    found = texts(results(scores=lost(0.6), speedups=speedups(FOUND), majority=(3, share)))
+    assert [bool(re.search(said or "always answering", line)) for line in found].count(True) == (said is not None)
+    assert not any(
+        "always" in line for line in texts(results(metric="loss", scores=lost(2.0, metric="loss"), majority=(3, share)))
+    )
+
+
+def test_a_good_network_on_such_data_is_warned_of() -> None:
+    assert warning_of(0, 0.95, 0.97) == (
+        "95.0% of the test data's labels are 0, so that always answering 0 has the accuracy 0.950: an operator that makes a "
+        "network learn nothing loses little accuracy; balance the data, leave out the most frequent label (ignore_index), or "
+        "score operators in a function of your own."
+    )
+    assert warning_of(0, 0.5, 0.97) is None and warning_of(None, None, 0.1) is None
+
+
+def test_characters_that_hide_text_are_escapes_on_the_page() -> None:
+    given = results(scores=lost(0.6), speedups=speedups(FOUND))
+    hostile = replace(given, name="a\x00b", notes=("\u202etxt\x1b[2J",), goal=("\u2066goal\u2069",))
+    text = page(hostile, [])
+    assert not {"\x00", "\u202e", "\x1b", "\u2066", "\u2069"}.intersection(text)
+    assert "a\\x00b" in text and "\\u202etxt\\x1b[2J" in text
 
 
 def test_an_interval_beyond_the_margin_is_told() -> None:
@@ -101,6 +140,14 @@ def test_that_none_is_near_is_said_once_for_all_compilers() -> None:
             {"scores": EMPTY, "speedups": speedups(FOUND)},
             "The fastest with inductor on cpu: operator_2, 5.00 times as fast (95 %: 4.95 to 5.05); its accuracy and the "
             "original's were not both measured.",
+        ),
+        (
+            {"scores": EMPTY, "speedups": speedups({"operator_1": 0.86, "operator_2": 0.5})},
+            "None is faster than the original with inductor on cpu. The fastest with inductor on cpu: operator_1, 0.86 times",
+        ),
+        (
+            {"scores": lost(1.9), "speedups": speedups({"operator_1": 0.86, "operator_2": 0.5})},
+            "None is faster than the original. No operator is within 1 point of the original's accuracy. The nearest: ",
         ),
         (
             {"scores": lost(0.6), "latency": EMPTY},
@@ -148,7 +195,64 @@ def test_a_known_operator_that_is_faster_is_named() -> None:
     assert line.endswith("A known operator is faster: conv2d, 2.00 times as fast (95 %: 1.95 to 2.05).")
 
 
+def latencies(**original: float) -> pandas.DataFrame:
+    """Of the original as given, and of operators by both compilers: operator_1 takes 10 ms by inductor, operator_2 takes 5."""
+    table = latency_table().assign(suspicious=False)
+    found = {"operator_1": 10.0, "operator_2": 5.0, "conv2d": 1.0, "separable_conv2d": 1.0, "shift_conv1x1": 30.0}
+    for place, row in table.iterrows():
+        known = {**original, "inductor": found.get(row["operator"], nan), "eager": 30.0}
+        latency = original[row["compiler"]] if row["role"] == "original" else known[row["compiler"]]
+        table.loc[place, ["latency_ms", "latency_low_ms", "latency_high_ms"]] = latency, 0.99 * latency, 1.01 * latency
+    return table
+
+
+class TestBestAgainstBest:
+    """A compiler that slows the original down makes everything else look fast."""
+
+    def test_the_best_of_both_are_compared_first_where_it_does(self) -> None:
+        found = texts(
+            results(scores=lost(0.6), speedups=speedups({"operator_1": 1.6}), latency=latencies(eager=12, inductor=16))
+        )
+        assert found[0] == (
+            "On cpu, the original is faster with eager (12 ms) than with inductor (16 ms). Best compiler against best "
+            "compiler, operator_1 with inductor is 1.20 times as fast (1.18 to 1.22)."
+        )
+        assert found[1].startswith("Fastest within 1 point with inductor on cpu: operator_1, 1.60 times as fast")
+
+    def test_that_none_is_faster_then(self) -> None:
+        given = results(scores=lost(0.6), speedups=speedups({"operator_1": 1.6}), latency=latencies(eager=8.6, inductor=16))
+        assert verdict_lines(given)[0].operator == "operator_1" and texts(given)[0].endswith(
+            "Best compiler against best compiler, none is faster than the original: operator_1 with inductor is 0.86 times as "
+            "fast (0.84 to 0.88)."
+        )
+
+    @pytest.mark.parametrize("eager", [16.0, 15.9, 20.0])
+    def test_nothing_is_said_where_it_does_not_for_certain(self, eager: float) -> None:
+        assert best_against_best(latencies(eager=eager, inductor=16)) == []
+
+    def test_of_all_operators_where_none_is_named(self) -> None:
+        (found,) = best_against_best(latencies(eager=12, inductor=16))
+        assert (found.operator, found.own_compiler, found.compiler) == ("operator_2", "inductor", "eager")
+
+    def test_that_an_interval_leaves_it_open_whether_one_is_faster(self) -> None:
+        (line,) = none_is_faster(speedups({"operator_1": 0.9}, half=0.3))
+        assert line.endswith("operator_1, is 0.90 times as fast (0.60 to 1.20), an interval that contains 1.")
+
+    def test_that_no_operator_is_faster_by_a_compiler(self) -> None:
+        table = pandas.concat([speedups({"operator_1": 0.9, "operator_2": 0.8}), speedups(FOUND, "eager")])
+        assert none_is_faster(table) == [
+            "None is faster than the original with inductor on cpu: the fastest, operator_1, is 0.90 times as fast (0.85 to "
+            "0.95)."
+        ]
+
+
 class TestGoal:
+    def test_that_its_scores_have_no_interval_is_said(self) -> None:
+        scores = lost(1.5).assign(difference_low=nan, difference_high=nan, seeds=1, verdict="may meet", verdict_reason=None)
+        assert texts(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))[0].endswith(
+            "3 of 3 operators may meet it, since there is no interval of the accuracy (one seed: train with more seeds)."
+        )
+
     @pytest.mark.parametrize(
         ("states", "expected"),
         [

@@ -200,11 +200,18 @@ class TestText:
     def test_the_goal_and_the_nearest_operator(self) -> None:
         found = at([3, 2, 1])
         found.trials["metric_speedup"], found.trials["metric_accuracy"] = [1.2, 1.6, 1.4], [0.8, 0.8, 0.8]
+        found.trials["metric_speedup_low"], found.trials["metric_speedup_high"] = [1.1, 1.55, 1.35], [1.3, 1.65, 1.45]
         text = watch_text("x", _described(found), Goal(speedup=1.5))
         assert "goal: of 3 complete trials, 1 meets it, 2 miss it; the nearest, x_1, meets: 1.60 times as fast" in text
+        found.trials["metric_original_accuracy"] = 0.8
+        text = watch_text("x", _described(found), Goal(speedup=1.5, lose_at_most=0.01))
+        assert "1 may meet it, 2 miss it; the nearest, x_1, may meet (one seed: no interval of the accuracy): 1.60" in text
         assert "goal: no trial is complete yet\n" in watch_text("x", at([]), Goal(speedup=1.5))
         found.trials["outcome"] = "screened"
         assert "complete yet; the fastest operator so far is 1.60 times as fast" in watch_text("x", found, Goal(speedup=1.5))
+        found.trials["metric_speedup"] /= 2
+        slow = watch_text("x", found, Goal(speedup=1.5))
+        assert "complete yet; none is faster than the original: the fastest operator so far is 0.80 times as fast" in slow
 
     def test_failures_that_stopped_it(self) -> None:
         searched = study()

@@ -23,7 +23,7 @@ from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute
-from syno.report.take_home.network_formats import exported
+from syno.report.take_home.network_formats import exports
 from syno.space import Space
 from syno.space.complete import cost
 from syno.space.identity.valuations import own_valuations
@@ -139,7 +139,7 @@ def test_an_operator_found_on_squares_is_exported_and_timed_on_wide_pictures(tmp
     drawn = (found for found in iter(sampler.draw, sampler) if found is not None)
     operator = next(found for found in drawn if found.runtime_variables >= {"H"} and is_for_wide(found)).renamed("found")
     network = substitute(model, operator, squares).eval()
-    program, batch = exported(network, WIDE[:, :, :16, :16].float().contiguous())
+    program, batch = next(exports(network, WIDE[:, :, :16, :16].float().contiguous()))
     assert batch is None and torch.allclose(program.module()(WIDE.float()), network(WIDE.float()), atol=1e-5)
     text, sizes = tmp_path / "found.txt", "C_in=8,C_out=8,H=20,W=28"
     text.write_text(str(operator), encoding="utf-8")

@@ -18,7 +18,8 @@ def errors(folder: Path, changes: Mapping[str, Any], base: Mapping[str, Any] = F
     ended = snakemake(folder, write_config(folder / "wrong.yaml", changes, base))
     assert ended.returncode != 0, ended.stdout
     assert "Traceback" not in ended.stdout
-    return set(re.findall(r"^ *(?:\w+: )?error: (.*)$", ended.stdout, re.MULTILINE))
+    # The run ends with the lines of the jobs that failed, each with its log.
+    return set(re.findall(r"^ *(?:\w+: )?error: (.*?)(?: \(\S+\.log\))?$", ended.stdout, re.MULTILINE))
 
 
 @pytest.mark.parametrize(

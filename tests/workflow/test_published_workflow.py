@@ -116,4 +116,6 @@ def test_a_wrong_folder_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     done = snakemake(tmp_path, write(tmp_path), "published")
     assert done.returncode != 0 and "Traceback" not in done.stdout
-    assert done.stdout.count("error: data") == 1
+    lines = [line for line in done.stdout.splitlines() if "error: data" in line]
+    log = "results/group/published/log/artifact.log"
+    assert lines[-1] == f"{lines[0]} ({log})" and len(lines) == 2  # where it fails, and as the last of the run, with its log

@@ -52,6 +52,7 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
             parts = sum(is_here(device) for _, device in experiment.tune.pairs) * experiment.tune.breakdown
             jobs.update(breakdown=(chosen + beside) * parts)
             to_convert |= set(files_to_convert(experiment))
+            jobs.update(speedup=experiment.goal_pair is not None)
             jobs.update(["data", "tables"], train=(1 + chosen + baselines) * len(experiment.train.seeds))
             layers = experiment.tune.layers
             of_original = len(experiment.tune.original_pairs)
@@ -114,7 +115,12 @@ def test_a_rule_has_a_log(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_the_command_of_a_rule_is_one_of_ours(rule: str) -> None:
     shell = RULES[rule].partition("    shell:\n")[2]
-    command = {"speed": "tune training", "layers": "tune layers", "breakdown": "tune breakdown"}.get(rule, rule)
+    command = {
+        "speed": "tune training",
+        "layers": "tune layers",
+        "breakdown": "tune breakdown",
+        "speedup": "tune selected",
+    }.get(rule, rule)
     assert len(re.findall(rf"\bsyno (?:artifact )?{command}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1
 
 

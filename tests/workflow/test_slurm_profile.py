@@ -108,5 +108,5 @@ class TestPartitions:
 def test_groups_are_of_rules_that_there_are() -> None:
     profile = yaml.safe_load((PROFILE / "config.v9+.yaml").read_text(encoding="utf-8"))
     # Each stage that measures latencies has a node of its own.
-    assert set(profile["set-resources"]) == {"tune", "layers", "breakdown", "speed"}
+    assert set(profile["set-resources"]) == {"tune", "layers", "breakdown", "speedup", "speed"}
     assert set(profile["groups"]) < set(SHORT)

@@ -23,4 +23,4 @@ rule breakdown:
     shell:
         # What cannot be compiled or measured is in the record with the reason, and the exit code is 1.
         "(syno tune breakdown {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
-        " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"
+        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"

@@ -12,7 +12,7 @@ from syno.paper.artifact.imported import is_published
 from syno.base.errors import SynoError
 from syno.base.files import ORIGINAL
 from syno.config import load_experiments
-from syno.measure.compilers import compiler_named
+from syno.measure.compilers import compiler_facts
 from syno.measure.devices import SshSettings, place_of
 from syno.measure.tvm.settings import is_here
 from syno.stages.fastest import compared_measurements
@@ -40,7 +40,7 @@ def the_experiments():
     with in_words():
         found = load_experiments(config, name, Path(workflow.configfiles[0])).values()
         for experiment in found:
-            check_place(experiment.folder)
+            check_place(experiment.use_code().folder)
     return {str(experiment.folder): experiment for experiment in found}
 
 

@@ -31,7 +31,13 @@ def local_devices(experiment):
     if experiment.workload is None:
         return set()
     trained = {experiment.workload.training.device, settings_of_training(experiment).training.device}
-    return trained | {device for _, device in (*experiment.tune.pairs, *experiment.tune.original_pairs) if is_here(device)}
+    return trained | {device for _, device in measured_pairs(experiment) if is_here(device)}
+
+
+def measured_pairs(experiment):
+    """Return the pairs (compiler, device) with which an experiment measures latencies."""
+    of_goal = () if experiment.goal_pair is None else (experiment.goal_pair,)
+    return dict.fromkeys((*experiment.tune.pairs, *experiment.tune.original_pairs, *of_goal))
 
 
 DEVICES = set().union(*map(local_devices, EXPERIMENTS.values()))
@@ -132,7 +138,7 @@ def share_of_devices(place):
 def share_of_trials(folder, device):
     """Return a resource that is 1 for measurements that share trials of a tuner on a device, so that they run one after another."""
     return lambda wildcards: int(
-        (wildcards.folder, tuned_device(wildcards)) == (folder, device) and compiler_named(tuned_compiler(wildcards)).tunes
+        (wildcards.folder, tuned_device(wildcards)) == (folder, device) and compiler_facts(tuned_compiler(wildcards)).tunes
     )
 
 
@@ -147,7 +153,7 @@ MEASURED = [
     (folder, one, compiler, device)
     for folder, one in EXPERIMENTS.items()
     if one.workload is not None  # otherwise nothing is measured
-    for compiler, device in (*one.tune.pairs, *one.tune.original_pairs)
+    for compiler, device in measured_pairs(one)
 ]
 SHARED = {
     **{
@@ -157,7 +163,7 @@ SHARED = {
     **{
         resource_name("trials", folder, device): share_of_trials(folder, device)
         for folder, _, compiler, device in MEASURED
-        if compiler_named(compiler).tunes
+        if compiler_facts(compiler).tunes
     },
 }
 for shared in [*SHARED, *map(resource_name, NUMBERED)]:

@@ -5,8 +5,11 @@ import sys
 from syno.stages.forking import start_fork_server
 from syno.stages.manifest import write_manifest
 from syno.stages.restore import look_over
+from syno.stages.selection import why_none
 from syno.stages.workflow import asked_for, before_planning, check_source
+from syno.stages.workflow_jobs import say_at_the_end, tell_failures_apart
 
+FAILED = tell_failures_apart(workflow) if workflow.is_main_process else None
 ASKED_FOR = list(EXPERIMENTS.values())
 
 
@@ -37,7 +40,10 @@ onsuccess:  # Snakemake runs only the last `onsuccess` of all files
         for experiment in ASKED_FOR:
             write_manifest(experiment, complete=True)
     if workflow.is_main_process:
-        for page in (experiment.folder / "report.html" for experiment in ASKED_FOR):
+        for experiment in ASKED_FOR:
+            page, nothing = experiment.folder / "report.html", why_none(experiment.folder / SELECTED)
+            if nothing is not None:
+                print(f"{experiment.name}: {nothing}", file=sys.stderr)
             if page.is_file():
                 print(f"The report: file://{page.absolute()}", file=sys.stderr)
 
@@ -46,3 +52,5 @@ onerror:
     with in_words():
         for experiment in ASKED_FOR:
             write_manifest(experiment, complete=False)
+    if FAILED is not None:
+        say_at_the_end(FAILED)

@@ -24,7 +24,35 @@ rule tune:
     shell:
         # If a network cannot be compiled or measured, there is a record with the reason, and exit code 1.
         "(syno tune model {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
-        " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"
+        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"
+
+
+# The selected operators once more, each in turns with the original: the speedups by which they were selected are too high. It does
+# not wait for the trainings of the same operators, which wait for it while it times (syno/base/core_locks.py).
+rule speedup:
+    input:
+        read_by("speedup"),
+    output:
+        written_by("speedup"),
+    params:
+        config=CONFIG,
+        settings=settings_of("speedup"),
+        remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
+    log:
+        log_of("speedup"),
+    benchmark:
+        times_of("speedup")
+    conda:
+        ENVIRONMENTS["tune"]
+    threads: lambda wildcards: EXPERIMENTS[wildcards.folder].tune.latency.threads
+    priority: 5
+    retries: RETRIES
+    resources:
+        **needs_of("speedup", runtime=layers_minutes, **gpus_of(local_device), **SHARED),
+    shell:
+        # What cannot be compiled or measured is in the record with the reason, and the exit code is 1.
+        "(syno tune selected {params.config:q}"
+        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"
 
 
 # The distinct layers that operators replace, each by itself. An interrupted job goes on at the layer where it was.
@@ -53,4 +81,4 @@ rule layers:
     shell:
         # As for a network: what cannot be compiled or measured is in the record with the reason, and the exit code is 1.
         "(syno tune layers {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
-        " --output {output:q} || test -s {output:q}) 2>&1 | tee -i {log:q}"
+        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"

@@ -143,7 +143,12 @@ def convolve(contraction: Contraction) -> None:
         product(meeting.weight.size for meeting in contraction.meetings) * taps,
     )
     work = Work("convolution", elements, stays * channels * taps, channels if contraction.groups else None)
-    data.convolutions[len(data.lines)] = Convolution(any(windows), work, contraction.weight.source, *layouts)
+    made_of = [
+        [meeting.weight for meeting in part] for part in ([*contraction.groups, *contraction.outer], contraction.channels)
+    ]
+    kernels = [[window.kernel] if window else [] for window in windows]
+    sizes = tuple(product(dim.size for dim in part) for part in (*made_of, *kernels))
+    data.convolutions[len(data.lines)] = Convolution(any(windows), work, contraction.weight.source, sizes, *layouts)
     call = f"functional.conv{len(spatial)}d({', '.join(arguments)})" + _crop(windows)
     data.assign(call, [batch, results, *after])
 

@@ -39,7 +39,7 @@ class FusedLowering(Lowering):
         channels_last = moves and len(planar) > 1 and self.decisions.take("channels last")
         last = planar if channels_last else set()
         data.layouts |= convolution_layouts(data.convolutions, last)
-        data.prepared += kernels_in_channels_last(data.prepared, data.convolutions, last)
+        data.prepared = kernels_in_channels_last(data.prepared, data.convolutions, last)
         for number, made in data.convolutions.items():
             data.work.append(made.work.channels_last() if number in last else made.work)
         if channels_last:

@@ -6,10 +6,11 @@ at each call, which takes longer than the multiplications where a picture is sma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from syno.algebra import Size
 from syno.lower.pytorch.costs import Work
 
 Order: TypeAlias = tuple[int, ...]  # numbers of axes, the one with the largest stride first
@@ -23,6 +24,7 @@ class Convolution:
         moves: whether the kernel is larger than 1.
         work: its work on channels-first data.
         weight: the expression for the weight.
+        kernel: the sizes of the kernel's axes: output channels, input channels, and those of the window.
         channels_first, channels_last: the orders of the weight's axes in memory with which the kernel needs no copy in these
             memory formats; None if there is no such order.
     """
@@ -30,6 +32,7 @@ class Convolution:
     moves: bool
     work: Work
     weight: str
+    kernel: tuple[Size, ...]
     channels_first: Order | None
     channels_last: Order | None
 
@@ -43,13 +46,30 @@ def convolution_layouts(convolutions: Mapping[int, Convolution], last: set[int])
 
 
 def kernels_in_channels_last(
-    prepared: list[tuple[str, str]], convolutions: Mapping[int, Convolution], last: set[int]
+    prepared: Sequence[tuple[str, str]], convolutions: Mapping[int, Convolution], last: set[int]
 ) -> list[tuple[str, str]]:
-    """Return statements that bring kernels into channels-last format where no layout of the weight does."""
-    shapes = {statement.partition(" = ")[0]: shape for statement, shape in prepared}
-    kernels = [
-        made.weight.removeprefix("self.") for number, made in convolutions.items() if number in last and not made.channels_last
-    ]
-    return [
-        (f"{name} = {name}.contiguous(memory_format=torch.channels_last)", shapes[name]) for name in kernels if name in shapes
-    ]
+    """Return the statements on weights alone, in which each two-dimensional kernel of a convolution in `last` is channels-last.
+
+    A kernel has axes of length 1, and torch tells the memory format from the strides of these, too. Where they are not those of
+    channels-last data, its own convolution, which runs without oneDNN and in double precision, fails in the backward pass. So a
+    kernel whose weight is stored in its order gets these axes while the channels are innermost, and others are cloned, since
+    `contiguous` leaves the strides of such axes as they are.
+    """
+    statements = list(prepared)
+    for number in sorted(last):
+        made = convolutions[number]
+        name = made.weight.removeprefix("self.")
+        own = [index for index, (statement, _) in enumerate(statements) if statement.startswith(f"{name} = ")]
+        if not own:
+            continue  # the weight is the kernel as it is
+        statement, shape = statements[own[-1]]
+        if made.channels_last is None:
+            statements.insert(own[-1] + 1, (f"{name} = {name}.clone(memory_format=torch.channels_last)", shape))
+        elif ".reshape(" in statement:
+            results, channels, *taps = (size.integer_text() for size in made.kernel)
+            is_ordered = list(made.channels_last) == sorted(made.channels_last)
+            stored = made.weight if is_ordered else f"{made.weight}.permute({', '.join(map(str, made.channels_last))})"
+            kernel = f"{name} = {stored}.reshape({results}, {', '.join(taps)}, {channels})"
+            inner = ", ".join(made.kernel[place].fraction_text for place in (0, *range(2, len(made.kernel)), 1))
+            statements[own[0] : own[-1] + 1] = [(kernel, f"[{inner}]"), (f"{name} = {name}.permute(0, 3, 1, 2)", shape)]
+    return statements

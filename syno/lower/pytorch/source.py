@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent, wrap
 from typing import Any
 
-from syno.algebra import Size, Valuations
+from syno.algebra import ONE, Size, Valuations
 from syno.algebra.code_names import code_name, renaming_note, stem
 from syno.ir.coordinates import expression
 from syno.ir.graph import PGraph
@@ -76,7 +76,7 @@ class _Module:
 
     def _docstring(self) -> list[str]:
         shapes = [shape_comment(dim.size for dim in dims) for dims in (self.graph.input, self.graph.output)]
-        runtime = list(self._runtime_axes())
+        runtime = list(self.graph.runtime_axes)
         free = f"; {' and '.join(runtime)} {'is' if len(runtime) == 1 else 'are'} read from the input" if runtime else ""
         return [f'"""{line}' if not n else line for n, line in enumerate(_wrapped(expression(self.graph)))] + [
             "", f"Input {shapes[0]}, output {shapes[1]}{free}.", '"""',
@@ -155,21 +155,18 @@ class _Module:
         graph, rank = self.graph, len(self.graph.input)
         shape = ", ".join(dim.size.integer_text() for dim in graph.input) + ("," if rank == 1 else "")
         checks = self._divisibility(at_runtime=True)
+        axes = graph.runtime_axes
+        read = [_read(axis, factor) for axis, factor in axes.values()]
         lines = [
             "def forward(self, x):",
-            *local_names(self.graph, shape, *checks, *(statement for statement, _ in self.body.lines)),
+            *local_names(self.graph, shape, *read, *checks, *(statement for statement, _ in self.body.lines)),
             "    shape = tuple(x.shape)",
         ]
-        if axes := self._runtime_axes():
-            names, read = (", ".join(texts) for texts in (map(code_name, axes), (f"shape[{axis}]" for axis in axes.values())))
-            found, others = (f"({read})", f"({', '.join('1' for _ in axes)})") if len(axes) > 1 else (read, "1")
+        if axes:
+            names, ones = ", ".join(map(code_name, axes)), ", ".join("1" for _ in axes)
+            found, others = (f"({', '.join(read)})", f"({ones})") if len(axes) > 1 else (read[0], ones)
             lines.append(f"    {names} = {found} if len(shape) == {rank} else {others}")
-        shown = ", ".join(
-            str(dim.size)
-            if graph.runtime_variables & {v.name for v in dim.size.variables}
-            else f"{{{dim.size.integer_text()}}}"
-            for dim in graph.input
-        )
+        shown = ", ".join(map(self._shown, (dim.size for dim in graph.input)))
         lines += [
             f"    if shape != ({shape}):",
             f'        raise ValueError(f"the input has shape {{list(shape)}}; it must be [{shown}]")',
@@ -179,13 +176,15 @@ class _Module:
             lines.append(f"    {', '.join(prepared)} = self.prepared_weights()")
         return [*lines, *_statements(self.body.lines), "    return x"]
 
-    def _runtime_axes(self) -> dict[str, int]:
-        """Return the variables that are read from the input, each with the first axis whose length it is."""
-        found: dict[str, int] = {}
-        for axis, dim in enumerate(self.graph.input):
-            if str(dim.size) in self.graph.runtime_variables:
-                found.setdefault(str(dim.size), axis)
-        return found
+    def _shown(self, size: Size) -> str:
+        """Return a size for an f-string: `{value}` for factors that are known, names for those that the input gives."""
+        read = Size({v: e for v, e in size.exponents if v.name in self.graph.runtime_variables})
+        given = size / read
+        if read == ONE or given == ONE:
+            return f"{{{size.integer_text()}}}" if read == ONE else str(size)
+        if not given.is_polynomial:
+            return str(size)
+        return f"{{{given.integer_text()}}}*{read}"
 
     def _extra_repr(self) -> list[str]:
         shown = ", ".join(f"{name}={{self.{code_name(name)}}}" for name in self.arguments)
@@ -204,6 +203,11 @@ def _broken(signature: str) -> list[str]:
 def _statements(lines: Sequence[tuple[str, str]]) -> list[str]:
     width = max((len(statement) for statement, _ in lines if len(statement) < COMMENT_COLUMN), default=0)
     return [f"    {statement:<{width}}  # {comment}" for statement, comment in lines]
+
+
+def _read(axis: int, factor: Size) -> str:
+    """Return the expression for a variable of which an axis has `factor` times the length; a remainder is refused later."""
+    return f"shape[{axis}]" if factor == ONE else f"shape[{axis}] // {_factor(factor.integer_text())}"
 
 
 def _factor(text: str) -> str:

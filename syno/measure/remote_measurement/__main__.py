@@ -57,7 +57,7 @@ def speedups() -> None:
     """Measure speedups, one request after another, until the connection ends."""
     from syno.measure.speedup_process import main as answer
 
-    answer(leasing=True)
+    answer()
 
 
 def about(device: str) -> About:

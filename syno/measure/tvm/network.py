@@ -119,8 +119,7 @@ class OperatorCall(nn.Module):  # type: ignore[misc]
 def valuation_for(operator: OperatorModule, shape: Sequence[int]) -> Valuation:
     """Return the operator's sizes for an input of this shape."""
     graph = operator.graph
-    free = {str(dim.size): int(length) for dim, length in zip(graph.input, shape, strict=True)}
-    return graph.valuation({**{name: free[name] for name in graph.runtime_variables}, **operator.sizes})
+    return graph.valuation({**graph.runtime_values([int(length) for length in shape], operator.sizes), **operator.sizes})
 
 
 def prepared(module: nn.Module) -> tuple[nn.Module, list[OperatorModule]]:

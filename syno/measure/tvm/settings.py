@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from syno.base.devices import DEVICE_PATTERN
 from syno.base.errors import SpecError, SynoError, suggestion
+from syno.base.validation import Settings
 from syno.measure.tvm.targets import TARGETS
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ def _known(given: Any) -> Any:
 Target: TypeAlias = Annotated[str | Mapping[str, Any], AfterValidator(_known)]
 
 
-class TvmSettings(BaseModel):
+class TvmSettings(Settings):
     """The search of MetaSchedule for schedules. A task is one kernel at one shape; a network has some dozens of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -78,7 +79,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class DeviceSettings(BaseModel):
+class DeviceSettings(Settings):
     """A device that TVM's RPC reaches. Frozen; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -5,11 +5,11 @@ TVM builds for a target without having the device: only running needs it.
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from syno.base.devices import usable_cores
 from syno.base.errors import SpecError
 from syno.base.registry import Registry
 from syno.lower.tvm.installed import tvm
@@ -119,7 +119,7 @@ X86_SERVER: Attributes = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu":
 JETSON: Attributes = {
     "kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a78", "mattr": ["+neon"], "num-cores": 6,
 }  # fmt: skip
-TARGETS.register("host")(lambda: host(os.cpu_count() or 1))
+TARGETS.register("host")(lambda: host(usable_cores()))
 TARGETS.register("jetson-orin-nano-cpu")(lambda: JETSON)
 TARGETS.register("jetson-orin-nano-gpu")(lambda: cuda("sm_87", JETSON))
 TARGETS.register("a100")(lambda: cuda("sm_80", X86_SERVER))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from syno.base.errors import SpecError
+from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.base.record import Number, Record
 from syno.paper.artifact import RECORD
@@ -87,7 +87,7 @@ def best_scores(source: Path, model: str, count: int, within: float | None) -> l
         count: How many operators at most.
         within: How much worse than the network's own score a score may be; None for any.
 
-    Raises SpecError if none was published, or none is good enough.
+    Raises SpecError if none was published, NoneSelectedError if none is good enough.
     """
     keys = {one.name: one.key for one in ImportRecord.read(source / RECORD).operators if one.key is not None}
     rows = read_measurements(source, MADE_BY)
@@ -105,7 +105,7 @@ def best_scores(source: Path, model: str, count: int, within: float | None) -> l
         best = [name for name in best if metric.quality(scores[name]) >= metric.quality(original) - within]
         if not best:
             most = metric.text(max(scores.values(), key=metric.quality))
-            raise SpecError(
+            raise NoneSelectedError(
                 f"no operator of {source} can be taken: {model}'s {metric.name} there is {metric.text(original)}, the best "
                 f"operator's is {most}, and select: within is {within:g}; raise it"
             )

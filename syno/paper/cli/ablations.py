@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syno.cli.app import STAGES, app, stopped
-from syno.cli.arguments import Config, Depth, Output, Seed, Spec, command_line, experiment_of, spec_of
+from syno.cli.arguments import Config, Depth, Output, Seed, Spec, command_line, experiment_of, read_if_result, spec_of
 
 if TYPE_CHECKING:
     from syno.paper.ablations.ablation import Measured
@@ -101,6 +101,7 @@ def patterns(
     from syno.paper.ablations.ablation import provenance, write
     from syno.paper.stages.ablations import experiment_of_results, measure_patterns, operators_found, space_of
 
+    read_if_result(given)
     experiment = experiment_of_results(given)
     (found, source), space = operators_found(experiment), space_of(experiment, spec)
     folder = output or Path("results/ablation") / experiment.name

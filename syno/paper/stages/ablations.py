@@ -90,7 +90,7 @@ def run_ablation(experiment: Experiment, name: str, display: Display | None = No
     """
     if name not in NAMES:
         raise SpecError(f'there is no ablation "{name}"; there are: {", ".join(NAMES)}')
-    settings, parts = experiment.ablations.settings(name), experiment.folder / "ablations" / name
+    settings, parts = experiment.use_code().ablations.settings(name), experiment.folder / "ablations" / name
     began = time.process_time()
     spec = space_of(experiment, settings.get("space"))
     if name == "patterns":

@@ -55,7 +55,7 @@ def best_published(experiment: Experiment) -> list[PublishedScore]:
         experiment: Its `select` has the import's folder (`source`), how many operators to take (`count`), and how much worse
             than the network's own score a score may be (`within`).
 
-    Raises SpecError if none was published, or none is good enough.
+    Raises SpecError if none was published, NoneSelectedError if none is good enough.
     """
     source, settings = experiment.select.source, experiment.select
     assert source is not None and experiment.workload is not None  # a source needs a workload

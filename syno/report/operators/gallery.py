@@ -38,6 +38,7 @@ from syno.report.page_tables import (
 )
 from syno.report.results import TRIAL_COLUMNS, Results, complete, metrics_of
 from syno.report.trial_operators import trial_operators
+from syno.results.goal_tables import SCREENED
 from syno.results.table import SCORE_COLUMNS
 from syno.search.reward_contract import ORIGINAL
 
@@ -144,10 +145,16 @@ def _searched(results: Results) -> dict[str, Row]:
 
 
 def _origins(results: Results) -> dict[str, str]:
-    """Return, by name, the first trial that found an operator, its reward and its date, as far as the table has them."""
+    """Return, by name, the first trial that found an operator, its reward and its date, as far as the table has them.
+
+    Of an operator that was screened out, it is the reason.
+    """
     found: dict[str, str] = {}
     trials, names = complete(results.trials, TRIAL_COLUMNS, "trials"), trial_operators(results)
-    for row in trials[trials["outcome"] == "complete"].to_dict("records"):
+    for row in trials[trials["outcome"].isin(("complete", SCREENED))].to_dict("records"):
+        if row["outcome"] == SCREENED:
+            found.setdefault(names[int(row["number"])].name, f"screened out in trial {row['number']}: {row['message']}")
+            continue
         reward, ended = number(row["reward"]), row.get("ended")
         parts = [f"found in trial {row['number']}", "" if reward is None else f"reward {reward:.4g}"]
         parts.append("" if ended is None or ended != ended else f"on {ended:%Y-%m-%d}")

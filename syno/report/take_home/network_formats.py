@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from io import BytesIO
+from keyword import iskeyword
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
 
-from syno.base.errors import LoweringError
-from syno.base.files import replaced, write_whole
+from syno.base.errors import LoweringError, WrongOutputError
+from syno.base.files import checksum, replaced, write_whole
 from syno.base.registry import Registry
 from syno.model.saved import NETWORK_CODE, PROGRAM, WEIGHTS, code_of
+from syno.report.take_home.comparison import BATCH, TOLERANCE, Agreement, Comparison, Run, at, training_difference
 from syno.report.take_home.network_source import network_source
 from syno.report.take_home.program import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
 from syno.train.weights import content_of
 
+ONNX, PACKAGE = "network.onnx", "network_aoti.pt2"
+LIBRARY = "network_tvm.so"  # Python would import network.so in place of network.py
 NAMES_OF_AXES = {0: "N", 2: "height", 3: "width"}  # of pictures
-BATCH = 2  # pictures of the example: exporters like to take a length of 1 for a constant
+PROGRAM_MODE = "a program of torch.export has no training mode: `.train()` and `.eval()` raise NotImplementedError"
+COMPILED_MODE = "compiled code has no training mode"
+# Inductor decides by the example's batch how to compute, and notes that as a bound of the batch, within which the example must
+# be: one above the example's would refuse larger batches, and those below are not checked, since smaller ones are compared.
+AOTI_BATCH, AOTI_OPTIONS = 32, {"aot_inductor.check_lowerbound": False}
+CHECKS_OF_AOTI = "AOTI_RUNTIME_CHECK_INPUTS"  # of the environment: without it, a package computes nonsense at another size
 
 
 @dataclass(frozen=True)
@@ -30,12 +42,16 @@ class Written:
     Attributes:
         files: names of the files in the folder.
         again: the network that was read from them; it takes a batch, and returns logits.
+        agreement: where it computes what the trained network does.
+        only_inference: why it has no training mode; "" if it has.
         batch: the only size of a batch that it takes; None if it takes any.
         note: what a user should know about the format; "" if nothing.
     """
 
     files: tuple[str, ...]
-    again: Callable[[torch.Tensor], torch.Tensor]
+    again: Run
+    agreement: Agreement
+    only_inference: str
     batch: int | None = None
     note: str = ""
 
@@ -45,79 +61,130 @@ class NetworkFormat:
     """A format of trained networks.
 
     Attributes:
-        write: writes a network into a folder. Takes the network in evaluation mode, a batch, the folder, and a title.
+        write: writes a network into a folder. Takes the network and its inputs, the folder, and a title.
+        files: the names of its files.
         usage: Python that loads it, from inside the folder.
         needs: what has to be installed to load it.
     """
 
-    write: Callable[[nn.Module, torch.Tensor, Path, str], Written]
+    write: Callable[[Comparison, Path, str], Written]
+    files: tuple[str, ...]
     usage: str
     needs: str
 
 
-def write_code(network: nn.Module, inputs: torch.Tensor, folder: Path, title: str) -> Written:
+def write_code(found: Comparison, folder: Path, title: str) -> Written:
     """Write source and weights; where no source can be written, a program of `torch.export` that has both."""
     try:
-        source = network_source(network)
+        return _write_code(found, folder, title)
     except LoweringError as error:
-        written = write_program(network, inputs, folder, title)
-        return Written(written.files, written.again, written.batch, f"no source, but a program of torch.export: {error}")
-    text = source.text(title)
-    copied = code_of(text, "network").Network()
-    copied.load_state_dict(source.state(network))
-    write_whole(folder / NETWORK_CODE, text)
-    write_whole(folder / WEIGHTS, content_of(copied))
-    return Written((NETWORK_CODE, WEIGHTS), code_of(text, str(folder / NETWORK_CODE)).load(folder / WEIGHTS))
+        written = write_program(found, folder, title)
+        return replace(written, note=f"no source, but a program of torch.export: {error}")
 
 
-def write_program(network: nn.Module, inputs: torch.Tensor, folder: Path, title: str) -> Written:
+def _write_code(found: Comparison, folder: Path, title: str) -> Written:
+    """Write source and weights. LoweringError if no source can be written that computes what the network does."""
+    only_inference, any_size = "", True
+    while True:
+        source = network_source(found.network, found.inputs, only_inference=only_inference, any_size=any_size)
+        made = code_of(source.text(title), "network").Network()
+        made.load_state_dict(source.state(found.network))
+        weights = content_of(made)
+        mode = f"; for inference: {source.only_inference}" if source.only_inference else ""
+        text = source.text(f"{title}{mode}", checksum(weights))
+        write_whole(folder / NETWORK_CODE, text)
+        write_whole(folder / WEIGHTS, weights)
+        network = code_of(text, str(folder / NETWORK_CODE)).load()
+        try:
+            agreement = found.agreement(network)
+        except WrongOutputError as error:  # a branch on the type of a value, which torch.fx takes for a tensor
+            raise LoweringError(f"source that torch.fx traces fails: {error}") from error
+        if agreement.wrong and source.samples is None:
+            any_size = False
+        elif agreement.wrong:
+            raise LoweringError(f"source that torch.fx traces computes something else at {at(agreement.wrong)}")
+        elif source.only_inference or not (only_inference := training_difference(found.network, network, found.batch_of_3)):
+            return Written((NETWORK_CODE, WEIGHTS), network, agreement, source.only_inference)
+
+
+def write_program(found: Comparison, folder: Path, title: str) -> Written:
     """Write a program of `torch.export`, with the weights."""
-    program, batch = exported(network, inputs)
-    buffer = BytesIO()
-    torch.export.save(program, buffer)
-    write_whole(folder / PROGRAM, buffer.getvalue())
-    return Written((PROGRAM,), torch.export.load(folder / PROGRAM).module(), batch)
+
+    def write(program: torch.export.ExportedProgram) -> Run:
+        buffer = BytesIO()
+        torch.export.save(program, buffer)
+        write_whole(folder / PROGRAM, buffer.getvalue())
+        again: Run = torch.export.load(folder / PROGRAM).module()
+        return again
+
+    return _first_equal(found, (PROGRAM,), write, PROGRAM_MODE)
 
 
-def write_onnx(network: nn.Module, inputs: torch.Tensor, folder: Path, title: str) -> Written:
+def write_onnx(found: Comparison, folder: Path, title: str) -> Written:
     """Write an ONNX file, whose input is `x` and whose output is `y`."""
     require_packages(NEEDS_FOR_ONNX, "ONNX files", "onnx")
     import onnxruntime
 
-    program, batch = exported(network, inputs)
-    with without_warnings():
-        try:
-            made = torch.onnx.export(
-                program,
-                input_names=["x"],
-                output_names=["y"],
-                dynamic_shapes=(names_of_free_axes(program),),
-                verbose=False,
-                external_data=False,
-            )
-        except torch.onnx.OnnxExporterError as error:
-            raise LoweringError(f"the network cannot be written as ONNX: {first_line(error)}") from error
-    content = made.model_proto.SerializeToString()
-    write_whole(folder / "network.onnx", content)
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    return Written(("network.onnx",), lambda x: torch.from_numpy(session.run(["y"], {"x": x.contiguous().numpy()})[0]), batch)
+    def write(program: torch.export.ExportedProgram) -> Run:
+        with without_warnings():
+            try:
+                made = torch.onnx.export(
+                    program,
+                    input_names=["x"],
+                    output_names=["y"],
+                    dynamic_shapes=(names_of_free_axes(program),),
+                    verbose=False,
+                    external_data=False,
+                )
+            except torch.onnx.OnnxExporterError as error:
+                raise LoweringError(f"the network cannot be written as ONNX: {first_line(error)}") from error
+        content = made.model_proto.SerializeToString()
+        write_whole(folder / ONNX, content)
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        return lambda x: torch.from_numpy(session.run(["y"], {"x": x.contiguous().numpy()})[0])
+
+    return _first_equal(found, (ONNX,), write, "an ONNX file has no training mode")
 
 
-def write_package(network: nn.Module, inputs: torch.Tensor, folder: Path, title: str) -> Written:
+def write_package(found: Comparison, folder: Path, title: str) -> Written:
     """Write a package of AOTInductor: machine code of this processor, with the weights."""
-    program, batch = exported(network, inputs, sizes=False)  # code for one size of the samples is faster
-    file = folder / "network_aoti.pt2"
-    with without_warnings(), replaced(file) as temporary, TemporaryDirectory(prefix="syno-package-") as made:
-        package = Path(made) / "network.pt2"
+    file = folder / PACKAGE
+
+    def write(program: torch.export.ExportedProgram) -> Run:
+        with without_warnings(), replaced(file) as temporary, TemporaryDirectory(prefix="syno-package-") as made:
+            package = Path(made) / "network.pt2"
+            try:
+                torch._inductor.aoti_compile_and_package(program, package_path=str(package), inductor_configs=AOTI_OPTIONS)
+            except Exception as error:  # there are very many kinds
+                raise LoweringError(f"AOTInductor cannot compile the network: {first_line(error)}") from error
+            temporary.write_bytes(package.read_bytes())
+        with patch.dict(os.environ, {CHECKS_OF_AOTI: "1"}):  # it is looked up once, at the first call
+            again: Run = torch._inductor.aoti_load_package(str(file))
+            again(found.inputs)
+        return _without_errors(again)
+
+    note = "for processors like this machine's"
+    options: dict[str, Any] = {"sizes": False, "batch": AOTI_BATCH}  # code for one size of samples is faster
+    return _first_equal(found, (PACKAGE,), write, COMPILED_MODE, note, **options)
+
+
+def _without_errors(run: Run) -> Run:
+    """Return the same without what its machine code prints beside the errors that it raises."""
+
+    def call(x: torch.Tensor) -> Any:
+        kept = os.dup(2)
         try:
-            torch._inductor.aoti_compile_and_package(program, package_path=str(package))
-        except Exception as error:  # there are very many kinds
-            raise LoweringError(f"AOTInductor cannot compile the network: {first_line(error)}") from error
-        temporary.write_bytes(package.read_bytes())
-    return Written((file.name,), torch._inductor.aoti_load_package(str(file)), batch, "for processors like this machine's")
+            with Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
+            return run(x)
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+    return call
 
 
-def write_library(network: nn.Module, inputs: torch.Tensor, folder: Path, title: str) -> Written:
+def write_library(found: Comparison, folder: Path, title: str) -> Written:
     """Write a library for TVM's runtime, whose function "main" takes one picture, with the weights. It is not tuned."""
     from syno.lower.tvm.installed import tvm
     from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
@@ -125,8 +192,8 @@ def write_library(network: nn.Module, inputs: torch.Tensor, folder: Path, title:
     from syno.measure.tvm.targets import target
 
     module, to = tvm(), target("host")
-    executable = built(scheduled(fused(import_network(network, inputs[:1]), to), to), to)
-    file = folder / "network_tvm.so"  # Python would import network.so in place of network.py
+    executable = built(scheduled(fused(import_network(_with_identifiers(found), found.inputs[:1]), to), to), to)
+    file = folder / LIBRARY
     with replaced(file) as temporary, TemporaryDirectory(prefix="syno-library-") as made:
         library = Path(made) / "network.so"
         try:
@@ -134,31 +201,110 @@ def write_library(network: nn.Module, inputs: torch.Tensor, folder: Path, title:
         except (RuntimeError, ValueError, OSError) as error:
             raise LoweringError(f"the network's library cannot be linked (is g++ there?): {first_line(error)}") from error
         temporary.write_bytes(library.read_bytes())
-    return Written(
-        (file.name,), TvmModule(module.runtime.load_module(str(file)), "cpu"), 1, "for processors like this machine's"
-    )
+    again = TvmModule(module.runtime.load_module(str(file)), "cpu")
+    agreement = found.agreement(again, batch=1)
+    _require_equal(agreement, (LIBRARY,))
+    return Written((LIBRARY,), again, agreement, COMPILED_MODE, 1, "for processors like this machine's")
 
 
-def exported(
-    network: nn.Module, inputs: torch.Tensor, *, sizes: bool = True
-) -> tuple[torch.export.ExportedProgram, int | None]:
-    """Return a program for batches of any size and, with `sizes`, for samples of any size that the network takes, and None.
+def _first_equal(
+    found: Comparison,
+    files: tuple[str, ...],
+    write: Callable[[torch.export.ExportedProgram], Run],
+    only_inference: str,
+    note: str = "",
+    *,
+    sizes: bool = True,
+    batch: int = BATCH,
+) -> Written:
+    """Write the network for as many inputs as it computes the same for, as a file of this format.
 
-    If PyTorch cannot export it so, the program is for samples of this size; or for batches of this size, too, and the size of
-    the batch is returned.
+    What exporters take for a constant, or decide by the example, such as a branch on the batch, shows at other inputs. A file
+    for fewer inputs refuses those.
+
+    Args:
+        found, sizes, batch: of the programs; see `exports`.
+        files: of the format.
+        write: writes a program to the file, and returns what was read again.
+        only_inference, note: see `Written`.
+
+    Raises LoweringError if the network cannot be exported, WrongOutputError if each file computes something else.
+    """
+    agreement = None
+    for program, only in exports(_with_identifiers(found), found.inputs, sizes=sizes, batch=batch):
+        again = write(program)
+        agreement = found.agreement(again, only)
+        if not agreement.wrong:
+            return Written(files, again, agreement, only_inference, only, note)
+    assert agreement is not None
+    _require_equal(agreement, files)
+    raise AssertionError("one of the files is equal")
+
+
+def _with_identifiers(found: Comparison) -> nn.Module:
+    """Return the network; where layers have names that Python takes no attribute for, such as `in`, as its source has them.
+
+    PyTorch exports such a network, and cannot read what it has exported.
+
+    Raises LoweringError if there are such names, and no source.
+    """
+    parts = {part for name, _ in found.network.named_modules() for part in name.split(".") if part}
+    parts |= {name.rpartition(".")[2] for name in found.network.state_dict()}
+    wrong = sorted(part for part in parts if iskeyword(part) or not (part.isidentifier() or part.isdecimal()))
+    if not wrong:
+        return found.network
+    try:
+        source = network_source(found.network, found.inputs)
+    except LoweringError as error:
+        raise LoweringError(f'a layer is named "{wrong[0]}", which PyTorch cannot export: give it another name') from error
+    network: nn.Module = code_of(source.text("A network"), "network").Network()
+    network.load_state_dict(source.state(found.network))
+    return network.eval()
+
+
+def _require_equal(agreement: Agreement, files: tuple[str, ...]) -> None:
+    """Raise WrongOutputError if a file computes something else than the network."""
+    if agreement.wrong:
+        raise WrongOutputError(
+            f"{' and '.join(files)} differs from the trained network by {max(agreement.wrong.values()):.2g} of the largest "
+            f"output at {at(agreement.wrong)}, where {TOLERANCE:g} is allowed; nothing was written; take another format (--to)"
+        )
+
+
+def exports(
+    network: nn.Module, inputs: torch.Tensor, *, sizes: bool = True, batch: int = BATCH
+) -> Iterator[tuple[torch.export.ExportedProgram, int | None]]:
+    """Yield programs for ever fewer inputs, each with the only batch that it takes, or None if it takes any.
+
+    The first is for batches of any size and, with `sizes`, for samples of any size that the network takes; then for samples of
+    this size, and then for batches of this size, too. Those that PyTorch cannot export are left out.
+
+    Args:
+        network: in evaluation mode.
+        inputs: a batch.
+        sizes: whether samples of any size are tried.
+        batch: of the example for batches of any size.
 
     Raises LoweringError if the network cannot be exported.
     """
-    batch = {0: torch.export.Dim("N")}
+    any_batch = {0: torch.export.Dim("N")}
     is_sample = sizes and inputs.is_floating_point()  # else they are tokens
     positions = dict.fromkeys(range(2, inputs.dim()), torch.export.Dim.DYNAMIC) if is_sample else {}
-    with without_warnings():
-        for dynamic in ({**batch, **positions}, batch, {}):
+    failed: Exception | None = None
+    is_exported = False
+    expanded = inputs[:1].expand(batch, *inputs.shape[1:]).contiguous()
+    for dynamic in ([{**any_batch, **positions}] if positions else []) + [any_batch, {}]:
+        with without_warnings():
             try:
-                return torch.export.export(network, (inputs,), dynamic_shapes=(dynamic,)), None if dynamic else len(inputs)
+                program = torch.export.export(network, (expanded if dynamic else inputs,), dynamic_shapes=(dynamic,))
             except Exception as error:  # there are very many kinds
                 failed = error
-    raise LoweringError(f"PyTorch cannot export the network: {first_line(failed)}") from failed
+                continue
+        is_exported = True
+        yield program, None if dynamic else len(inputs)
+    if not is_exported:
+        assert failed is not None
+        raise LoweringError(f"PyTorch cannot export the network: {first_line(failed)}") from failed
 
 
 def names_of_free_axes(program: torch.export.ExportedProgram) -> dict[int, str]:
@@ -171,29 +317,33 @@ def names_of_free_axes(program: torch.export.ExportedProgram) -> dict[int, str]:
 
 NETWORK_FORMATS: Registry[NetworkFormat] = Registry("format of a trained network")
 NETWORK_FORMATS.register("module")(
-    NetworkFormat(write_code, "import network\n\nmodel = network.load()", "torch and safetensors")
+    NetworkFormat(write_code, (NETWORK_CODE, WEIGHTS), "import network\n\nmodel = network.load()", "torch and safetensors")
 )
 NETWORK_FORMATS.register("export")(
-    NetworkFormat(write_program, 'import torch\n\nmodel = torch.export.load("network.pt2").module()', "torch")
+    NetworkFormat(write_program, (PROGRAM,), f'import torch\n\nmodel = torch.export.load("{PROGRAM}").module()', "torch")
 )
 NETWORK_FORMATS.register("onnx")(
     NetworkFormat(
         write_onnx,
-        'import onnxruntime\n\nsession = onnxruntime.InferenceSession("network.onnx")\ny = session.run(["y"], {"x": x})[0]',
+        (ONNX,),
+        f'import onnxruntime\n\nsession = onnxruntime.InferenceSession("{ONNX}")\ny = session.run(["y"], {{"x": x}})[0]',
         "onnxruntime",
     )
 )
 NETWORK_FORMATS.register("aoti")(
     NetworkFormat(
         write_package,
-        'import torch\n\nmodel = torch._inductor.aoti_load_package("network_aoti.pt2")',
+        (PACKAGE,),
+        f'import os\n\nos.environ["{CHECKS_OF_AOTI}"] = "1"  # else inputs of another size give nonsense\nimport torch\n\n'
+        f'model = torch._inductor.aoti_load_package("{PACKAGE}")',
         "torch, and this processor",
     )
 )
 NETWORK_FORMATS.register("tvm")(
     NetworkFormat(
         write_library,
-        'import tvm\n\nlibrary = tvm.runtime.load_module("network_tvm.so")\n'
+        (LIBRARY,),
+        f'import tvm\n\nlibrary = tvm.runtime.load_module("{LIBRARY}")\n'
         'machine = tvm.relax.VirtualMachine(library, tvm.cpu())\ny = machine["main"](tvm.runtime.tensor(x))',
         "apache-tvm",
     )

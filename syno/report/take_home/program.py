@@ -135,8 +135,8 @@ def _exported(operator: PGraph, material: Material) -> Any:
 
 def _free_axes(operator: PGraph) -> dict[int, str]:
     """Return the input's axes that may have any length, each with its variable."""
-    names = {axis: str(dim.size) for axis, dim in enumerate(operator.input)}
-    return {axis: name for axis, name in names.items() if name in operator.runtime_variables}
+    names = [{variable.name for variable in dim.size.variables} & operator.runtime_variables for dim in operator.input]
+    return {axis: min(found) for axis, found in enumerate(names) if found}
 
 
 def require_packages(names: Sequence[str], what: str, extra: str) -> None:

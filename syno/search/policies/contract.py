@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from syno.base.errors import SpecError
 from syno.base.registry import Registry
+from syno.base.validation import Settings
 from syno.search.goal import Goal
 from syno.search.policies.candidates import EXHAUSTED, Candidate, Exhausted, Proposal
 from syno.search.reward import Outcome
@@ -22,7 +23,7 @@ __all__ = ["EXHAUSTED", "POLICIES", "STOPPED", "Candidate", "Exhausted", "Policy
 STOPPED: Final = 0.0  # the reward of an operator whose evaluation was stopped, for policies that learn from rewards alone
 
 
-class PolicySettings(BaseModel):
+class PolicySettings(Settings):
     """Base of the settings of policies: a policy's own subclass has a field for each constant."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)

@@ -31,7 +31,10 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class MctsSettings(PolicySettings):
-    """Constants of the Monte Carlo tree search; the defaults are those of the published system.
+    """Constants of the Monte Carlo tree search. The defaults are the published system's, but for the last two.
+
+    Of failures it learnt nothing, and it judged a step by the trials that had taken this very step. `policy: published` has its
+    values of these, too (`PRESETS`).
 
     Source: the published system's search, class constants.
     """
@@ -51,14 +54,25 @@ class MctsSettings(PolicySettings):
     suppress_deviation: NotNegative = 0.001
     """standard deviation up to which rewards hardly vary"""
     failure_reward: Fraction | None = 0.0
-    """reward of a failed evaluation; null ignores failures as the published system does, which then repeats them for ever"""
+    """reward of a failed evaluation; null learns nothing of failures, as the published system"""
     share_values: bool = True
     """judge a child by all visits to its node, by any path; the published system counts only those through one parent"""
 
 
 PRESETS: Mapping[str, MctsSettings] = MappingProxyType(
     {
-        "published": MctsSettings(),
+        # All of them, so that no other default of `mcts` changes the paper's searches.
+        "published": MctsSettings(
+            exploration=4 * math.sqrt(2),
+            virtual_loss=0.3,
+            widening=0.8,
+            local_rave=3.0,
+            reveal_noise=0.3,
+            suppress_visits=30,
+            suppress_deviation=0.001,
+            failure_reward=None,
+            share_values=False,
+        ),
         # The published exploration term is several times the range of the rewards; with this one the search settles sooner.
         "focused": MctsSettings(exploration=0.5),
     }

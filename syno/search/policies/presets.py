@@ -1,4 +1,4 @@
-"""Policies with constants of their own names."""
+"""Policies with constants of their own names. A preset has a value for every constant, so that no default changes it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from syno.base.errors import SpecError
+from syno.search.policies import mcts_choice
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {"published": {"name": "mcts"}}  # the constants that mcts has by default
+PRESETS: Mapping[str, Mapping[str, Any]] = {"published": {"name": "mcts", **mcts_choice.PRESETS["published"].model_dump()}}
 
 
 def named_policy(given: Any) -> Any:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import warnings
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +29,16 @@ from syno.search.storage.leases import Heartbeats, JournalLock, LeaseFiles, Leas
 SUFFIXES = (".log", ".journal")
 LOCK_SECONDS = 30  # after which the lock of a journal is taken from a writer that died while writing
 WAIT_SECONDS = 120  # for another writer of an SQLite file
+LOCK_TRIAL_SECONDS = 20  # a lock of a new file takes no time; starting Python may on a busy machine
+TRY_LOCK = """
+import fcntl, sys
+try:
+    with open(sys.argv[1], "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1 << 30)  # a byte where SQLite has its locks
+        fcntl.lockf(file, fcntl.LOCK_UN, 1, 1 << 30)
+except OSError as error:
+    print(error.strerror or error)
+"""
 
 
 def journal_file(url: str) -> Path | None:
@@ -91,6 +106,7 @@ def _open_database(url: str, interval: float, grace: float, ended: list[FrozenTr
     file = sqlite_file(url)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
+        _check_locks(url, file)
         _check_sqlite(url, file)
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": WAIT_SECONDS}}
@@ -104,6 +120,36 @@ def _open_database(url: str, interval: float, grace: float, ended: list[FrozenTr
             heartbeat_stale_trial_callback=lambda study, trial: ended.append(trial),
         )
     return optuna.storages.get_storage(database)  # adds Optuna's cache of finished trials
+
+
+@cache
+def _check_locks(url: str, file: Path) -> None:
+    """Raise StorageError if files cannot be locked in the folder of an SQLite database, as on some network file systems.
+
+    SQLite would wait there for a lock that never comes, or two workers would write at once. Another process tries a lock, since
+    a call that never returns cannot be interrupted from within.
+    """
+    reason = ""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".syno-lock-", dir=file.parent)
+    except OSError:
+        return  # SQLite says what is wrong with the folder
+    os.close(descriptor)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", TRY_LOCK, name], capture_output=True, text=True, timeout=LOCK_TRIAL_SECONDS
+        )
+        reason = done.stdout.strip()
+    except subprocess.TimeoutExpired:
+        reason = f"no answer within {LOCK_TRIAL_SECONDS} s"
+    finally:
+        with suppress(OSError):
+            Path(name).unlink()
+    if reason:
+        raise StorageError(
+            f"the storage {url} cannot be used: files in {file.parent} cannot be locked ({reason}), as on some network file "
+            "systems. Give study: {storage: journal}, which needs no such locks, or a folder on a disk of this machine"
+        )
 
 
 def _check_sqlite(url: str, file: Path) -> None:

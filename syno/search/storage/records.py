@@ -98,6 +98,11 @@ class Result:
                 return None
 
 
+def deaths_in_words(times: int) -> str:
+    """Return why an operator counts as failed: so many workers died while they evaluated it."""
+    return f"its worker died during the evaluation, {times} times, as where memory runs out (study: most_attempts)"
+
+
 def attributes(
     proposal: Proposal,
     *,

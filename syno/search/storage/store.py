@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -21,11 +22,12 @@ from syno.search.storage.errors import reconnecting, repeated, storage_errors
 from syno.search.storage.journal import JournalView
 from syno.search.storage.leases import Leases, end_trial
 from syno.search.storage.opening import journal_file, open_storage, sqlite_file
-from syno.search.storage.records import CHECKSUM, RESULT, Result, is_intact
+from syno.search.storage.records import CHECKSUM, FINGERPRINT, RESULT, Result, deaths_in_words, is_intact
 
 T = TypeVar("T")
 
 WITHDRAWN = "withdrawn "  # prefix of study attributes, one for each decision: several workers may decide at the same moment
+SETTINGS = "syno"  # study attribute: its settings
 EXHAUSTED = "exhausted"  # study attribute: the number of withdrawn trials when a worker found no operator left to propose
 
 
@@ -129,6 +131,11 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
 
     Raises SpecError if there is no such study, or the storage cannot be read.
     """
+    return read_study(url, name)[0]
+
+
+def read_study(url: str, name: str) -> tuple[list[FrozenTrial], bool]:
+    """Return what `read_trials` returns, and whether a worker found no operator left to propose."""
     journal = journal_file(url)
     file = journal or sqlite_file(url)
     if file is not None and not file.is_file():
@@ -141,7 +148,8 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
             names = ", ".join(study.study_name for study in storage.get_all_studies()) or "none"
             raise SpecError(f'{url} holds no study "{name}"; it has: {names}') from None
         trials = Verification(url).verified(storage.get_all_trials(study, deepcopy=False))
-        return with_withdrawn(trials, storage.get_study_user_attrs(study))
+        attributes = storage.get_study_user_attrs(study)
+        return with_withdrawn(trials, attributes), is_exhausted(attributes)
 
 
 # ---- trials that do not count -----------------------------------------------------------------------------------------
@@ -164,8 +172,23 @@ def is_exhausted(attributes: Mapping[str, Any]) -> bool:
 
 
 def with_withdrawn(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> list[FrozenTrial]:
-    """Return the trials of a study for a table: withdrawn ones have the outcome "withdrawn" in place of their own."""
+    """Return the trials of a study for a table: withdrawn ones have the outcome "withdrawn" in place of their own.
+
+    Trials whose workers died say so, and the last of so many that the operator is not tried again has failed.
+    """
     numbers, found = withdrawn(attributes), list(trials)
+    most, deaths = (attributes.get(SETTINGS) or {}).get("most_attempts"), Counter[str]()
+    for index, trial in enumerate(found):
+        fingerprint = trial.user_attrs.get(FINGERPRINT)
+        if fingerprint is None or not trial.state.is_finished() or Result.of(trial) is not None:
+            continue
+        deaths[fingerprint] += 1
+        count = deaths[fingerprint]
+        ended = Result("failed", message=deaths_in_words(count)) if most is not None and count >= most else Result(
+            "interrupted", message="its worker died"
+        )  # fmt: skip
+        found[index] = copy.copy(trial)
+        found[index].user_attrs = {**trial.user_attrs, RESULT: ended.stored()}
     for index, trial in enumerate(found):
         result = trial.user_attrs.get(RESULT)
         if trial.number in numbers and isinstance(result, dict) and result.get("kind") in ("failed", "screened"):

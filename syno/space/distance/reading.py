@@ -39,6 +39,7 @@ from syno.algebra import ONE, Kind, Size, Valuation, product
 from syno.space.distance.assignment import Assignment, InputGroup
 from syno.space.distance.problem import Axis
 from syno.space.distance.sources import Source, Sources, joined
+from syno.space.reads import least_positions
 from syno.space.requirements import Requirements
 from syno.space.sizes import SizeTable
 
@@ -84,7 +85,10 @@ class ReadingBound:
             axis: self._row.integer(self._sizes[axis]) if everything and axis in self.spec.unordered_input else 1
             for axis in self._free
         }
-        asked = [(least, found.asked[name]) for name, least in self.reads.positions.items()]
+        asked = [
+            (least_positions(least, self._row.integer(self.spec.table.size(name))), found.asked[name])
+            for name, least in self.reads.positions.items()
+        ]
         self._asked = [(least, axes, all if self.reads.along == "every" else any) for least, axes in asked]
         self.named = {self._sizes[axis] for _, axes in asked for axis in axes}
         wide = {axis for least, axes in asked for axis in axes if least > 1 and self.reads.centred}
@@ -94,8 +98,9 @@ class ReadingBound:
         """Return the valuation with the longest axes, of powers of two if possible: there most can be told of blocks."""
         asked = [self.spec.table.size(name) for name in self.reads.positions]
 
-        def key(row: Valuation) -> tuple[bool, int]:
-            return all(_is_power_of_two(row.integer(size)) for size in asked), row.numel(asked)
+        def key(row: Valuation) -> tuple[bool, bool, int]:
+            lengths = [row.integer(size) for size in asked]  # of one position nothing is asked for
+            return all(length > 1 for length in lengths), all(map(_is_power_of_two, lengths)), row.numel(asked)
 
         return max(self.requirements.rows, key=key)
 

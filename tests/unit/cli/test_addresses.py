@@ -9,8 +9,11 @@ import pytest
 from command_lines import Run, one_line
 
 from syno.base.addresses import without_passwords
-from syno.base.errors import StorageError, UnknownNameError
+from syno.base.errors import StorageError, SynoError, UnknownNameError
+from syno.base.errors import one_line as in_one_line
+from syno.base.text_tables import markdown
 from syno.config import Experiment
+from syno.search.faults import fault_of
 from syno.search.storage.view import StudyView
 from syno.stages.kept import read_kept, write_kept
 
@@ -34,6 +37,15 @@ def test_only_passwords_are_hidden(given: str, shown: str) -> None:
     assert without_passwords(given) == shown
 
 
+def test_errors_show_characters_that_hide_text() -> None:
+    hostile = "a\x00b\u202ec\x1b[31m\u200bd\u2028e"
+    shown = "a\\x00b\\u202ec\\x1b[31m\\u200bd\\u2028e"
+    for error in (SynoError(hostile), UnknownNameError(hostile)):
+        assert str(error) == shown and in_one_line(error) == shown
+    assert in_one_line(ValueError(hostile)) == fault_of(SynoError(hostile)).cause == shown
+    assert shown in fault_of(ValueError(hostile)).message and shown in markdown([{"name": hostile}])
+
+
 def test_errors_show_no_password() -> None:
     with pytest.raises(StorageError, match="cannot be reached") as found:
         StudyView(URL, "study").read()
@@ -45,7 +57,7 @@ def test_commands_show_no_password(run: Run, folder: Path) -> None:
     text = f"spec: small.yaml\noriginal: {ORIGINAL}\nstudy: {{storage: '{URL}'}}\n"
     (folder / "a.yaml").write_text(text, encoding="utf-8")
     for command in (["watch", "a.yaml", "--once"], ["freeze", "a.yaml"]):
-        assert SHOWN in one_line(run(*command, code=2))
+        assert SHOWN in one_line(run(*command, code=75))
 
 
 def test_the_kept_file_has_the_password_for_jobs_and_is_its_owner_s(tmp_path: Path) -> None:

@@ -34,14 +34,19 @@ class TestSearch:
         assert text.splitlines()[2].split()[1] == f"quick_{best}"
         assert run("search", "quick.yaml", "--best", "2").stdout == text  # all is done already
 
-    def test_a_space_that_turns_out_to_be_empty_is_one_message(self, run: Run, folder: Path) -> None:
+    def test_a_space_that_turns_out_to_be_empty_is_a_result(self, run: Run, folder: Path) -> None:
         """Its root is within the distance, so only the search shows that no walk ends in an operator."""
         shapes = 'input: "N, C: unordered, H, H", output: "N, C: unordered, H, H", variables: "N:0, C:2, H:0; k=3:2"'
         spec = f"{{{shapes}, layers: [{{N: 1, C: 16, H: 8}}], bound_axes: [[0, 0]], depth: 5}}"
         (folder / "empty.yaml").write_text(SEARCH.replace("small.yaml", spec), encoding="utf-8")
-        *progress, line = run("search", "empty.yaml", code=2).stderr.splitlines()
-        assert "holds no operator of at most 5 primitives" in line and "raise" in line
+        *progress, line = run("search", "empty.yaml").stderr.splitlines()
+        assert line.startswith('warning: study "empty" found no operator: the space "operator" holds') and "raise" in line
         assert all(shown.startswith("empty: 0/8") for shown in progress)
+        assert "found no operator in its space" in run("select", "empty.yaml").stdout
+        for figure in ("reward", "search-time"):
+            run("figure", "empty.yaml", figure)
+        page = Path(run("report", "empty.yaml").stdout.strip()).read_text(encoding="utf-8")
+        assert "No operator is selected, since the search of" in page
 
     def test_goes_on_after_an_interruption(self, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "quick.yaml").write_text(SEARCH, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from syno.base.errors import DataError, MissingPackageError, ShapeError
 from syno.cli import app
 from syno.config import Experiment
 from syno.data.beton_conversion import convert
+from syno.data.contract import majority_of
 from syno.data.image_folder import DEVIATION, MEAN, central_box, cut_out, find_pictures, random_box, read_picture
 from syno.stages.data import prepare
 
@@ -129,6 +131,30 @@ class TestDamage:
         Image.new("RGB", (8, 8)).save(folder / "val" / "n04" / "a.png")
         with pytest.raises(DataError, match='different classes: 1 are in one of them only, such as "n04"'):
             load(folder)
+
+    def test_hidden_folders_and_files_are_left_out_and_said(self, folder: Path) -> None:
+        whole = load(folder)
+        for name in (".ipynb_checkpoints", ".git", "__MACOSX"):
+            (folder / "train" / name).mkdir()
+            Image.new("RGB", (8, 8)).save(folder / "train" / name / "a.png")
+        (folder / "train" / "n01" / "._n01_0.JPEG").write_bytes(b"of a Mac")
+        (folder / "train" / "n01" / "scan.tif").write_bytes(b"II*")
+        expected = (
+            "train: left out: .git (no class), .ipynb_checkpoints (no class), __MACOSX (no class), n01/scan.tif (no picture)"
+        )
+        with pytest.warns(UserWarning, match=re.escape(expected)):
+            found = load(folder)
+        assert (found.classes, found.train_count, found.hash) == (3, 15, whole.hash)
+
+    @pytest.mark.parametrize("ending", ["webp", "bmp", "PNG", "JPG"])
+    def test_pictures_of_every_format_are_read(self, folder: Path, ending: str) -> None:
+        file = folder / "train" / "n01" / f"another.{ending}"
+        Image.new("RGB", (32, 32), (200, 10, 10)).save(file)
+        assert load(folder).train_count == 16 and read_picture(str(file)).size == (32, 32)
+
+    def test_labels_to_test_on_are_known_without_reading(self, folder: Path) -> None:
+        (folder / "val" / "n01" / "n01_0.JPEG").write_bytes(b"")
+        assert majority_of(load(folder)) == (0, pytest.approx(1 / 3))
 
     def test_a_batch_larger_than_all(self, folder: Path) -> None:
         with pytest.raises(ShapeError, match="batch is 16, but imagenet, folders has 15 pictures"):

@@ -11,6 +11,7 @@ from result_tables import latency_table
 from syno.config import load_experiment
 from syno.stages import goal as stage
 from syno.stages.goal import answer_of
+from syno.stages.selection import write_selected
 
 CONFIG = Path(__file__).parents[3] / "config" / "faster-resnet18.yaml"
 
@@ -27,8 +28,7 @@ def test_what_was_measured_is_judged(
     assert answer_of(experiment, pandas.DataFrame(), pandas.DataFrame()) == ()
     chosen = type("Chosen", (), {"key": "operator_1", "metrics": searched})
     monkeypatch.setattr(stage, "read_selected", lambda file: [chosen])
-    (experiment.folder / "selected.json").parent.mkdir(parents=True)
-    (experiment.folder / "selected.json").touch()
+    write_selected([], experiment.folder / "selected.json")
     found = stage.verdict_table(experiment, pandas.DataFrame(), latency)
     assert found is not None and list(found["verdict"]) == ["meets"]
     assert found["speedup"].iloc[0] == pytest.approx(expected, abs=0.01)

@@ -22,6 +22,7 @@ from syno.stages.data import prepare
 from syno.stages.search import search
 from syno.stages.train import train, train_baselines
 from syno.stages.tune import tune
+from syno.train.contract import evaluation_of
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_a_search(experiment: Experiment, computes: Any, seen: Any, monkeypatch:
         computes()
         return {"accuracy": 0.5}
 
-    monkeypatch.setattr("syno.stages.search.make_evaluation", lambda experiment: evaluate)
+    monkeypatch.setattr("syno.stages.search.make_evaluation", lambda experiment: evaluation_of(evaluate))
     search(experiment)
     assert seen == FIRST
 

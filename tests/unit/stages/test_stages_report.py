@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import html
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import torch
+from small_experiment import FIELDS
 from typer.testing import CliRunner
 
 from syno.base.errors import SpecError
@@ -18,13 +21,14 @@ from syno.measure.tuning_record import TuningRecord
 from syno.report import commands, page_tables
 from syno.report.commands import best_to_take
 from syno.report.verdict import verdict_lines
+from syno.results.parquet import write_parquet
 from syno.stages import figures, results
 from syno.stages.figures import write_report
 from syno.stages.operators import compared_networks
-from syno.stages.places import training_file, tuning_file
+from syno.stages.places import FROZEN, training_file, tuning_file
 from syno.stages.search import work
 from syno.stages.select import select
-from syno.stages.study import freeze
+from syno.stages.study import freeze, read_frozen
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.top import summary, top
 from syno.train.training_record import TrainingRecord
@@ -75,7 +79,8 @@ def test_records_of_another_training_do_not_compare(done: Experiment, tmp_path: 
 
 def test_top_shows_what_is_known(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     text = top(str(done.folder), 1)
-    assert len(text.splitlines()) == 2 + 3  # the original, the baseline, one operator
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 2 + 3  # the original, the baseline, one operator
     assert "separable_conv2d (baseline)" in text
     monkeypatch.chdir(done.folder.parent)
     with pytest.raises(SpecError, match="neither a config nor a folder of results"):
@@ -102,6 +107,32 @@ def test_the_page_shows_every_operator_of_the_tables(done: Experiment) -> None:
     )
     for name in read_tables(done).scores["operator"]:
         assert name in text
+
+
+def test_a_search_that_meets_nothing_is_in_tables_figures_and_page(done: Experiment, tmp_path: Path) -> None:
+    """All its operators were screened out, so the original and the baseline are all that was trained and measured."""
+    shutil.copytree(done.folder, tmp_path / "small")
+    for file in ("experiment.yaml", "trials.db"):
+        (tmp_path / "small" / file).unlink()
+    goal = {"speedup": 1.5, "compiler": "eager"}
+    one = Experiment(**{**FIELDS, "goal": goal, "reward": {"name": "accuracy"}, "output": tmp_path / "small"})
+    trials = read_frozen(done).assign(outcome="screened", reward=None, message="too slow: as slow as before")
+    fast = {
+        f"metric_speedup{end}": 1 + (trials["number"] + shift) / 100 for end, shift in (("", 0), ("_low", -1), ("_high", 1))
+    }
+    write_parquet(trials.assign(**fast), one.folder / FROZEN)
+    assert select(one) == []
+    scores, _ = make_tables(one)
+    assert list(scores["role"]) == ["original", "baseline"] or list(scores["role"]) == ["baseline", "original"]
+    judged = pandas.read_csv(one.folder / "tables" / "goal.csv")
+    best = f"small_{trials['number'].max()}"
+    assert list(judged["role"]) == ["baseline"] + ["screened"] * len(trials) and judged["operator"].iloc[1] == best
+    for name in figures.names(one):
+        figures.draw(one, name)
+    text = html.unescape(write_report(one).read_text(encoding="utf-8"))
+    nearest = f"the fastest of {len(trials)} is {fast['metric_speedup'].max():.2f} times as fast"
+    assert f"No operator is selected, since nothing meets the goal: {nearest}" in text
+    assert set(results.read(one).operators) >= {best, "separable_conv2d"}
 
 
 def test_what_the_page_says_takes_operators_and_networks_home(

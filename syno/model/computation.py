@@ -1,0 +1,159 @@
+"""What a layer computes, found by running it: whether it is what its class and its attributes say, and how it pads its input.
+
+A subclass of a convolution, or one with a `forward` of its own, may compute anything. Such a layer runs on random inputs of
+several sizes with random weights, and is compared with the convolutions that an operator can stand in for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from syno.base.user_code import reason_of
+from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, Padding, ends_of, ends_of_ceil
+from syno.model.stand_in import NORMALIZATIONS, clear_hooks
+
+CONVOLVE = {nn.Conv1d: functional.conv1d, nn.Conv2d: functional.conv2d, nn.Conv3d: functional.conv3d}
+CONVOLVE_TRANSPOSED = {
+    nn.ConvTranspose1d: functional.conv_transpose1d,
+    nn.ConvTranspose2d: functional.conv_transpose2d,
+    nn.ConvTranspose3d: functional.conv_transpose3d,
+}
+OWN = {"weight", "bias"}  # the parameters of a layer that an operator can stand in for
+# Rounding, as a share of the largest output: far less than quantization or a scaling changes.
+TOLERANCES = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float32: 1e-4, torch.complex64: 1e-4}
+ROUGH = 2e-2  # of float16 and bfloat16
+LONGER = (0, 1, 3)  # positions more than in the network: paddings that depend on the length differ in one of them
+
+
+def padding_of(layer: nn.Module, shape: Sequence[int]) -> Padding | str | None:
+    """Return how a layer pads its input if that is not as its attribute `padding` says, or why no operator computes the same.
+
+    None if it computes what its attributes say.
+
+    Args:
+        layer: a convolution, transposed convolution or linear layer. It is not changed.
+        shape: of its input in the network.
+    """
+    kind = _kind(layer)
+    others = [name for name, _ in layer.named_parameters() if name not in (*OWN, *normalized(layer))]
+    if others or not isinstance(getattr(layer, "weight", None), torch.Tensor):
+        return f"its weight is computed from {' and '.join(others) or 'something else'}, which an operator has no place for"
+    if _is_plain(layer, kind):
+        is_other = isinstance(layer, CONVOLUTIONS) and layer.padding_mode != "zeros"
+        return Padding(layer.padding_mode, ends_of(layer)) if is_other else None
+    name = "linear layer" if kind is nn.Linear else "convolution"
+    differs = f"its class {type(layer).__name__} computes something else than a {name} with its weight"
+    try:
+        for padding in _paddings(layer, shape):
+            if _matches(layer, kind, padding, shape):
+                return padding
+    except Exception as error:  # the class is the user's own
+        return f"its class {type(layer).__name__} does not run by itself: {reason_of(error)}"
+    return differs
+
+
+def normalized(layer: nn.Module) -> list[str]:
+    """Return the names of the parameters of which a parametrization makes a layer's weight and bias.
+
+    An operator in its place has weights of its own, so that these go with the layer.
+    """
+    names = [name for name, _ in layer.named_parameters() if name.startswith("parametrizations.")]
+    hooks = [hook for hook in layer._forward_pre_hooks.values() if isinstance(hook, NORMALIZATIONS)]
+    return names + [f"{hook.name}_{end}" for hook in hooks for end in ("g", "v", "orig")]
+
+
+def _kind(layer: nn.Module) -> Any:
+    """Return PyTorch's class of a layer that may be of a subclass."""
+    return next(kind for kind in (*CONVOLUTIONS, *TRANSPOSED, nn.Linear) if isinstance(layer, kind))
+
+
+def _is_plain(layer: nn.Module, kind: type[nn.Module]) -> bool:
+    """Return whether the code that runs is PyTorch's own."""
+    names = [name for name in ("forward", "_conv_forward") if hasattr(kind, name)]
+    return all(getattr(type(layer), name) is getattr(kind, name) and name not in vars(layer) for name in names)
+
+
+def _paddings(layer: nn.Module, shape: Sequence[int]) -> Iterator[Padding | None]:
+    """Yield the paddings that it may have, the simplest first."""
+    if not isinstance(layer, CONVOLUTIONS):
+        yield None
+        return
+    if layer.padding_mode == "zeros":
+        yield None
+    else:
+        yield Padding(layer.padding_mode, ends_of(layer))
+    yield Padding("zeros", ends_of_ceil(layer, shape[2:]))
+    for child in layer.children():
+        given = getattr(child, "padding", None)  # of nn.ZeroPad2d: from the last axis on
+        if isinstance(given, tuple) and len(given) == 2 * len(layer.kernel_size):
+            own = [tuple(given[2 * axis : 2 * axis + 2]) for axis in reversed(range(len(layer.kernel_size)))]
+            yield Padding("zeros", tuple((a + b, c + d) for (a, c), (b, d) in zip(own, ends_of(layer), strict=True)))
+    yield Padding("ceil")
+
+
+def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, shape: Sequence[int]) -> bool:
+    """Return whether the layer computes its kind with this padding: in both modes, and at every size at which it runs.
+
+    Raises what the layer raises at the size that it has in the network.
+    """
+    copied = deepcopy(layer)
+    clear_hooks(copied)  # they move along with the layer, and are not its own computation
+    if any(parameter.is_meta for parameter in copied.parameters()):
+        copied.to_empty(device="cpu")
+    weight = copied.weight
+    generator = torch.Generator(weight.device).manual_seed(0)
+    for parameter in copied.parameters():
+        with torch.no_grad():
+            parameter.normal_(std=max(parameter[0].numel(), 1) ** -0.5, generator=generator)
+    for mode in (False, True):
+        copied.train(mode)
+        for longer in LONGER if padding is None or isinstance(layer, CONVOLUTIONS) else LONGER[:1]:
+            lengths = [2, *shape[1:]] if kind is nn.Linear else [2, shape[1], *(length + longer for length in shape[2:])]
+            x = torch.randn(lengths, device=weight.device, dtype=weight.dtype, generator=generator)
+            try:
+                with torch.no_grad():
+                    made = copied(x)
+            except Exception:
+                if longer:  # a layer of one size
+                    continue
+                raise
+            try:
+                expected = _computed(copied, kind, padding, x)
+            except RuntimeError:  # a padding that is impossible at this size
+                return False
+            if not isinstance(made, torch.Tensor) or made.shape != expected.shape or made.dtype != expected.dtype:
+                return False
+            if not (made - expected).abs().max() <= TOLERANCES.get(x.dtype, ROUGH) * expected.abs().max():
+                return False
+    return True
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _computed(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, x: torch.Tensor) -> torch.Tensor:
+    """Return what a layer of this kind with the layer's weights computes."""
+    if kind is nn.Linear:
+        return functional.linear(x, layer.weight, layer.bias)
+    if kind in CONVOLVE_TRANSPOSED:
+        given = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
+        return CONVOLVE_TRANSPOSED[kind](x, layer.weight, layer.bias, *given)
+    shown = Padding("zeros", ends_of(layer)) if padding is None else padding
+    x = padded(x, shown.ends or ends_of_ceil(layer, x.shape[2:]), shown.mode)
+    return CONVOLVE[kind](x, layer.weight, layer.bias, layer.stride, 0, layer.dilation, layer.groups)
+
+
+def padded(x: torch.Tensor, ends: Sequence[Sequence[int]], mode: str) -> torch.Tensor:
+    """Return a tensor [N, C, ...] with positions ahead of and behind those of each axis after the channels.
+
+    Args:
+        x: the tensor.
+        ends: how many for each axis.
+        mode: of `syno.model.geometry.Padding`.
+    """
+    given = [length for pair in reversed(ends) for length in pair]
+    return functional.pad(x, given) if mode in ("zeros", "ceil") else functional.pad(x, given, mode=mode)

@@ -1,0 +1,388 @@
+"""The proof that modules in place of layers do what the layers did: run exactly then, get gradients, and change no output.
+
+It runs copies of a network, in which stand-ins that compute what the layers compute are in their place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from syno.base.errors import ReplacedWeightError
+from syno.base.user_code import OF_THE_MACHINE, reason_of, unchanged_process
+from syno.model.layer import Layer
+from syno.model.memory import copy_of
+from syno.model.outputs import tensors_in
+from syno.model.stand_in import SIZES, SIZES_OF_LINEAR, InPlace, clear_hooks, put_in_place
+
+SEED = 0
+OTHER_SEEDS = range(1, 9)  # layers that are dropped at random in training run with one of them
+PAIR = 2  # samples: batch normalization does not learn from one
+TOLERANCE = 1e-3  # of the largest output: other memory formats round in another order
+AXES_OF_PICTURES = 4  # with those of the batch and of the channels; torch.channels_last is for these
+KEEPS_ANOTHER_NAME = (
+    "forward does not reach what stands in its place: a list, a function or a bound method keeps the layer itself"
+)
+NEVER_RUNS = "forward does not run what stands in its place: it may ask for the layer's class"
+USES_WEIGHT = "forward calls a function with its weight"
+LEARNS_NOTHING = "no gradient reaches it, so an operator in its place would not learn"
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one run of a network showed.
+
+    Attributes:
+        counts: how often each layer ran, by name.
+        uses: names of layers whose weights functions took that are outside of all layers that were watched.
+        outputs: the tensors in the output.
+        learnt: names of layers whose weights got a gradient; None if nothing in the network gets one.
+    """
+
+    counts: Counter[str]
+    uses: frozenset[str]
+    outputs: tuple[torch.Tensor, ...]
+    learnt: frozenset[str] | None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Which layers can be replaced.
+
+    Attributes:
+        refused: why not, by the layer's name.
+        formats: the memory format of layers whose output the network takes in no other one, by the layer's name.
+        read: the attributes of layers that the network reads, such as `stride`, by the layer's name.
+    """
+
+    refused: Mapping[str, str]
+    formats: Mapping[str, torch.memory_format] = field(default_factory=dict)
+    read: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def prove(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Proof:
+    """Return which of these layers, which run once in evaluation mode, can be replaced.
+
+    Args:
+        model: the network; its buffers and gradients are left as they were.
+        example: an input on which it runs.
+        layers: with the names that they have in the network.
+    """
+    if not layers or layers[0].module is model:
+        return Proof({})
+    with _Unchanged(model):
+        return _Prover(model, example, layers).proof()
+
+
+class _Prover:
+    """Runs of a network, and of copies with stand-ins."""
+
+    def __init__(self, model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> None:
+        self.model, self.example, self.layers = model, example, layers
+        self.is_meta = any(one.is_meta for one in (*model.parameters(), *model.buffers(), example))
+        self.read: dict[str, set[str]] = {}  # attributes, by the layer's name
+        self.formats: dict[str, torch.memory_format] = {}  # that the layers themselves return
+        self.x, self.before = self._first_runs()
+
+    def proof(self) -> Proof:
+        refused = self._by_counts()
+        left = [layer for layer in self.layers if layer.name not in refused]
+        needed: frozenset[str] = frozenset()
+        if left and self._fault(left, moved=left) is not None:
+            found = {} if self._fault(left) is None else self._culprits(left)
+            refused |= found
+            left = [layer for layer in left if layer.name not in found]
+            needed = self._in_need_of_format(left)
+        formats = {name: self.formats[name] for name in needed}
+        return Proof(refused, formats, {name: frozenset(read) for name, read in self.read.items()})
+
+    def _first_runs(self) -> tuple[torch.Tensor, dict[bool, _Run]]:
+        """Return an input on which the network runs, small and random if it can be, and its runs in each mode that works."""
+        runs: dict[bool, _Run] = {}
+        for x in self._inputs():
+            self.x, runs = x, {}
+            for mode in (True, False):
+                try:
+                    runs[mode] = self._run(copy_of(self.model), self.layers, training=mode)
+                except Exception as error:
+                    if type(error).__name__ in OF_THE_MACHINE:
+                        raise
+                    if mode and x is not self.example:
+                        break  # batch normalization may need more samples
+            if False in runs and (True in runs or x is self.example):
+                break
+        return self.x, runs
+
+    def _inputs(self) -> Iterator[torch.Tensor]:
+        shape = (PAIR, *self.example.shape[1:])
+        few = self.example[:PAIR] if len(self.example) >= PAIR else self.example[:1].expand(shape)
+        if self.example.is_floating_point() and not self.example.is_meta:
+            generator = torch.Generator(self.example.device).manual_seed(SEED)
+            given = {"generator": generator, "dtype": torch.float32, "device": self.example.device}
+            yield torch.randn(shape, **given).to(self.example.dtype, memory_format=format_of(self.example))
+        yield few.contiguous(memory_format=format_of(self.example))
+        yield self.example
+
+    def _by_counts(self) -> dict[str, str]:
+        """Return the layers that do not run exactly once in each mode, with reasons."""
+        counts = {mode: run.counts for mode, run in self.before.items()}
+        refused = {}
+        for layer in self.layers:
+            if False in counts and (count := counts[False][layer.name]) != 1:
+                refused[layer.name] = f"it runs {count} times" if count else KEEPS_ANOTHER_NAME  # than the copy's
+            elif True in counts and (count := counts[True][layer.name]) > 1:
+                refused[layer.name] = f"it runs {count} times in training mode"
+        left = [layer for layer in self.layers if layer.name not in refused]
+        never = [layer for layer in left if True in counts and not counts[True][layer.name]]
+        for seed in OTHER_SEEDS if never else ():
+            again = self._run(copy_of(self.model), never, training=True, backward=False, seed=seed).counts
+            never = [layer for layer in never if not again[layer.name]]
+        return refused | {layer.name: "it runs in evaluation mode only" for layer in never}
+
+    def _culprits(self, layers: Sequence[Layer]) -> dict[str, str]:
+        """Return the layers whose stand-ins do not do what the layers did, with reasons."""
+        found = {layer.name: fault for layer in layers if (fault := self._fault([layer])) is not None}
+        left = [layer for layer in layers if layer.name not in found]
+        if left and (fault := self._fault(left)) is not None:
+            found |= {layer.name: f"it and others cannot be replaced at once: {fault}" for layer in left}
+        return found
+
+    def _in_need_of_format(self, layers: Sequence[Layer]) -> frozenset[str]:
+        """Return the layers whose output the network takes in their own memory format only."""
+        found = [layer for layer in layers if self._fault(layers, moved=[layer]) is not None]
+        others = [layer for layer in layers if layer not in found]
+        if self._fault(layers, moved=others) is not None:
+            found = list(layers)
+        return frozenset(layer.name for layer in found)
+
+    def _fault(self, layers: Sequence[Layer], moved: Sequence[Layer] = ()) -> str | None:
+        """Return what goes wrong with stand-ins in these layers, of which some return another memory format."""
+        for mode, before in self.before.items():
+            copied = copy_of(self.model)
+            stand_ins: dict[str, _StandIn] = {}
+            replaced: dict[str, list[nn.Module]] = {}
+            for layer in layers:
+                own = copied.get_submodule(layer.name)
+                stand_ins[layer.name] = _StandIn(copy_of(own), is_moved=layer in moved)
+                put_in_place(copied, layer.names, stand_ins[layer.name])
+                replaced[layer.name] = [own, layer.module]
+            shared = {id(one) for one in (*copied.parameters(), *self._shared(layers))}  # with layers that stay
+            weights = {
+                id(one): name
+                for name, modules in replaced.items()
+                for module in modules
+                for one in module.parameters()
+                if id(one) not in shared
+            }
+            try:
+                after = self._run(copied, layers, training=mode, stand_ins=stand_ins, weights=weights)
+            except ReplacedWeightError as error:
+                return f"forward uses its weight: {reason_of(error).removeprefix('ReplacedWeightError: ')}"
+            except Exception as error:
+                if type(error).__name__ in OF_THE_MACHINE:
+                    raise
+                return f"the network fails with another module in its place: {reason_of(error)}"
+            if fault := self._difference(before, after, layers, mode, is_moved=bool(moved)):
+                return fault
+            for name, one in stand_ins.items():
+                self.read.setdefault(name, set()).update(one.read)
+                if one.format is not None:
+                    self.formats[name] = one.format
+        return None
+
+    def _shared(self, layers: Sequence[Layer]) -> Iterator[nn.Parameter]:
+        """Yield the parameters of the network's modules without these layers."""
+        replaced = {id(part) for layer in layers for part in layer.module.modules()}
+        for module in self.model.modules():
+            if id(module) not in replaced:
+                yield from module.parameters(recurse=False)
+
+    def _difference(self, before: _Run, after: _Run, layers: Sequence[Layer], mode: bool, *, is_moved: bool) -> str | None:
+        in_mode = "training mode" if mode else "evaluation mode"
+        for layer in layers:
+            was, now = before.counts[layer.name], after.counts[layer.name]
+            if now > was:
+                return f"what stands in its place runs {now} times in {in_mode}, not {was}"
+            if now < was:
+                return KEEPS_ANOTHER_NAME if layer.name in after.uses else NEVER_RUNS
+        if used := [layer.name for layer in layers if layer.name in after.uses]:
+            return USES_WEIGHT if len(layers) == 1 else f"{USES_WEIGHT} ({used[0]})"
+        if [one.shape for one in before.outputs] != [one.shape for one in after.outputs]:
+            return f"the network's output has another shape in {in_mode}"
+        if not self.is_meta and not _are_close(before.outputs, after.outputs):
+            if is_moved and mode:
+                # In another memory format dropout draws other masks, and numbers are rounded in another order, which
+                # normalization over two samples may amplify.
+                return self._fault(layers)
+            if self._is_repeatable(before, mode):
+                return f"the network's output depends on more of it than what it returns, in {in_mode}"
+        if after.learnt is not None and {layer.name for layer in layers} - after.learnt:
+            return LEARNS_NOTHING
+        return None
+
+    def _is_repeatable(self, before: _Run, mode: bool) -> bool:
+        again = self._run(copy_of(self.model), self.layers, training=mode, backward=False).outputs
+        return [one.shape for one in again] == [one.shape for one in before.outputs] and _are_close(before.outputs, again)
+
+    def _run(
+        self,
+        model: nn.Module,
+        layers: Sequence[Layer],
+        *,
+        training: bool,
+        stand_ins: Mapping[str, nn.Module] | None = None,
+        weights: Mapping[int, str] | None = None,
+        backward: bool = True,
+        seed: int = SEED,
+    ) -> _Run:
+        """Run a copy of the network, and return what happened.
+
+        Args:
+            model: the copy.
+            layers: those to count.
+            training: the mode.
+            stand_ins: what is in their place, by name.
+            weights: those that no function may take, by id, with the names of their layers.
+            backward: whether gradients are computed, in training mode.
+            seed: of random numbers.
+        """
+        counts: Counter[str] = Counter()
+        watched = stand_ins or {layer.name: model.get_submodule(layer.name) for layer in layers}
+        with ExitStack() as stack:
+            for name, module in watched.items():
+                module.forward = _counted(module.forward, counts, name)  # not a hook, which `layer.forward(x)` passes by
+            backward = backward and training and not self.is_meta
+            stack.enter_context(unchanged_process(seed))
+            model.train(training)
+            uses = _Uses(weights or {})
+            with torch.set_grad_enabled(backward), uses:
+                outputs = tuple(tensors_in(model(self.x.clone())))
+            counts = Counter(counts)  # a checkpoint runs layers again on the way back
+            learnt = None
+            if backward:
+                for one in model.parameters():
+                    one.grad = None
+                total = [one.float().square().mean() for one in outputs if one.requires_grad and one.is_floating_point()]
+                if total:
+                    torch.stack([one.cpu() for one in total]).sum().backward()
+                    learnt = frozenset(
+                        name for name, module in watched.items() if any(one.grad is not None for one in module.parameters())
+                    )
+        return _Run(counts, frozenset(uses.found), tuple(one.detach() for one in outputs), learnt)
+
+
+class _StandIn(InPlace):
+    """Computes what a layer computes, with weights of its own.
+
+    Args:
+        layer: a copy of the layer.
+        is_moved: whether the output lies in memory in another order than that of its axes, and with gaps, as that of operators
+            does that leave positions out.
+    """
+
+    def __init__(self, layer: nn.Module, *, is_moved: bool) -> None:
+        super().__init__()
+        self.is_moved = is_moved
+        self.read: set[str] = set()
+        self.format: torch.memory_format | None = None
+        self.stand_for(layer)
+        self.__dict__.pop("bias", None)
+        self.__dict__["layer"] = layer  # hidden, as it is not part of the network any more
+        clear_hooks(layer)
+        for number, (name, one) in enumerate(layer.named_parameters(), 1):
+            # An operator in place of a frozen layer learns.
+            self._parameters["bias" if name == "bias" else f"w{number}"] = one.requires_grad_()
+        if "bias" not in self._parameters:
+            self.__dict__["bias"] = layer.bias
+        self.training = layer.training
+        self.read.clear()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in SIZES or name in SIZES_OF_LINEAR:
+            self.__dict__["read"].add(name)
+        return super().__getattribute__(name)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        layer: Any = self.__dict__["layer"]
+        y = layer.train(self.training)(x)
+        if self.is_moved:
+            y = functional.pad(y.movedim(1, -1).contiguous(), (0, 1) * (y.dim() - 1))
+            return y[(slice(None), *[slice(-1)] * (y.dim() - 1))].movedim(-1, 1)
+        self.format = format_of(y)
+        return y
+
+
+class _Uses(TorchFunctionMode):  # type: ignore[misc]
+    """Notes which of some weights functions take."""
+
+    def __init__(self, weights: Mapping[int, str]) -> None:
+        super().__init__()
+        self.weights, self.found = weights, set[str]()
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if self.weights and getattr(function, "__name__", "") != "__get__":  # attributes, such as its shape
+            lists = [one for one in (*args, *given.values()) if isinstance(one, list | tuple)]
+            taken = chain(args, given.values(), *lists)
+            self.found |= {self.weights[id(one)] for one in taken if id(one) in self.weights}
+        return function(*args, **given)
+
+
+def _counted(forward: Callable[..., Any], counts: Counter[str], name: str) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        counts[name] += 1
+        return forward(*args, **kwargs)
+
+    return run
+
+
+def format_of(x: torch.Tensor) -> torch.memory_format:
+    """Return a tensor's memory format: torch.channels_last, or torch.contiguous_format for any other order of its axes."""
+    is_last = x.dim() == AXES_OF_PICTURES and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+    return torch.channels_last if is_last else torch.contiguous_format
+
+
+class _Unchanged:
+    """Restores buffers and gradients of a network at the end of the block: functions that keep its modules change them."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.buffers = [(one, one.detach().clone()) for one in model.buffers() if not one.is_meta]
+        self.gradients = [(one, one.grad) for one in model.parameters()]
+        self.modes = [(module, module.training) for module in model.modules()]
+        for one, _ in self.gradients:
+            one.grad = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        with torch.no_grad():
+            for one, before in self.buffers:
+                if not torch.equal(one, before):
+                    one.copy_(before)
+        for one, gradient in self.gradients:
+            one.grad = gradient
+        for module, training in self.modes:
+            module.training = training
+
+
+def _are_close(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> bool:
+    for one, other in zip(before, after, strict=True):
+        if one.is_meta or not one.numel():
+            continue
+        if not (one.is_floating_point() or one.is_complex()):
+            continue  # a rounding may change an index
+        known = one[one.isfinite()]
+        largest = float(known.abs().max()) if known.numel() else 0.0
+        if not torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * largest, equal_nan=True):
+            return False
+    return True

@@ -1,0 +1,392 @@
+"""What a network does, as graphs of `torch.fx`: one of its evaluation mode and one of its training mode, compared.
+
+Parameters and buffers are read where `forward` reads them, random numbers are drawn where it draws them, and flags of the
+training mode stay flags. What a graph cannot hold is an error: decisions that depend on values, on random numbers or on what
+earlier calls left in attributes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from syno.base.errors import LoweringError
+from syno.model.module import OperatorModule
+
+# Functions without a tensor among their arguments, which torch.fx does not see.
+RANDOM = ("rand", "randn", "randint", "randperm", "normal")
+FACTORIES = (*RANDOM, "zeros", "ones", "empty", "full", "arange", "linspace", "eye")
+# Attributes of subclasses that leave what is computed.
+UNCHANGED = {"train", "eval", "extra_repr", "reset_parameters", *vars(type("Empty", (), {})), "__init__", "__annotations__"}
+BATCH = 7  # of the example whose other lengths are numbers: a prime, since lengths that are multiples of it are the batch's
+
+
+def assign_buffer(target: str, value: torch.Tensor) -> None:
+    """Stand in a graph for the assignment of a buffer."""
+
+
+class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+    """A network with one input, whatever optional ones its `forward` has. Targets of graphs are names in this module."""
+
+    TRAINING = "network.training"
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return what the network returns."""
+        return self.network(x)
+
+    @staticmethod
+    def own(target: str) -> str:
+        """Return a target's name in the network; "" for the network itself."""
+        return target.removeprefix("network").removeprefix(".")
+
+    def is_module(self, target: str) -> bool:
+        """Return whether a target is a module, and not a tensor."""
+        return isinstance(self._found(target), nn.Module)
+
+    def is_constant(self, target: str) -> bool:
+        """Return whether a target is a tensor that is neither a parameter nor a buffer."""
+        owner, _, own = target.rpartition(".")
+        holder = self.get_submodule(owner)
+        return own not in holder._parameters and own not in holder._buffers and own not in holder._modules
+
+    def tensor(self, target: str) -> torch.Tensor:
+        """Return the tensor with this name."""
+        found = self._found(target)
+        assert isinstance(found, torch.Tensor)
+        return found
+
+    def modes(self, targets: Sequence[str]) -> dict[str, set[bool]]:
+        """Return for these modules whether they train, in the evaluation mode and in the training mode of the network."""
+        found: dict[str, set[bool]] = {target: set() for target in targets}
+        for mode in (False, True):
+            self.network.train(mode)
+            for target in targets:
+                found[target].add(self.get_submodule(target).training)
+        return found
+
+    def _found(self, target: str) -> Any:
+        owner, _, own = target.rpartition(".")
+        return getattr(self.get_submodule(owner), own)
+
+
+def torch_class(module: nn.Module) -> type[nn.Module] | None:
+    """Return the class of torch.nn whose computation the module does; None if its class has a computation of its own."""
+    if "forward" in vars(module):
+        return None
+    own: dict[str, Any] = {}
+    for kind in type(module).__mro__:
+        if getattr(nn, kind.__name__, None) is kind:
+            changed = any(hasattr(kind, name) or isinstance(value, property) for name, value in own.items())
+            return None if kind is nn.Module or changed else kind
+        own |= {name: value for name, value in vars(kind).items() if name not in UNCHANGED}
+    return None
+
+
+def traced(whole: Whole, example: torch.Tensor | None, *, training: bool) -> fx.Graph:
+    """Return what the network does in one mode.
+
+    Args:
+        whole: the network. Constants of its `forward` become attributes of it.
+        example: a batch, whose lengths are numbers in the graph, but for the length of the batch. None: lengths are computed.
+        training: the mode.
+
+    Raises LoweringError if a graph cannot hold it.
+    """
+    mode = "training" if training else "evaluation"
+    whole.network.train(training)
+    before, attributes, buffers = _random_states(), _plain_attributes(whole), _buffers(whole)
+    if example is not None:
+        example = example[:1].expand(BATCH, *example.shape[1:]).contiguous()
+    tracer = _Tracer(example)
+    try:
+        with tracer.seeing_functions(whole):
+            graph = tracer.trace(whole)
+    except Exception as error:  # there are very many kinds
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise LoweringError(f"the network's forward depends on values, so it cannot be written as source: {said[0]}") from error
+    finally:
+        assigned = {name: value for name, value in _buffers(whole).items() if value is not buffers.get(name)}
+        for name, tensor in buffers.items():
+            owner, _, own = name.rpartition(".")
+            whole.get_submodule(owner)._buffers[own] = tensor
+    if _random_states() != before:
+        raise LoweringError(f"the network's forward decides by random numbers in {mode} mode")
+    if changed := sorted(_changed(attributes, _plain_attributes(whole))):
+        raise LoweringError(f"the network's forward changes its attribute {changed[0]} in {mode} mode")
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    with graph.inserting_before(output):
+        for name, value in assigned.items():
+            if name not in buffers or not isinstance(value, fx.Proxy):
+                raise LoweringError(f"the network's forward replaces its buffer {Whole.own(name)} in {mode} mode")
+            graph.call_function(assign_buffer, (name, value.node))
+    for node in reversed(graph.nodes):
+        if not node.users and node.op == "call_method" and node.target in ("size", "dim"):
+            graph.erase_node(node)  # a length of several that was not used
+    return graph
+
+
+def _buffers(whole: Whole) -> dict[str, Any]:
+    return {
+        f"{place}.{name}".lstrip("."): tensor
+        for place, module in whole.named_modules()
+        for name, tensor in module._buffers.items()
+    }
+
+
+def _changed(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
+    """Yield the names of attributes that are not as they were."""
+    for name in before.keys() | after.keys():
+        if name not in before or name not in after or before[name] != after[name]:
+            yield name
+
+
+def _random_states() -> tuple[object, ...]:
+    kind, keys, *rest = np.random.get_state(legacy=True)
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), (kind, np.asarray(keys).tobytes(), *rest)
+
+
+def _plain_attributes(whole: Whole) -> dict[str, object]:
+    """Return the numbers, flags and texts that modules hold, which a call may change."""
+    return {
+        f"{Whole.own(place)}.{name}".lstrip("."): value
+        for place, module in whole.named_modules()
+        for name, value in vars(module).items()
+        if value is None or isinstance(value, bool | int | float | str)
+    }
+
+
+class _Proxy(fx.Proxy):  # type: ignore[misc]
+    """A value in a graph, which may be known: that of a parameter, a buffer, or what the example gives.
+
+    A known tensor's lengths are numbers, but for that of a batch.
+    """
+
+    value: Any = None
+
+    def _known(self) -> torch.Tensor | None:
+        return self.value if isinstance(self.value, torch.Tensor) else None
+
+    def _length(self, axis: int) -> Any:
+        assert isinstance(self.value, torch.Tensor)
+        length = self.value.shape[axis]
+        if axis == 0 and not self.tracer.is_constant(self.node) and length % BATCH == 0:
+            return self.tracer.create_proxy("call_method", "size", (self, 0), {})
+        return length
+
+    @property
+    def shape(self) -> Any:
+        """The lengths of its axes."""
+        if (known := self._known()) is None:
+            return fx.proxy.Attribute(self, "shape")
+        return tuple(self._length(axis) for axis in range(known.dim()))
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return the lengths of its axes, or that of one axis."""
+        if (known := self._known()) is None:
+            return self.tracer.create_proxy("call_method", "size", (self,) if dim is None else (self, dim), {})
+        return self.shape if dim is None else self._length(dim % known.dim())
+
+    def dim(self) -> Any:
+        """Return the number of its axes."""
+        known = self._known()
+        return self.tracer.create_proxy("call_method", "dim", (self,), {}) if known is None else known.dim()
+
+    @property
+    def ndim(self) -> Any:
+        """The number of its axes."""
+        known = self._known()
+        return fx.proxy.Attribute(self, "ndim") if known is None else known.dim()
+
+
+class _Computed(_Proxy):
+    """A value that the example gives. Its parts are known, where those of others are known in an assignment to names only."""
+
+    def __iter__(self) -> Any:
+        return iter([self[place] for place in range(len(self.value))])
+
+
+def _value(given: Any) -> Any:
+    """Return the value of an argument."""
+    if isinstance(given, fx.proxy.Attribute):
+        return getattr(given.root.value, given.attr)
+    return given.value if isinstance(given, _Proxy) else given
+
+
+class _Tracer(fx.Tracer):  # type: ignore[misc]
+    """Modules of torch.nn are called, as are operators; buffers are read like parameters.
+
+    Args:
+        example: see `traced`.
+    """
+
+    proxy_buffer_attributes = True
+
+    def __init__(self, example: torch.Tensor | None) -> None:
+        super().__init__()
+        self.example = example
+        self.is_computing = False
+        self.constants: set[fx.Node] = set()  # parameters and buffers
+
+    def is_constant(self, node: fx.Node) -> bool:
+        """Return whether a node is a parameter or a buffer, none of whose axes is that of a batch."""
+        return node in self.constants
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Return whether the module is called, and not traced."""
+        return isinstance(m, OperatorModule) or (torch_class(m) is not None and not isinstance(m, nn.Sequential))
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """Return the value of a node."""
+        return _Proxy(node, self) if self.example is None else _Computed(node, self)
+
+    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **options: Any) -> fx.Proxy:
+        """Return a new value, which is computed if there is an example."""
+        proxy = super().create_proxy(kind, target, args, kwargs, *rest, **options)
+        if kind == "get_attr":
+            self.constants.add(proxy.node)
+        if kind == "get_attr" or self.example is not None:
+            proxy.value = self._computed(kind, target, args, kwargs)
+        return proxy
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """Return an attribute of a module: parameters and buffers as values of the graph."""
+        return attr_val if self.is_computing else super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call a module, in the graph or, where the example is computed, with tensors."""
+        return forward(*args, **kwargs) if self.is_computing else super().call_module(m, forward, args, kwargs)
+
+    def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """Return what the example gives."""
+        args, kwargs = (fx.node.map_aggregate(one, _value) for one in (args, kwargs))
+        self.is_computing = True
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                if kind == "placeholder":
+                    return self.example
+                if kind == "get_attr":
+                    return self.root._found(target)
+                if kind == "call_function":
+                    return target(*args, **kwargs)
+                if kind == "call_method":
+                    return getattr(args[0], target)(*args[1:], **kwargs)
+                return self.root.get_submodule(target)(*args, **kwargs) if kind == "call_module" else None
+        finally:
+            self.is_computing = False
+
+    @contextmanager
+    def seeing_functions(self, whole: Whole) -> Iterator[None]:
+        """See, in the block, the functions of torch that make tensors of lengths, and those that draw random numbers."""
+        with ExitStack() as patches:
+            for name in FACTORIES:
+                patches.enter_context(patch.object(torch, name, self._seen(getattr(torch, name), name in RANDOM)))
+            for names in _namespaces(whole):  # Python takes nothing but a number from `__len__`
+                if "len" not in names:
+                    names["len"] = _length
+                    patches.callback(names.pop, "len")
+            yield
+
+    def _seen(self, function: Callable[..., Any], is_random: bool) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given: list[Any] = []
+            fx.node.map_aggregate((args, kwargs), given.append)
+            is_in_graph = is_random or any(isinstance(one, fx.Proxy) for one in given)
+            if self.is_computing or not is_in_graph:
+                return function(*args, **kwargs)
+            return self.create_proxy("call_function", function, args, kwargs)
+
+        return call
+
+
+def _length(value: Any) -> Any:
+    """Return the length of the first axis, or that of what is no value of a graph."""
+    return value.size(0) if isinstance(value, _Proxy) else len(value)
+
+
+def _namespaces(whole: Whole) -> list[dict[str, Any]]:
+    """Return the global names that the `forward` of each module sees."""
+    found = {}
+    for module in whole.network.modules():
+        for kind in type(module).__mro__:
+            names = getattr(vars(kind).get("forward"), "__globals__", None)
+            if names is not None and not kind.__module__.startswith("torch."):
+                found[id(names)] = names
+    return list(found.values())
+
+
+def merged(whole: Whole, evaluation: fx.Graph, training: fx.Graph) -> fx.Graph | None:
+    """Return one graph of both modes, which reads flags that differ from the network's `training`; None if more differs."""
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    same: dict[fx.Node, fx.Node] = {}
+    flag: list[fx.Node] = []
+
+    def both(one: Any, other: Any) -> Any:
+        """Return an argument of both graphs. _Differs if they have different ones."""
+        if isinstance(one, fx.Node):
+            if not isinstance(other, fx.Node) or same.get(one) is not other:
+                raise _DiffersError
+            return copies[one]
+        if type(one) is not type(other):
+            raise _DiffersError
+        if isinstance(one, Mapping):
+            if list(one) != list(other):
+                raise _DiffersError
+            return {name: both(value, other[name]) for name, value in one.items()}
+        if isinstance(one, tuple | list):
+            if len(one) != len(other):
+                raise _DiffersError
+            pairs = [both(*pair) for pair in zip(one, other, strict=True)]
+            return type(one)(*pairs) if hasattr(one, "_fields") else type(one)(pairs)
+        if isinstance(one, slice):
+            return slice(*(both(getattr(one, end), getattr(other, end)) for end in ("start", "stop", "step")))
+        if one is False and other is True:
+            if not flag:
+                flag.append(graph.get_attr(Whole.TRAINING))
+            return flag[0]
+        if repr(one) != repr(other):
+            raise _DiffersError
+        return one
+
+    nodes = list(evaluation.nodes), list(training.nodes)
+    if len(nodes[0]) != len(nodes[1]):
+        return None
+    try:
+        for one, other in zip(*nodes, strict=True):
+            if one.op != other.op or not _is_same_target(whole, one, other):
+                return None
+            args, kwargs = both(one.args, other.args), both(one.kwargs, other.kwargs)
+            copies[one] = graph.create_node(one.op, one.target, args, kwargs, name=one.name)
+            same[one] = other
+    except _DiffersError:
+        return None
+    return graph
+
+
+class _DiffersError(Exception):
+    """The arguments of two nodes differ by more than a flag."""
+
+
+def _is_same_target(whole: Whole, one: fx.Node, other: fx.Node) -> bool:
+    if one.target == other.target:
+        return True
+    if one.op != "get_attr" or not (whole.is_constant(one.target) and whole.is_constant(other.target)):
+        return False
+    return is_same_tensor(whole.tensor(one.target), whole.tensor(other.target))
+
+
+def is_same_tensor(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors have the same number format, shape and elements."""
+    return bool(one.dtype == other.dtype and torch.equal(one, other))
