@@ -145,9 +145,9 @@ class Run:
         return dict(trials["outcome"].value_counts()) if len(trials) else {}
 
     def lost(self) -> list[int]:
-        """The numbers of trials whose worker died over them, without a word."""
+        """The numbers of trials whose worker died over them."""
         trials = self.trials()
-        return list(trials["number"][(trials["outcome"] == "interrupted") & (trials["message"] == "")])
+        return list(trials["number"][(trials["outcome"] == "interrupted") & (trials["message"] == "its worker died")])
 
     def workers(self) -> dict[int, str]:
         """Processes of workers, and the ids of their jobs."""
