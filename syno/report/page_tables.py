@@ -17,7 +17,7 @@ from syno.results.metric import ScoreMetric
 from syno.results.speedups import IN_SEARCH
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.search.relative_reward import CHANCE
-from syno.search.reward_contract import ORIGINAL
+from syno.search.reward_contract import OF_ORIGINAL
 
 NOTHING = "–"
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -84,7 +84,7 @@ def trial_lines(results: Results) -> Table:
     """Return a row for each trial."""
     trials, metric = complete(results.trials, TRIAL_COLUMNS, "trials"), results.metric
     measured = [str(name) for name in trials.columns if str(name).startswith("metric_")]
-    of_original = (f"{ORIGINAL}{metric.name}", f"{CHANCE}{metric.name}")  # the same in every row
+    of_original = (f"{OF_ORIGINAL}{metric.name}", f"{CHANCE}{metric.name}")  # the same in every row
     more = [name for name in measured if name.removeprefix("metric_") not in (*SHOWN_METRICS, metric.name, *of_original)]
     names, rows = trial_operators(results), []
     for row in trials.to_dict("records"):

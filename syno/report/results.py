@@ -15,7 +15,7 @@ from syno.results.speedups import SPEEDUP_COLUMNS
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.search.goal import Goal
 from syno.search.relative_reward import CHANCE
-from syno.search.reward_contract import ORIGINAL
+from syno.search.reward_contract import OF_ORIGINAL
 
 if TYPE_CHECKING:
     import pandas
@@ -178,9 +178,9 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
     """
     complete = trials[trials["outcome"] == "complete"]
     best = complete.sort_values(["reward", "number"], ascending=[False, True]).head(count)
-    shown, shares = shown_metrics(best), f"{METRIC}{ORIGINAL}flops" in best
+    shown, shares = shown_metrics(best), f"{METRIC}{OF_ORIGINAL}flops" in best
     if shares:
-        best = best.assign(**{FLOPS: [f"{share:.1%}" for share in best[FLOPS] / best[f"{METRIC}{ORIGINAL}flops"]]})
+        best = best.assign(**{FLOPS: [f"{share:.1%}" for share in best[FLOPS] / best[f"{METRIC}{OF_ORIGINAL}flops"]]})
         shown[FLOPS] = "FLOPs of original"
     return [
         {
@@ -204,7 +204,7 @@ def shown_metrics(trials: pandas.DataFrame) -> dict[str, str]:
     Left out are metrics of the original network, predictions, and the ends of intervals.
     """
     metrics = {str(column): str(column).removeprefix(METRIC) for column in trials if str(column).startswith(METRIC)}
-    left_out = ((ORIGINAL, CHANCE, "predicted_"), ("_low", "_high"))  # beginnings and ends of names
+    left_out = ((OF_ORIGINAL, CHANCE, "predicted_"), ("_low", "_high"))  # beginnings and ends of names
     return {
         column: name for column, name in metrics.items() if not (name.startswith(left_out[0]) or name.endswith(left_out[1]))
     }

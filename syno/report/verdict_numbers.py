@@ -15,7 +15,7 @@ from syno.results.measurement import INT8, INT8_COMPILER
 from syno.results.metric import ScoreMetric
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, SPEEDUP_COLUMNS
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
-from syno.search.reward_contract import ORIGINAL as OF_ORIGINAL
+from syno.search.reward_contract import OF_ORIGINAL
 
 WITHIN = {"accuracy": 0.01, "loss": 0.05}  # what a network may lose of the score, where no goal says it
 Speedups = Mapping[str, tuple[str, Span]]  # role and speedup of each network

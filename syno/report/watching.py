@@ -13,7 +13,7 @@ from syno.results.goal import SPEED, STATES, fastest_of, order_of_trial, speedup
 from syno.results.metric import METRICS
 from syno.search.goal import Goal
 from syno.search.goal_reward import score_of
-from syno.search.reward_contract import ORIGINAL
+from syno.search.reward_contract import OF_ORIGINAL
 from syno.search.snapshot import Snapshot
 
 SHOWN = 5  # running trials, last trials, reasons of failures
@@ -81,7 +81,7 @@ def _measured(row: Trial) -> Iterator[str]:
     metrics = metrics_of(row)
     metric = METRICS.get(score_of(metrics) or "")
     if metric is not None:
-        original = metrics.get(f"{ORIGINAL}{metric.name}")
+        original = metrics.get(f"{OF_ORIGINAL}{metric.name}")
         beside = "" if original is None else f" (original {metric.text(original)})"
         yield f"{metric.name} {metric.text(metrics[metric.name])}{beside}"
     elif "value" in metrics:
@@ -89,7 +89,7 @@ def _measured(row: Trial) -> Iterator[str]:
     if (speedup := speedup_in(metrics)) is not None:
         yield f"{SPEED} {times_as_fast(speedup)}"
     if "flops" in metrics:
-        original = metrics.get(f"{ORIGINAL}flops")
+        original = metrics.get(f"{OF_ORIGINAL}flops")
         yield f"{metrics['flops'] / original:.1%} of the original's FLOPs" if original else f"{metrics['flops']:,.0f} FLOPs"
 
 

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric
 from syno.search.goal import COSTS, Goal
 from syno.search.goal_reward import score_of
-from syno.search.reward_contract import ORIGINAL
+from syno.search.reward_contract import OF_ORIGINAL
 
 State = Literal["meets", "may meet", "misses", "unknown"]
 STATES: tuple[State, ...] = ("meets", "may meet", "misses", "unknown")  # the best first
@@ -244,7 +244,7 @@ def speedup_in(metrics: Mapping[str, float]) -> Span | None:
 def lost_in(metrics: Mapping[str, float]) -> Span | None:
     """Return how much worse than the original's the score in the search is; None if one of them is not known."""
     metric = METRICS.get(score_of(metrics) or "")
-    if metric is None or (original := metrics.get(f"{ORIGINAL}{metric.name}")) is None:
+    if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.name}")) is None:
         return None
     return Span(metric.quality(original) - metric.quality(metrics[metric.name]))
 

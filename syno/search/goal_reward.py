@@ -8,7 +8,7 @@ from pydantic import Field
 
 from syno.search.goal import Find
 from syno.search.relative_reward import CHANCE, learnt_nothing
-from syno.search.reward_contract import ORIGINAL, REWARDS, Failure, Metrics, Outcome, Positive, Reward
+from syno.search.reward_contract import OF_ORIGINAL, REWARDS, Failure, Metrics, Outcome, Positive, Reward
 
 ROUNDING = 1e-9  # of the difference of two scores: 0.79 is within 0.01 of 0.80
 
@@ -26,7 +26,7 @@ class GoalReward(Reward):
     """
 
     name = "goal"
-    needs = ("accuracy", f"{ORIGINAL}accuracy", f"{CHANCE}accuracy", "speedup")
+    needs = ("accuracy", f"{OF_ORIGINAL}accuracy", f"{CHANCE}accuracy", "speedup")
     compares_scores = True
     find: Find = "most_accurate"
     """by default that of the goal, like the two below"""
@@ -42,7 +42,7 @@ class GoalReward(Reward):
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
         """Return the names of the scores that it reads, if any was measured, and of the speedup, if it depends on it."""
         metric = score_of(metrics)
-        scores = () if metric is None else (metric, f"{ORIGINAL}{metric}", f"{CHANCE}{metric}")
+        scores = () if metric is None else (metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}")
         is_fast_needed = self.speedup is not None or self.find != "most_accurate" or metric is None
         return (*scores, "speedup") if is_fast_needed else scores
 
@@ -52,7 +52,7 @@ class GoalReward(Reward):
         fast = speedup / (1 + speedup)
         if metric is None:
             return float(fast)
-        score, original, chance = (metrics[name] for name in (metric, f"{ORIGINAL}{metric}", f"{CHANCE}{metric}"))
+        score, original, chance = (metrics[name] for name in (metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"))
         if problem := learnt_nothing(metric, original, chance):
             return Failure(problem, "function")
         relative = (score - chance) / (original - chance)
@@ -75,7 +75,7 @@ def score_of(metrics: Metrics) -> str | None:
 def relative_score(metrics: Metrics) -> float | None:
     """Return the score on a scale where chance is 0 and the original network 1; None if it is not known."""
     metric = score_of(metrics)
-    if metric is None or not {f"{ORIGINAL}{metric}", f"{CHANCE}{metric}"} <= metrics.keys():
+    if metric is None or not {f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"} <= metrics.keys():
         return None
-    original, chance = metrics[f"{ORIGINAL}{metric}"], metrics[f"{CHANCE}{metric}"]
+    original, chance = metrics[f"{OF_ORIGINAL}{metric}"], metrics[f"{CHANCE}{metric}"]
     return None if original == chance else (metrics[metric] - chance) / (original - chance)

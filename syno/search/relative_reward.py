@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from syno.base.errors import SpecError
-from syno.search.reward_contract import ORIGINAL, REWARDS, Failure, Metrics, Outcome, Positive, Reward
+from syno.search.reward_contract import OF_ORIGINAL, REWARDS, Failure, Metrics, Outcome, Positive, Reward
 
 CHANCE = "chance_"  # prefix of the scores of a network that has learnt nothing
 
@@ -23,7 +23,7 @@ class RelativeReward(Reward):
     """
 
     name = "relative"
-    needs = ("accuracy", f"{ORIGINAL}accuracy", f"{CHANCE}accuracy")
+    needs = ("accuracy", f"{OF_ORIGINAL}accuracy", f"{CHANCE}accuracy")
     compares_scores = True
     low: Annotated[float, Field(lt=1)] = 0.0
     """score of reward 0; 0 is chance, 1 the original network"""
@@ -41,7 +41,7 @@ class RelativeReward(Reward):
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
         """Return the names of the scores that it reads: accuracies, or losses if no accuracy was measured."""
         metric = "loss" if "loss" in metrics and "accuracy" not in metrics else "accuracy"
-        return metric, f"{ORIGINAL}{metric}", f"{CHANCE}{metric}"
+        return metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"
 
     def of(self, metrics: Metrics) -> Outcome:
         """Return the reward by the formula of the class."""
@@ -66,7 +66,7 @@ def compared_scores(metric: str, score: float, classes: int) -> dict[str, float]
     chance = 1 / classes if metric == "accuracy" else math.log(classes)
     if problem := learnt_nothing(metric, score, chance):
         raise SpecError(f"reward: {problem}")
-    return {f"{ORIGINAL}{metric}": score, f"{CHANCE}{metric}": chance}
+    return {f"{OF_ORIGINAL}{metric}": score, f"{CHANCE}{metric}": chance}
 
 
 def learnt_nothing(metric: str, original: float, chance: float) -> str | None:

@@ -18,10 +18,10 @@ from pydantic import model_validator
 
 from syno.search.goal_reward import GoalReward
 from syno.search.relative_reward import RelativeReward
-from syno.search.reward_contract import ORIGINAL, REWARDS, Failure, Fraction, Metrics, Outcome, Positive, Reward
+from syno.search.reward_contract import OF_ORIGINAL, REWARDS, Failure, Fraction, Metrics, Outcome, Positive, Reward
 
 __all__ = [
-    "ORIGINAL",
+    "OF_ORIGINAL",
     "PAPER_REWARDS",
     "REWARDS",
     "AccuracyReward",

@@ -17,7 +17,7 @@ from syno.search.faults import FaultKind
 
 Metrics: TypeAlias = Mapping[str, float]
 
-ORIGINAL = "original_"  # prefix of the metrics of the original model
+OF_ORIGINAL = "original_"  # prefix of the metrics of the original model
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Reward(Settings, ABC):
                 reason = f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {measured}'
                 return Failure(reason, "function")
             if not math.isfinite(metrics[metric]):
-                of_original = metric.startswith(ORIGINAL)  # then every operator fails like this
+                of_original = metric.startswith(OF_ORIGINAL)  # then every operator fails like this
                 return Failure(
                     f'"{metric}" is {metrics[metric]}, which is no measurement', "function" if of_original else "operator"
                 )

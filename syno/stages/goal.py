@@ -26,7 +26,7 @@ from syno.results.metric import ACCURACY, METRICS, front
 from syno.results.table import SCORE_COLUMNS
 from syno.search.goal import Goal
 from syno.search.goal_reward import score_of
-from syno.search.reward_contract import ORIGINAL
+from syno.search.reward_contract import OF_ORIGINAL
 from syno.stages.places import FROZEN, SELECTED
 from syno.stages.selection import read_selected, why_none
 from syno.stages.speedups import selected_speedups
@@ -72,7 +72,7 @@ def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | 
         return None
     metrics = metrics_of(done.iloc[0])
     metric = METRICS.get(score_of(metrics) or "")
-    if metric is None or (original := metrics.get(f"{ORIGINAL}{metric.name}")) is None:
+    if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.name}")) is None:
         return None
     worst = original - goal.lose_at_most if metric.more_is_better else original + goal.lose_at_most
     speedup = {} if goal.least_speedup is None else {SPEED: goal.least_speedup}

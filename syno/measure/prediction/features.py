@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from syno.ir.graph import PGraph
+from syno.measure.prediction.description import DENSE
 from syno.measure.prediction.kernels import Kernel, Kind, kernels
 
 MILLION = 1e6
 FEW = 8  # elements side by side, below which a copy cannot move whole vectors
-DENSE = (Kind.CONVOLUTION, Kind.PRODUCT)
 
 
 def features(operator: PGraph, layers: Sequence[Mapping[str, int]]) -> Mapping[str, float]:

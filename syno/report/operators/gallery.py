@@ -40,7 +40,7 @@ from syno.report.results import TRIAL_COLUMNS, Results, complete, metrics_of
 from syno.report.trial_operators import trial_operators
 from syno.results.goal_tables import SCREENED
 from syno.results.table import SCORE_COLUMNS
-from syno.search.reward_contract import ORIGINAL
+from syno.search.reward_contract import OF_ORIGINAL
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _searched(results: Results) -> dict[str, Row]:
         shares = {
             f"{name}_share": cost / original
             for name, cost in costs.items()
-            if cost is not None and (original := metrics.get(f"{ORIGINAL}{name}"))
+            if cost is not None and (original := metrics.get(f"{OF_ORIGINAL}{name}"))
         }
         given = {"score": metrics.get(results.metric.name), "reward": row["reward"], **costs, **shares}
         if number(row["reward"]) is not None:

@@ -18,7 +18,7 @@ from syno.search.goal_reward import relative_score, score_of
 from syno.search.policies.evaluated import Evaluated, rewards
 from syno.search.policies.surrogate_model import Model, Numbers, expected_improvement
 from syno.search.relative_reward import CHANCE
-from syno.search.reward_contract import ORIGINAL
+from syno.search.reward_contract import OF_ORIGINAL
 
 FEWEST = 3  # operators whose speedup is known, before trees learn from them
 EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estimate, before trees have learnt
@@ -185,7 +185,7 @@ class GoalModels:
 def _least(goal: Goal, one: Evaluated) -> float:
     """Return the least score that loses no more than the goal allows, by the metrics of a trained operator."""
     metric = score_of(one.metrics)
-    scores = [one.metrics.get(f"{prefix}{metric}") for prefix in (ORIGINAL, CHANCE)]
+    scores = [one.metrics.get(f"{prefix}{metric}") for prefix in (OF_ORIGINAL, CHANCE)]
     if goal.lose_at_most is None or scores[0] is None or scores[1] is None or scores[0] == scores[1]:
         return 0.0
     return max(0.0, 1 - goal.lose_at_most / abs(scores[0] - scores[1]))
